@@ -15,12 +15,12 @@ use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Credential, Http2, Provider};
 use tollgate_translate::TranslationNotes;
-use tollgate_types::{Format, PublicError};
+use tollgate_types::{Format, Prices, PublicError};
 use tollgate_wire::fault::UpstreamFault;
 
 /// The candidates of a request, in order, and the current one.
@@ -93,6 +93,12 @@ impl Candidate {
             true => Ok(()),
             false => Err(Refusal::Open),
         }
+    }
+
+    /// The prices of its deployment now.
+    pub fn prices(&self) -> Option<&Prices> {
+        let list = self.handle.deployment.price.as_ref()?;
+        Some(list.at(SystemTime::now()))
     }
 
     /// How to log in.

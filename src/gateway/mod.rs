@@ -377,15 +377,14 @@ impl ProxyHttp for Gateway {
                 outcome::passes(exchange, now);
                 count::passed(exchange, &first);
                 respond::commit(session, exchange, &head, length, now)?;
-                settlement::passed(exchange, now);
                 *body = Some(exchange.timer.hand_over(first));
             }
             Next::Finish { head } => {
                 outcome::passes(exchange, now);
-                if let Some(head) = head {
-                    respond::commit(session, exchange, &head, None, now)?;
+                match head {
+                    Some(head) => respond::commit(session, exchange, &head, None, now)?,
+                    None => settlement::passed(exchange, now),
                 }
-                settlement::passed(exchange, now);
                 // What is left of the answer follows in `fail_to_proxy`.
                 return Err(failure::end_attempt(false));
             }

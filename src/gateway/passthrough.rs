@@ -49,7 +49,6 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
             outcome::passes(exchange, now);
             count::passed(exchange, &body);
             respond::commit(session, exchange, &head, length, now)?;
-            settlement::passed(exchange, now);
             settlement::settle(exchange, record::ending(exchange, None));
             return session.write_response_body(Some(body), true).await;
         }

@@ -41,6 +41,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let sent = exchange.sent;
     let status = sent.map_or(CLIENT_CLOSED, |sent| sent.status);
     let code = exchange.broken.or(sent.and_then(|sent| sent.code));
+    let cost = settlement::cost(exchange);
     events::request_finished(&Finished {
         format: exchange.format(),
         model: route.map(|route| &route.model_id),
@@ -50,6 +51,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         duration,
         first_byte,
         usage,
+        cost,
         generation: exchange.timer.since_sent(),
     });
     log.line(|line| {
@@ -88,6 +90,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         line.millis("duration_ms", Some(duration));
         line.optional_object("usage", usage, write_usage);
         line.optional_number("charged", settled.map(|(_, settled)| settled.charged));
+        let cost = cost.map(|cost| cost.to_string());
+        line.optional_text("cost", cost.as_deref());
         // Most failures have no usage, and so no source of a count.
         let counted = settled.filter(|(_, settled)| settled.usage.total() > 0);
         line.optional_word("count", counted.map(|(_, settled)| settled.source.as_str()));

@@ -23,6 +23,7 @@ const ROUTE_REASON: HeaderName = HeaderName::from_static("x-route-reason");
 const DROPPED_FIELDS: HeaderName = HeaderName::from_static("x-dropped-fields");
 const OUTPUT_LIMIT: HeaderName = HeaderName::from_static("x-output-limit");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
+const COST: HeaderName = HeaderName::from_static("x-cost");
 const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 
 /// Of an answer without a body.
@@ -210,6 +211,7 @@ pub fn commit(
     if let Some(body) = exchange.stage.body_mut() {
         body.release();
     }
+    settlement::passed(exchange, now);
     let mut headers = own_headers(exchange, Some(&upstream.headers));
     match length {
         Some(length) => {
@@ -288,6 +290,11 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     }
     if exchange.attempts.made() > 1 {
         headers.insert(ATTEMPTS, HeaderValue::from(exchange.attempts.made()));
+    }
+    // Settled before its head is an answer that is whole.
+    let settled = exchange.settlement.settled();
+    if let Some(cost) = settled.and_then(|(_, settled)| settled.cost) {
+        insert_text(&mut headers, COST, &cost.to_string());
     }
     if request.endpoint == Endpoint::CountTokens && upstream.is_some() {
         headers.insert(COUNT_SOURCE, HeaderValue::from_static("upstream"));

@@ -15,8 +15,8 @@ use tollgate_count::Delivered;
 use tollgate_filter::RequestContext;
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
-    AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least,
-    ReasoningMode, RequestId, ReservationGuard, Settled, Usage,
+    AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least, Money,
+    Prices, ReasoningMode, RequestId, ReservationGuard, Settled, Usage,
 };
 
 /// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
@@ -87,6 +87,14 @@ impl SettlementGuard {
 
     fn is_open(&self) -> bool {
         self.reservation.is_some() || self.admission.is_some()
+    }
+
+    /// Sets the prices of the deployment that is asked. A stored response keeps those of the model that
+    /// made it.
+    pub fn set_prices(&mut self, prices: Option<Prices>) {
+        if let Some(reservation) = self.reservation.as_mut().filter(|_| self.due.is_none()) {
+            reservation.set_prices(prices);
+        }
     }
 
     /// Notes that the answer has begun to flow.
@@ -187,6 +195,17 @@ pub fn passed(exchange: &mut Exchange, now: Instant) {
             reservation.keep_progress(now, model);
         }
     }
+}
+
+/// What a request has cost: the cost of what it was charged or, without a balance, of what the provider
+/// reported. `None` if no prices are known.
+pub fn cost(exchange: &Exchange) -> Option<Money> {
+    if let Some((_, settled)) = exchange.settlement.settled() {
+        return settled.cost;
+    }
+    let usage = exchange.answer.usage()?.believed()?;
+    let prices = exchange.attempts.current()?.prices()?;
+    Some(prices.cost(&usage))
 }
 
 /// Settles an answer that ends with this error after its head was sent.

@@ -13,7 +13,7 @@ use http::Method;
 use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tollgate_filter::{Endpoint, StoredThings};
 use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
@@ -207,7 +207,9 @@ pub async fn hold_due(
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
     let held = owned.hold(&identity.key, &due, most, weights).await;
-    let reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
+    let mut reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
+    let price = model.and_then(|model| model.price.as_ref());
+    reservation.set_prices(price.map(|price| *price.at(SystemTime::now())));
     exchange.settlement.hold_due(reservation, due, paying);
     Ok(())
 }

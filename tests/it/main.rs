@@ -15,6 +15,7 @@ mod command_line;
 mod connections;
 mod contract;
 mod conversations;
+mod costs;
 mod counting;
 mod documentation;
 mod early_answers;

@@ -1,7 +1,7 @@
 //! A reservation for tests and explanations.
 
 use std::{sync::Arc, time::Instant};
-use tollgate_types::{Ending, ReservationGuard, Settled, Usage};
+use tollgate_types::{Ending, Prices, ReservationGuard, Settled, Usage};
 
 /// A reservation that takes nothing from a balance and charges nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +30,8 @@ impl ReservationGuard for DryReservation {
     }
 
     fn keep_progress(&mut self, _: Instant, _: Option<Arc<str>>) {}
+
+    fn set_prices(&mut self, _: Option<Prices>) {}
 
     fn settle(self: Box<Self>, _: &Ending) -> Settled {
         Settled::nothing()

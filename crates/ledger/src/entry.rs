@@ -10,7 +10,7 @@ use crate::{
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 use std::{io, sync::Arc};
-use tollgate_types::{ErrorCode, Format, RequestId, Usage};
+use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
 
 /// Names longer than this are cut, so that every record fits into its slot.
 const MAX_MODEL_LEN: usize = 96;
@@ -19,7 +19,7 @@ const MAX_MODEL_LEN: usize = 96;
 const MAX_REASON_LEN: usize = 160;
 
 /// What the longest record takes without its pieces and its reason, in bytes.
-const MOST_BYTES: usize = 340;
+const MOST_BYTES: usize = 348;
 /// What a piece takes.
 const PIECE_BYTES: usize = 16;
 
@@ -65,6 +65,9 @@ pub(crate) struct Entry {
     /// The payments: number of the grant, tokens.
     pub(crate) paid: SmallVec<[(i64, u64); 1]>,
     pub(crate) overdraft: u64,
+    /// `None`: the prices were unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<Money>,
     pub(crate) first_byte_ms: Option<u32>,
     pub(crate) duration_ms: u32,
     /// The request has not ended: it is charged this if its process crashes. Its settlement replaces
@@ -190,6 +193,7 @@ pub(crate) mod tests {
             // Numbers of ten billion grants, amounts of a quadrillion tokens.
             paid: vec![(9_999_999_999, 999_999_999_999_999); pieces_in(1)].into(),
             overdraft: u64::MAX,
+            cost: Some(Money::from_nanos(u64::MAX)),
             first_byte_ms: Some(u32::MAX),
             duration_ms: u32::MAX,
             is_progress: false,
@@ -269,6 +273,7 @@ pub(crate) mod tests {
                         source: [CountSource::Reported, CountSource::Estimated][place % 2],
                         clamped: place % 2 == 1,
                         paid: vec![(1, 2); place].into(),
+                        cost: error.map(|_| Money::ZERO),
                         first_byte_ms: error.map(|_| 0),
                         is_progress: place % 3 == 1,
                         ..largest()

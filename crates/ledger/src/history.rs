@@ -17,7 +17,7 @@ use crate::{
 pub(crate) use cursor::Place;
 use serde::Serialize;
 use std::sync::Arc;
-use tollgate_types::{KeyId, Usage};
+use tollgate_types::{KeyId, Money, Usage};
 
 /// Which records.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +78,8 @@ pub struct UsageRecord {
     pub charged: u64,
     /// Those of the charged tokens that nothing was left for.
     pub overdraft: u64,
+    /// The cost in money at the prices of its time; `None` if they are unknown.
+    pub cost: Option<Money>,
     /// Where the count comes from: `reported` or `estimated`; `None` where nothing was used.
     pub source: Option<String>,
     /// The provider's report could not be believed: it was cut down, replaced, or chosen from
@@ -136,6 +138,8 @@ pub struct ModelTotal {
     pub output: u64,
     /// Tokens charged.
     pub charged: u64,
+    /// The cost in money of the requests whose prices are known.
+    pub cost: Money,
 }
 
 /// A history that cannot be given.

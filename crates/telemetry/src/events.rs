@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_routing::{Catalog, Decision, ModelKind};
-use tollgate_types::{ErrorCode, Format, Usage};
+use tollgate_types::{ErrorCode, Format, Money, Usage};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Everything that is measured.
@@ -39,6 +39,7 @@ struct Metrics {
     tokens: IntCounterVec,
     reasoning: IntCounterVec,
     generation: CounterVec,
+    cost: CounterVec,
     in_flight: IntGauge,
     streams: IntGauge,
     bodies: IntGauge,
@@ -89,17 +90,21 @@ impl Metrics {
                 .expect("registered once");
             gauge
         };
-        let generation = CounterVec::new(
-            Opts::new(
-                "tollgate_generation_seconds_total",
-                "Seconds from sending a request to its end, for requests with reported usage.",
-            ),
-            ROUTE,
-        )
-        .expect("valid metric");
-        registry
-            .register(Box::new(generation.clone()))
-            .expect("registered once");
+        let amounts = |name: &str, help: &str| {
+            let vec = CounterVec::new(Opts::new(name, help), ROUTE).expect("valid metric");
+            registry
+                .register(Box::new(vec.clone()))
+                .expect("registered once");
+            vec
+        };
+        let generation = amounts(
+            "tollgate_generation_seconds_total",
+            "Seconds from sending a request to its end, for requests with reported usage.",
+        );
+        let cost = amounts(
+            "tollgate_cost_total",
+            "Cost of requests to models with a price, in the currency of the prices.",
+        );
         let lost = IntCounter::new(
             "tollgate_access_lines_lost_total",
             "Access log lines dropped because their reader was too slow.",
@@ -153,6 +158,7 @@ impl Metrics {
                 ROUTE,
             ),
             generation,
+            cost,
             in_flight: gauge(
                 "tollgate_requests_in_flight",
                 "Running requests to providers.",
@@ -314,6 +320,7 @@ pub struct RouteMeter {
     tokens: [IntCounter; 4],
     reasoning: IntCounter,
     generation: Counter,
+    cost: Counter,
 }
 
 type RouteKey = (Option<Format>, Arc<str>, Arc<str>);
@@ -357,6 +364,7 @@ impl RouteMeter {
             labels: labels.map(Arc::from),
             reasoning: METRICS.reasoning.with_label_values(&labels),
             generation: METRICS.generation.with_label_values(&labels),
+            cost: METRICS.cost.with_label_values(&labels),
             tokens: Self::KINDS.map(|kind| {
                 METRICS
                     .tokens
@@ -391,6 +399,8 @@ pub struct Finished<'a> {
     pub first_byte: Option<Duration>,
     /// What the provider reported.
     pub usage: Option<Usage>,
+    /// What it cost, if the prices are known.
+    pub cost: Option<Money>,
     /// From sending the request to its provider to its end.
     pub generation: Option<Duration>,
 }
@@ -416,6 +426,9 @@ pub fn request_finished(finished: &Finished<'_>) {
     if let Some(first_byte) = finished.first_byte {
         meter.observe(&meter.first_byte, &METRICS.first_byte, first_byte);
     }
+    if let Some(cost) = finished.cost {
+        meter.cost.inc_by(units(cost));
+    }
     if let Some(usage) = finished.usage {
         let Usage {
             input,
@@ -432,6 +445,12 @@ pub fn request_finished(finished: &Finished<'_>) {
             counter.inc_by(count);
         }
     }
+}
+
+/// An amount in units of the currency. Prometheus has floating-point numbers alone; the ledger is exact.
+#[expect(clippy::cast_precision_loss, reason = "a counter has no more digits")]
+fn units(cost: Money) -> f64 {
+    cost.nanos() as f64 / 1e9
 }
 
 /// An attempt has failed at a provider. The cause is what the connection said of it.

@@ -2,7 +2,7 @@
 //!
 //! The ledger decides which rule charges a request.
 
-use crate::{ErrorCode, Usage, Weights};
+use crate::{ErrorCode, Money, Prices, Usage, Weights};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -218,6 +218,8 @@ pub struct Settled {
     pub clamped: bool,
     /// What was charged for.
     pub usage: Usage,
+    /// The cost in money; `None` if the prices are unknown.
+    pub cost: Option<Money>,
 }
 
 impl Settled {
@@ -229,6 +231,7 @@ impl Settled {
             source: CountSource::Reported,
             clamped: false,
             usage: Usage::default(),
+            cost: None,
         }
     }
 }
@@ -251,6 +254,9 @@ pub trait ReservationGuard: Send + Sync {
 
     /// Notes that the answer has begun to flow.
     fn first_byte(&mut self);
+
+    /// Sets the prices of the deployment that the request is sent to; `None` if they are unknown.
+    fn set_prices(&mut self, prices: Option<Prices>);
 
     /// Notes what was delivered so far.
     fn progress(&mut self, delivered: Usage);

@@ -37,6 +37,8 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
         parts.uri = with_query(&parts.uri, beta)?;
     }
     let credential = log_in.name();
+    let prices = candidate.prices().copied();
+    exchange.settlement.set_prices(prices);
     let body = &exchange.attempts.begin(credential).body;
     // A POST without a body says so.
     if body.is_some() || parts.method == Method::POST {

@@ -7,7 +7,7 @@
 use super::Entry;
 use crate::charge::{BillingState, CountSource};
 use std::io::{self, Write};
-use tollgate_types::{ErrorCode, Format, RequestId, Usage};
+use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
 
 /// The number of this layout.
 pub(super) const LAYOUT: u8 = 1;
@@ -29,6 +29,8 @@ const CLAMPED: u8 = 2;
 const HAS_BEGUN: u8 = 4;
 /// The request has not ended. A program that does not know this takes it for settled.
 const PROGRESS: u8 = 8;
+/// The cost is known.
+const PRICED: u8 = 16;
 
 /// Writes a record, with another reason than its own where there is no room for that.
 ///
@@ -40,6 +42,7 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
         (entry.clamped, CLAMPED),
         (entry.first_byte_ms.is_some(), HAS_BEGUN),
         (entry.is_progress, PROGRESS),
+        (entry.cost.is_some(), PRICED),
     ];
     let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
     out.write_all(&[
@@ -59,7 +62,8 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
         reasoning,
     } = entry.usage;
     let numbers = [entry.at, entry.overdraft, input, cache_read, cache_write];
-    for number in numbers.into_iter().chain([output, reasoning]) {
+    let cost = entry.cost.map_or(0, Money::nanos);
+    for number in numbers.into_iter().chain([output, reasoning, cost]) {
         out.write_all(&number.to_le_bytes())?;
     }
     for (grant, tokens) in entry.paid.iter() {
@@ -112,6 +116,7 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         output: rest.number()?,
         reasoning: rest.number()?,
     };
+    let cost = Money::from_nanos(rest.number()?);
     let paid = (0..pieces).map(|_| Some((i64::from_le_bytes(rest.take()?), rest.number()?)));
     let paid = paid.collect::<Option<_>>()?;
     let first_byte_ms = u32::from_le_bytes(rest.take()?);
@@ -143,6 +148,7 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         clamped: flags & CLAMPED != 0,
         paid,
         overdraft,
+        cost: (flags & PRICED != 0).then_some(cost),
         first_byte_ms: (flags & HAS_BEGUN != 0).then_some(first_byte_ms),
         duration_ms,
         is_progress: flags & PROGRESS != 0,

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 pub use tollgate_types::{Ending, Settled};
-use tollgate_types::{ErrorCode, RequestId, ReservationGuard, Usage, Weights};
+use tollgate_types::{ErrorCode, Money, Prices, RequestId, ReservationGuard, Usage, Weights};
 
 /// How old the progress of a running request in the settlement file may become while pieces pass.
 const KEEP_AFTER: Duration = Duration::from_millis(250);
@@ -37,6 +37,7 @@ pub struct Reservation {
     request: RequestInfo,
     begun: Instant,
     first_byte: Option<Duration>,
+    prices: Option<Prices>,
     delivered: Usage,
     /// When the progress was last written into the slot, or the request began.
     kept_at: Instant,
@@ -64,6 +65,7 @@ impl Reservation {
             request,
             begun,
             first_byte: None,
+            prices: None,
             delivered: Usage::default(),
             kept_at: begun,
             has_kept: false,
@@ -104,6 +106,11 @@ impl Reservation {
     pub fn first_byte(&mut self) {
         let elapsed = self.begun.elapsed();
         self.first_byte.get_or_insert(elapsed);
+    }
+
+    /// Sets the prices of the deployment that the request is sent to.
+    pub fn set_prices(&mut self, prices: Option<Prices>) {
+        self.prices = prices;
     }
 
     /// Notes what has been sent and delivered so far: it is charged if the reservation is dropped.
@@ -183,6 +190,7 @@ impl Reservation {
             source: charge.source,
             clamped: charge.clamped,
             usage: charge.usage,
+            cost: self.cost(&charge),
         };
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
@@ -207,6 +215,11 @@ impl Reservation {
         let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
         charge.clamped |= ending.absurd;
         charge
+    }
+
+    /// The cost of what is charged, if the prices are known.
+    fn cost(&self, charge: &Charge) -> Option<Money> {
+        self.prices.map(|prices| prices.cost(&charge.usage))
     }
 
     fn note(&self, settled: &Settled) {
@@ -261,6 +274,7 @@ impl Reservation {
             clamped: charge.clamped,
             paid: pieces.map(|piece| (piece.grant.0, piece.tokens)).collect(),
             overdraft: payment.overdraft,
+            cost: self.cost(charge),
             first_byte_ms: self.first_byte.map(millis),
             duration_ms: millis(self.begun.elapsed()),
             is_progress: false,
@@ -297,6 +311,10 @@ impl ReservationGuard for Reservation {
 
     fn first_byte(&mut self) {
         Self::first_byte(self);
+    }
+
+    fn set_prices(&mut self, prices: Option<Prices>) {
+        Self::set_prices(self, prices);
     }
 
     fn progress(&mut self, delivered: Usage) {

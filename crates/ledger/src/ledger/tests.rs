@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Usage, Weights};
+use tollgate_types::{ErrorCode, Prices, Usage, Weights};
 
 mod commits;
 mod corruption;
@@ -199,6 +199,7 @@ async fn used_tokens_are_charged_and_the_rest_is_free_again() {
 
     let settled = reservation.settle(&completed(25));
     assert_eq!((settled.charged, settled.overdraft), (25, 0));
+    assert_eq!(settled.cost, None, "no price is known");
     let held = Holdings {
         free: 75,
         reserved: 0,
@@ -208,6 +209,41 @@ async fn used_tokens_are_charged_and_the_rest_is_free_again() {
     assert_eq!(house.used(&key), 25);
     assert_eq!(house.settlement_files(), 0);
     house.check(1);
+}
+
+/// 15 for a million tokens of output.
+fn prices() -> Prices {
+    let of = |text: &str| text.parse().unwrap();
+    Prices {
+        input: of("3"),
+        cache_read: of("0.3"),
+        cache_write: of("3.75"),
+        output: of("15"),
+    }
+}
+
+#[tokio::test]
+async fn the_cost_is_that_of_what_is_charged_at_the_last_prices() {
+    let house = House::new();
+    let key = house.key(100);
+    let ledger = house.ledger();
+    let mut settled = house.reserve(&ledger, &key, 50).await.unwrap();
+    settled.set_prices(None);
+    settled.set_prices(Some(prices()));
+    let settled = settled.settle(&completed(25));
+    assert_eq!(settled.cost.unwrap().to_string(), "0.000375");
+    let mut dropped = house.reserve(&ledger, &key, 50).await.unwrap();
+    dropped.set_prices(Some(prices()));
+    dropped.progress(output(2));
+    drop(dropped);
+    let mut free = house.reserve(&ledger, &key, 5).await.unwrap();
+    free.set_prices(Some(prices()));
+    drop(free);
+    assert!(ledger.close(PATIENCE));
+    let costs: String = house.sql("SELECT group_concat(cost ORDER BY cost) FROM usage");
+    assert_eq!(costs, "0,30000,375000");
+    assert_eq!(house.sql::<i64>("SELECT cost FROM totals"), 405_000);
+    house.check(3);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use crate::{
     store::database::{Batch, Committed, Lease, LeaseMode, Process, Share},
 };
 use std::{sync::Arc, time::Duration};
-use tollgate_types::{KeyId, RequestId, Usage};
+use tollgate_types::{KeyId, Money, RequestId, Usage};
 
 /// An empty database that is made for one case.
 pub(crate) trait Fixture {
@@ -206,6 +206,7 @@ fn settled(share: &Share, grant: &Grant, number: u64, tokens: u64) -> Entry {
         at: START,
         paid: vec![(grant.number.0, tokens)].into(),
         overdraft: 0,
+        cost: Some(Money::from_nanos(tokens)),
         usage: Usage {
             output: tokens,
             ..Usage::default()

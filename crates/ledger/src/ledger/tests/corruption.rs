@@ -143,9 +143,9 @@ fn contents(path: &Path) -> Result<Vec<String>, String> {
         "SELECT concat_ws('|', id, key, plan, tokens, spent, purged, validity_ms, created_at,
              first_used_at, expires_at) FROM grants ORDER BY id",
         "SELECT concat_ws('|', request, key, model_asked, model_served, format, streamed, status,
-             error, state, input, output, charged, overdraft, source, paid_by)
+             error, state, input, output, charged, overdraft, cost, source, paid_by)
              FROM usage ORDER BY request",
-        "SELECT concat_ws('|', key, model, requests, input, output, charged, overdraft)
+        "SELECT concat_ws('|', key, model, requests, input, output, charged, overdraft, cost)
              FROM totals ORDER BY key, model",
     ] {
         all.extend(testing::values::<String>(path, query)?);

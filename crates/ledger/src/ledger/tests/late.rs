@@ -22,6 +22,7 @@ fn settled(key: i64, number: u64, at: u64) -> Entry {
         at: BEGIN + at,
         paid: Vec::new().into(),
         overdraft: 0,
+        cost: Some(tollgate_types::Money::from_nanos(number)),
         usage: output(1),
         ..largest()
     }

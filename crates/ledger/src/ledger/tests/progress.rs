@@ -19,6 +19,7 @@ async fn a_crash_charges_what_a_stream_had_delivered_a_quarter_second_before() {
     let key = house.key(1000);
     let ledger = house.ledger();
     let mut held = house.reserve(&ledger, &key, 500).await.unwrap();
+    held.set_prices(Some(prices()));
     let silent = house.reserve(&ledger, &key, 100).await.unwrap();
     let begun = Instant::now();
     deliver(&mut held, 3, begun, Duration::ZERO);
@@ -35,11 +36,12 @@ async fn a_crash_charges_what_a_stream_had_delivered_a_quarter_second_before() {
         house.check(1);
     }
     let reported: String = house.sql(
-        "SELECT concat_ws(' ', state, source, error, status, model_served, output) FROM usage",
+        "SELECT concat_ws(' ', state, source, error, status, model_served, output, cost)
+         FROM usage",
     );
     assert_eq!(
         reported,
-        "upstream_failed estimated service_unavailable 200 beta 95"
+        "upstream_failed estimated service_unavailable 200 beta 95 1425000"
     );
     drop((held, silent));
 }

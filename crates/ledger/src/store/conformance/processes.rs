@@ -298,4 +298,5 @@ pub(crate) fn old_records_go_and_what_they_charged_stays(fixture: &dyn Fixture) 
     let summary = home.store();
     let summary = summary.database().summary(&key, home.now()).unwrap();
     assert_eq!(summary.models[0].requests, 2);
+    assert_eq!(summary.models[0].cost.nanos(), 20);
 }

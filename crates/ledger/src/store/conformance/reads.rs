@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use std::sync::Arc;
-use tollgate_types::{KeyId, RequestId};
+use tollgate_types::{KeyId, Money, RequestId};
 
 pub(crate) fn a_key_is_looked_up_by_its_hash_with_the_newest_change(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
@@ -79,7 +79,9 @@ pub(crate) fn a_history_is_read_page_by_page_newest_first(fixture: &dyn Fixture)
     let mut process = home.process("one");
     let share = home.lease(&mut *process, &key, LeaseMode::Take);
     for number in 0..5 {
-        let batch = [settled(&share, &share.grants[0], number, 2)];
+        let mut entry = settled(&share, &share.grants[0], number, 2);
+        entry.cost = entry.cost.filter(|_| number > 0);
+        let batch = [entry];
         let work = Work {
             settled: &batch,
             ..Work::default()
@@ -92,10 +94,11 @@ pub(crate) fn a_history_is_read_page_by_page_newest_first(fixture: &dyn Fixture)
         limit: 2,
         ..HistoryQuery::default()
     };
-    let mut ids = Vec::new();
+    let (mut ids, mut costs) = (Vec::new(), Vec::new());
     loop {
         let page = history.page(&key, &query).unwrap();
         ids.extend(page.data.iter().map(|record| record.id.clone()));
+        costs.extend(page.data.iter().map(|record| record.cost));
         query.after = page.last_cursor;
         if !page.has_more {
             break;
@@ -106,10 +109,13 @@ pub(crate) fn a_history_is_read_page_by_page_newest_first(fixture: &dyn Fixture)
         .map(|number| RequestId::from_parts(0, number.into()).to_string())
         .collect();
     assert_eq!(ids, expected);
+    let two = Some(Money::from_nanos(2));
+    assert_eq!(costs, [two, two, two, two, None], "the first has no price");
     let none = history.page(&other, &HistoryQuery::default()).unwrap();
     assert!(none.data.is_empty());
     let summary = history.summary(&key, home.now()).unwrap();
     assert_eq!((summary.granted, summary.used), (100, 10));
+    assert_eq!(summary.models[0].cost.nanos(), 8);
     assert!(!history.is_over(&key, home.now()).unwrap());
     home.clock.advance(DAY);
     assert!(history.is_over(&key, home.now()).unwrap());

@@ -2,7 +2,7 @@
 //!
 //! Every query reads and returns a bounded number of rows, whatever its filters are.
 
-use super::{storable_time, stored_time, unsigned};
+use super::{amount, storable_time, stored_time, unsigned};
 use crate::{
     charge::BillingState,
     clock::Timestamp,
@@ -10,7 +10,7 @@ use crate::{
 };
 use rusqlite::{Connection, Row, ToSql};
 use std::time::{Duration, Instant};
-use tollgate_types::{KeyId, Usage};
+use tollgate_types::{KeyId, Money, Usage};
 
 /// How many records a page looks at if the filters let few of them through: what a page costs is
 /// bounded, and as few pages as possible are short.
@@ -143,7 +143,7 @@ fn is_wanted(row: &Row<'_>, state: Option<&str>, status: Option<u16>) -> rusqlit
 /// In the order of [`read_record`].
 const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
         error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason, clamped
+        source, first_byte_ms, duration_ms, route_reason, clamped, cost
     FROM usage WHERE number = ?1";
 
 fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
@@ -174,6 +174,9 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
         duration_ms: row.get(18)?,
         route_reason: row.get(19)?,
         clamped: row.get(20)?,
+        cost: row
+            .get::<_, Option<i64>>(21)?
+            .map(|nanos| Money::from_nanos(amount(nanos))),
     })
 }
 
@@ -213,7 +216,7 @@ fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Resu
 
 fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTotal>> {
     file.prepare_cached(
-        "SELECT model, requests, input, cache_read, cache_write, output, charged
+        "SELECT model, requests, input, cache_read, cache_write, output, charged, cost
          FROM totals WHERE key = (SELECT number FROM keys WHERE id = ?1)
          ORDER BY model LIMIT 1000",
     )?
@@ -226,6 +229,7 @@ fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTota
             cache_write: unsigned(row, 4)?,
             output: unsigned(row, 5)?,
             charged: unsigned(row, 6)?,
+            cost: Money::from_nanos(unsigned(row, 7)?),
         })
     })?
     .collect()

@@ -16,7 +16,7 @@ use rusqlite::{
 const ROWS: usize = 50;
 
 /// In the order of [`values`].
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 24] = [
     "request",
     "key",
     "at",
@@ -34,6 +34,7 @@ const COLUMNS: [&str; 23] = [
     "reasoning",
     "charged",
     "overdraft",
+    "cost",
     "source",
     "clamped",
     "first_byte_ms",
@@ -157,6 +158,9 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
         number(entry.usage.reasoning),
         number(paid),
         number(entry.overdraft),
+        entry
+            .cost
+            .map_or(ValueRef::Null, |cost| number(cost.nanos())),
         text(entry.source.as_str()),
         flag(entry.clamped),
         entry

@@ -19,7 +19,7 @@ use crate::{
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use std::collections::BTreeMap;
-use tollgate_types::{RequestId, Usage};
+use tollgate_types::{Money, RequestId, Usage};
 
 /// Begins a transaction and enters the settled requests of a batch. If they cannot be entered together
 /// (a record exists or is refused, a lease is gone), the transaction is rolled back as a whole: a
@@ -222,6 +222,7 @@ struct Totals {
     usage: Usage,
     charged: u64,
     overdraft: u64,
+    cost: Money,
 }
 
 impl Totals {
@@ -238,6 +239,7 @@ impl Totals {
         self.charged = self.charged.saturating_add(charged);
         let overdraft = entry.overdraft.saturating_add(uncovered);
         self.overdraft = self.overdraft.saturating_add(overdraft);
+        self.cost = self.cost.plus(entry.cost.unwrap_or_default());
     }
 }
 
@@ -301,8 +303,8 @@ fn note_charge(file: &Connection, usage: i64, piece: Piece) -> rusqlite::Result<
 fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusqlite::Result<()> {
     file.prepare_cached(
         "INSERT INTO totals (key, model, requests, input, cache_read, cache_write, output,
-             charged, overdraft)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+             charged, overdraft, cost)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
          ON CONFLICT DO UPDATE SET
              requests = requests + excluded.requests,
              input = input + excluded.input,
@@ -310,7 +312,8 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
              cache_write = cache_write + excluded.cache_write,
              output = output + excluded.output,
              charged = charged + excluded.charged,
-             overdraft = overdraft + excluded.overdraft",
+             overdraft = overdraft + excluded.overdraft,
+             cost = cost + excluded.cost",
     )?
     .execute(params![
         key,
@@ -322,6 +325,7 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
         storable(totals.usage.output),
         storable(totals.charged),
         storable(totals.overdraft),
+        storable(totals.cost.nanos()),
     ])?;
     Ok(())
 }

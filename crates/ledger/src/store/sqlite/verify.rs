@@ -80,6 +80,17 @@ const RULES: &[(&str, &str)] = &[
          WHERE charged - overdraft <> coalesce(spent, 0)",
     ),
     (
+        "the costs in a key's records exceed its total of the model",
+        "SELECT id, model || ': ' || costs || ' in records, ' || cost || ' in total'
+         FROM totals
+         JOIN keys ON number = totals.key
+         JOIN (
+             SELECT key AS of_key, model_served AS of_model, sum(cost) AS costs
+             FROM usage GROUP BY key, model_served
+         ) ON of_key = totals.key AND of_model = model
+         WHERE costs > cost",
+    ),
+    (
         "a grant's time is set without its first use, or the other way round",
         "SELECT id, coalesce(first_used_at, 0) || ' to ' || coalesce(expires_at, 0) FROM grants
          WHERE (first_used_at IS NULL) <> (expires_at IS NULL)",

@@ -13,7 +13,7 @@ use crate::{
 };
 use std::time::Duration;
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Format, KeyId, RequestId, Usage};
+use tollgate_types::{ErrorCode, Format, KeyId, Money, RequestId, Usage};
 
 struct Shelf {
     _folder: TempDir,
@@ -81,6 +81,7 @@ fn entry(number: u64) -> Entry {
         clamped: number.is_multiple_of(13),
         paid: vec![(1, number % 8)].into(),
         overdraft: number % 3,
+        cost: (number % 6 != 1).then(|| Money::from_nanos(number / 5)),
         first_byte_ms: (number % 7 != 3).then_some(5),
         duration_ms: 9,
         is_progress: false,

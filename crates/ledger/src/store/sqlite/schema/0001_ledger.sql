@@ -134,6 +134,7 @@ CREATE TABLE lease_requests (
 
 -- One row for each request, however often it is settled. `paid_by` is the grant that paid
 -- `charged - overdraft`; if several paid, it is NULL and their parts are in `charges`.
+-- `cost` is in billionths of the currency's unit; NULL if the prices were unknown.
 -- `route_reason`: why the gateway chose the model, if the request left the choice to it.
 CREATE TABLE usage (
     number        INTEGER PRIMARY KEY,
@@ -154,6 +155,7 @@ CREATE TABLE usage (
     reasoning     INTEGER NOT NULL,
     charged       INTEGER NOT NULL,
     overdraft     INTEGER NOT NULL,
+    cost          INTEGER,
     source        TEXT    NOT NULL,
     clamped       INTEGER NOT NULL,
     first_byte_ms INTEGER,
@@ -175,7 +177,7 @@ CREATE TABLE charges (
     PRIMARY KEY (usage, grant_number)
 ) STRICT, WITHOUT ROWID;
 
--- Kept when records are purged.
+-- Kept when records are purged. `cost` is that of the requests whose prices were known.
 CREATE TABLE totals (
     key         INTEGER NOT NULL REFERENCES keys (number),
     model       TEXT    NOT NULL,
@@ -186,6 +188,7 @@ CREATE TABLE totals (
     output      INTEGER NOT NULL,
     charged     INTEGER NOT NULL,
     overdraft   INTEGER NOT NULL,
+    cost        INTEGER NOT NULL,
     PRIMARY KEY (key, model)
 ) STRICT, WITHOUT ROWID;
 

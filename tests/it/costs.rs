@@ -1,0 +1,161 @@
+//! What requests cost in money: for the caller, in the history, in the access log and in the metrics.
+
+use crate::support::{Answer, CHAT, Config, FORMATS, Gateway, Provider, Request, prompt};
+use serde_json::{Value, json};
+
+/// Models with a price of their own, with another one at their deployment, and without any.
+fn config(provider: &Provider) -> Config {
+    let price = json!({
+        "input": "3", "cache_read": "0.30", "cache_write": 3.75, "output": 15,
+        "changes": [{"from": "2999-01-01", "input": 300, "output": 1500}],
+    });
+    let dearer = json!([
+        {"provider": "sim", "upstream_model": "gpt-4o", "price": {"input": "0.0001", "output": "0.0375"}},
+    ]);
+    Config::of(provider)
+        .model("priced", json!(["sim/gpt-4o"]))
+        .with("models.priced.price", price.clone())
+        .model("elsewhere", dearer)
+        .with("models.elsewhere.price", price)
+        .model("free", json!(["sim/gpt-4o"]))
+}
+
+fn ask(gateway: &Gateway, path: &str, model: &str, more: Value) -> Request {
+    Request::post(path, &prompt(path, model, "Say something nice.", more)).key(&gateway.key)
+}
+
+/// Nano-units for the usage of an access line, at prices in nano-units per thousand tokens.
+fn nanos(line: &Value, input: u64, output: u64) -> u64 {
+    let tokens = |kind: &str| line["usage"][kind].as_u64().unwrap();
+    assert_eq!((tokens("cache_read"), tokens("cache_write")), (0, 0));
+    (tokens("input") * input + tokens("output") * output + 500) / 1000
+}
+
+/// An amount as it is written, in nano-units.
+fn read(amount: &Value) -> u64 {
+    let text = amount.as_str().unwrap_or_else(|| panic!("{amount}"));
+    let (units, part) = text.split_once('.').unwrap_or((text, ""));
+    assert!(!part.ends_with('0'), "{text}");
+    format!("{units}{part:0<9}").parse().unwrap()
+}
+
+async fn history(gateway: &Gateway, id: &str) -> Value {
+    let newest = Request::get("/v1/usage/history?limit=500").key(&gateway.key);
+    crate::support::eventually("its record", async || {
+        let page = gateway.send(&newest).await.json();
+        let records = page["data"].as_array().unwrap();
+        records.iter().find(|record| record["id"] == *id).cloned()
+    })
+    .await
+}
+
+fn id(answer: &Answer) -> String {
+    answer.header("x-request-id").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_cost_of_a_request_is_everywhere_the_same_exact_amount() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(config(&provider)).await;
+    let mut all = 0;
+    for (model, input, output) in [
+        ("priced", 3_000_000, 15_000_000),
+        ("elsewhere", 100, 37_500),
+    ] {
+        let mut sum = 0;
+        for path in FORMATS {
+            let answer = gateway.send(&ask(&gateway, path, model, Value::Null)).await;
+            answer.assert_ok();
+            let line = gateway.line_of(&answer).await;
+            let cost = nanos(&line, input, output);
+            assert!(cost > 0, "{line}");
+            assert_eq!(read(&line["cost"]), cost, "{line}");
+            assert_eq!(answer.header("x-cost"), line["cost"].as_str(), "{answer:?}");
+            let record = history(&gateway, &id(&answer)).await;
+            assert_eq!(record["cost"], line["cost"]);
+            // The head of a stream leaves before its cost is known.
+            let answer = gateway
+                .send(&ask(&gateway, path, model, json!({"stream": true})))
+                .await;
+            answer.assert_ok();
+            assert_eq!(answer.header("x-cost"), None);
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(read(&line["cost"]), nanos(&line, input, output), "{line}");
+            sum += cost + read(&line["cost"]);
+            history(&gateway, &id(&answer)).await;
+        }
+        let usage = gateway
+            .send(&Request::get("/v1/usage").key(&gateway.key))
+            .await
+            .json();
+        let models = usage["models"].as_array().unwrap();
+        let total = models.iter().find(|it| it["model"] == model).unwrap();
+        assert_eq!(read(&total["cost"]), sum, "{total}");
+        all += sum;
+    }
+    let counted = gateway.total("tollgate_cost_total").await * 1e9;
+    #[expect(clippy::cast_precision_loss, reason = "so few digits are exact")]
+    let all = all as f64;
+    assert!((counted - all).abs() < 1.0, "{counted} {all}");
+}
+
+#[tokio::test]
+async fn a_request_without_a_price_has_no_cost_and_a_failed_one_costs_nothing() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(config(&provider)).await;
+    let answer = gateway
+        .send(&ask(&gateway, CHAT, "free", Value::Null))
+        .await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-cost"), None);
+    assert_eq!(gateway.line_of(&answer).await["cost"], Value::Null);
+    assert_eq!(history(&gateway, &id(&answer)).await["cost"], Value::Null);
+    let failed = ask(&gateway, CHAT, "priced", Value::Null).orders("status-400");
+    let failed = gateway.send(&failed).await;
+    assert_ne!(failed.status, 200, "{failed:?}");
+    assert_eq!(gateway.line_of(&failed).await["cost"], "0");
+}
+
+#[tokio::test]
+async fn without_balances_the_reported_usage_has_a_cost() {
+    let provider = Provider::start().await;
+    let filters = json!(["headers", "key", "stored", "model", "errors"]);
+    let gateway = Gateway::start(config(&provider).with("filters", filters)).await;
+    let answer = gateway
+        .send(&ask(&gateway, CHAT, "priced", Value::Null))
+        .await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(
+        read(&line["cost"]),
+        nanos(&line, 3_000_000, 15_000_000),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn another_price_counts_for_later_requests_alone() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(config(&provider)).await;
+    let before = gateway
+        .send(&ask(&gateway, CHAT, "priced", Value::Null))
+        .await;
+    let first = history(&gateway, &id(&before)).await;
+    let changed = gateway.config().with(
+        "models.priced.price.changes",
+        json!([
+            {"from": "2026-01-01", "input": 6, "output": 30},
+        ]),
+    );
+    gateway.rewrite(changed);
+    gateway.signal("HUP").await;
+    crate::support::eventually("the new price", async || {
+        let answer = gateway
+            .send(&ask(&gateway, CHAT, "priced", Value::Null))
+            .await;
+        let line = gateway.line_of(&answer).await;
+        (read(&line["cost"]) == nanos(&line, 6_000_000, 30_000_000)).then_some(())
+    })
+    .await;
+    assert_eq!(history(&gateway, &id(&before)).await, first);
+}
