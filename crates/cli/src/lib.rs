@@ -9,8 +9,10 @@ mod explain;
 mod http;
 mod keys;
 mod ledger;
+mod operator;
 #[cfg(feature = "demo")]
 mod sim;
+mod status;
 
 #[cfg(not(feature = "demo"))]
 use absent as sim;
@@ -28,6 +30,9 @@ pub enum Command {
     Sim(sim::Arguments),
     /// Check a configuration file and what it needs on this machine; report every fault.
     Check(check::Arguments),
+    /// Show how a running gateway is: readiness, requests, providers, ledger, warnings. Exits with 1
+    /// if it is not ready.
+    Status(status::Arguments),
     /// Report what would happen to a request and why, without sending it. The body is read from
     /// standard input.
     Explain(explain::Arguments),
@@ -39,8 +44,11 @@ pub enum Command {
     Ledger(ledger::Arguments),
 }
 
-/// The checks of a configuration that need the edge.
-pub type CheckEdge = dyn Fn(&Config) -> Outcome;
+/// What commands need of the program that they are in.
+pub struct Edge {
+    /// The checks of a configuration that need the edge.
+    pub check: fn(&Config) -> Outcome,
+}
 
 impl Command {
     /// Runs the command.
@@ -48,10 +56,11 @@ impl Command {
     /// # Errors
     ///
     /// The message for the terminal.
-    pub fn run(&self, check_edge: &CheckEdge) -> Outcome {
+    pub fn run(&self, edge: &Edge) -> Outcome {
         match self {
             Self::Sim(arguments) => sim::run(arguments),
-            Self::Check(arguments) => check::run(arguments, check_edge),
+            Self::Check(arguments) => check::run(arguments, edge),
+            Self::Status(arguments) => status::run(arguments),
             Self::Explain(arguments) => explain::run(arguments),
             Self::Schema => print(tollgate_config::schema_text()),
             Self::Keys(arguments) => keys::run(arguments),
