@@ -7,6 +7,7 @@ pub mod absent;
 mod check;
 mod explain;
 mod http;
+mod init;
 mod keys;
 mod ledger;
 mod operator;
@@ -28,6 +29,8 @@ use tollgate_config::Config;
 pub enum Command {
     /// Run a simulated provider.
     Sim(sim::Arguments),
+    /// Write a configuration for providers that the program knows.
+    Init(init::Arguments),
     /// Check a configuration file and what it needs on this machine; report every fault.
     Check(check::Arguments),
     /// Show how a running gateway is: readiness, requests, providers, ledger, warnings. Exits with 1
@@ -59,6 +62,7 @@ impl Command {
     pub fn run(&self, edge: &Edge) -> Outcome {
         match self {
             Self::Sim(arguments) => sim::run(arguments),
+            Self::Init(arguments) => init::run(arguments),
             Self::Check(arguments) => check::run(arguments, edge),
             Self::Status(arguments) => status::run(arguments),
             Self::Explain(arguments) => explain::run(arguments),
