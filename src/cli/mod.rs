@@ -37,6 +37,10 @@ enum Command {
 /// What the other commands need of the edge.
 const EDGE: Edge = Edge {
     check: |config| Ok(server::check(config)?),
+    connections: || {
+        machine::raise_open_files();
+        machine::most_connections()
+    },
 };
 
 /// Runs the program. Configurations can name these kinds of filters beside the built-in ones

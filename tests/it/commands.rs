@@ -1,6 +1,7 @@
 //! The everyday commands, on gateways that run: `init`, `status`, `doctor`, `usage`, `logs`, and what is
 //! made from the definition of the command line.
 
+mod doctor;
 mod init;
 mod status;
 

@@ -5,6 +5,7 @@
 #[cfg(not(feature = "demo"))]
 pub mod absent;
 mod check;
+mod doctor;
 mod explain;
 mod http;
 mod init;
@@ -36,6 +37,9 @@ pub enum Command {
     /// Show how a running gateway is: readiness, requests, providers, ledger, warnings. Exits with 1
     /// if it is not ready.
     Status(status::Arguments),
+    /// Look at everything that a gateway needs on this machine, and say what to do: configuration,
+    /// files, limits, clock, providers, ledger. Exits with 1 if a check fails.
+    Doctor(doctor::Arguments),
     /// Report what would happen to a request and why, without sending it. The body is read from
     /// standard input.
     Explain(explain::Arguments),
@@ -51,6 +55,8 @@ pub enum Command {
 pub struct Edge {
     /// The checks of a configuration that need the edge.
     pub check: fn(&Config) -> Outcome,
+    /// How many connections of clients the limit on open files allows.
+    pub connections: fn() -> u32,
 }
 
 impl Command {
@@ -65,6 +71,7 @@ impl Command {
             Self::Init(arguments) => init::run(arguments),
             Self::Check(arguments) => check::run(arguments, edge),
             Self::Status(arguments) => status::run(arguments),
+            Self::Doctor(arguments) => doctor::run(arguments, edge),
             Self::Explain(arguments) => explain::run(arguments),
             Self::Schema => print(tollgate_config::schema_text()),
             Self::Keys(arguments) => keys::run(arguments),
