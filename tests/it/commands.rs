@@ -4,6 +4,7 @@
 mod doctor;
 mod init;
 mod status;
+mod usage;
 
 use crate::support::{Config, Gateway, Output, Provider, tollgate};
 use serde_json::{Value, json};

@@ -12,9 +12,11 @@ mod init;
 mod keys;
 mod ledger;
 mod operator;
+mod progress;
 #[cfg(feature = "demo")]
 mod sim;
 mod status;
+mod usage;
 
 #[cfg(not(feature = "demo"))]
 use absent as sim;
@@ -45,6 +47,8 @@ pub enum Command {
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
+    /// Export what keys have used.
+    Usage(usage::Arguments),
     /// Create, list, change and revoke API keys.
     Keys(keys::Arguments),
     /// Verify, back up or repair the ledger, also while gateways run.
@@ -75,6 +79,7 @@ impl Command {
             Self::Explain(arguments) => explain::run(arguments),
             Self::Schema => print(tollgate_config::schema_text()),
             Self::Keys(arguments) => keys::run(arguments),
+            Self::Usage(arguments) => usage::run(arguments),
             Self::Ledger(arguments) => ledger::run(arguments),
         }
     }
