@@ -3,6 +3,7 @@
 
 mod doctor;
 mod init;
+mod logs;
 mod status;
 mod usage;
 

@@ -11,6 +11,7 @@ mod http;
 mod init;
 mod keys;
 mod ledger;
+mod logs;
 mod operator;
 mod progress;
 #[cfg(feature = "demo")]
@@ -47,6 +48,8 @@ pub enum Command {
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
+    /// Show what is known of one request, from the ledger and from logs.
+    Logs(logs::Arguments),
     /// Export what keys have used.
     Usage(usage::Arguments),
     /// Create, list, change and revoke API keys.
@@ -79,6 +82,7 @@ impl Command {
             Self::Explain(arguments) => explain::run(arguments),
             Self::Schema => print(tollgate_config::schema_text()),
             Self::Keys(arguments) => keys::run(arguments),
+            Self::Logs(arguments) => logs::run(arguments),
             Self::Usage(arguments) => usage::run(arguments),
             Self::Ledger(arguments) => ledger::run(arguments),
         }
