@@ -7,7 +7,7 @@ mod serve;
 
 use crate::{config, machine, server};
 use bounded_log::Bounded;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 #[cfg(not(feature = "demo"))]
 use tollgate_cli::absent as demo;
@@ -41,6 +41,7 @@ const EDGE: Edge = Edge {
         machine::raise_open_files();
         machine::most_connections()
     },
+    program: Arguments::command,
 };
 
 /// Runs the program. Configurations can name these kinds of filters beside the built-in ones

@@ -4,6 +4,7 @@
 mod doctor;
 mod init;
 mod logs;
+mod pages;
 mod status;
 mod usage;
 

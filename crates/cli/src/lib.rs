@@ -13,6 +13,7 @@ mod keys;
 mod ledger;
 mod logs;
 mod operator;
+mod pages;
 mod progress;
 #[cfg(feature = "demo")]
 mod sim;
@@ -56,6 +57,10 @@ pub enum Command {
     Keys(keys::Arguments),
     /// Verify, back up or repair the ledger, also while gateways run.
     Ledger(ledger::Arguments),
+    /// Print a script that completes this command line in a shell.
+    Completions(pages::Completions),
+    /// Write manual pages, one for each command.
+    Man(pages::Man),
 }
 
 /// What commands need of the program that they are in.
@@ -64,6 +69,8 @@ pub struct Edge {
     pub check: fn(&Config) -> Outcome,
     /// How many connections of clients the limit on open files allows.
     pub connections: fn() -> u32,
+    /// The definition of the whole command line.
+    pub program: fn() -> clap::Command,
 }
 
 impl Command {
@@ -85,6 +92,8 @@ impl Command {
             Self::Logs(arguments) => logs::run(arguments),
             Self::Usage(arguments) => usage::run(arguments),
             Self::Ledger(arguments) => ledger::run(arguments),
+            Self::Completions(arguments) => pages::completions(arguments, edge),
+            Self::Man(arguments) => pages::man(arguments, edge),
         }
     }
 }
