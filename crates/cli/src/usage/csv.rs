@@ -26,7 +26,7 @@ impl Csv {
     fn write_head(&mut self) -> Outcome {
         let head = self.head.take().unwrap_or_default();
         let written = self.output.write_all(head.as_bytes());
-        Ok(written.map_err(|fault| failure(&fault))?)
+        written.map_err(|fault| failure(&fault))
     }
 }
 
@@ -38,7 +38,7 @@ impl Table for Csv {
         let sums = row.sums.iter().map(|sum| Cow::from(sum.to_string()));
         let line = group.chain(sums).collect::<Vec<_>>().join(",") + "\r\n";
         let written = self.output.write_all(line.as_bytes());
-        Ok(written.map_err(|fault| failure(&fault))?)
+        written.map_err(|fault| failure(&fault))
     }
 
     fn end(mut self: Box<Self>) -> Outcome {
