@@ -6,6 +6,7 @@ mod init;
 mod logs;
 mod pages;
 mod status;
+mod top;
 mod usage;
 
 use crate::support::{Config, Gateway, Output, Provider, tollgate};

@@ -18,6 +18,7 @@ mod progress;
 #[cfg(feature = "demo")]
 mod sim;
 mod status;
+mod top;
 mod usage;
 
 #[cfg(not(feature = "demo"))]
@@ -41,6 +42,8 @@ pub enum Command {
     /// Show how a running gateway is: readiness, requests, providers, ledger, warnings. Exits with 1
     /// if it is not ready.
     Status(status::Arguments),
+    /// Show the same and the rates of models on a terminal, anew each second until Ctrl-C.
+    Top(top::Arguments),
     /// Look at everything that a gateway needs on this machine, and say what to do: configuration,
     /// files, limits, clock, providers, ledger. Exits with 1 if a check fails.
     Doctor(doctor::Arguments),
@@ -85,6 +88,7 @@ impl Command {
             Self::Init(arguments) => init::run(arguments),
             Self::Check(arguments) => check::run(arguments, edge),
             Self::Status(arguments) => status::run(arguments),
+            Self::Top(arguments) => top::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments, edge),
             Self::Explain(arguments) => explain::run(arguments),
             Self::Schema => print(tollgate_config::schema_text()),

@@ -1,7 +1,7 @@
 //! `tollgate status`: how a running gateway is, on one screen, from its operator port.
 
-mod metrics;
-mod view;
+pub(super) mod metrics;
+pub(super) mod view;
 
 use super::operator::OperatorPort;
 use super::{ConfigFile, Outcome, print, print_line};

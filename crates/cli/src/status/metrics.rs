@@ -1,25 +1,31 @@
 //! The samples of a page of metrics.
 
 /// A page in the text format of Prometheus.
-pub(super) struct Metrics<'a>(pub(super) &'a str);
+pub(crate) struct Metrics<'a>(pub(crate) &'a str);
+
+/// A sample of a metric.
+pub(crate) struct Sample<'a> {
+    /// The labels as they are written: `{model="a",status="200"}`.
+    labels: &'a str,
+    pub(crate) value: f64,
+}
 
 impl<'a> Metrics<'a> {
-    /// The samples of a metric: their labels as written, and their values.
-    fn samples(&self, name: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    /// The samples of a metric.
+    pub(crate) fn samples(&self, name: &str) -> impl Iterator<Item = Sample<'a>> {
         self.0.lines().filter_map(move |line| {
             let (metric, value) = line.rsplit_once(' ')?;
             let labels = metric.strip_prefix(name)?;
-            (labels.is_empty() || labels.starts_with('{')).then_some((labels, value))
+            let value = value.parse().ok()?;
+            let is_whole_name = labels.is_empty() || labels.starts_with('{');
+            is_whole_name.then_some(Sample { labels, value })
         })
     }
 
     /// The sum of all samples of a metric; `None` if there is none.
     pub(super) fn sum(&self, name: &str) -> Option<f64> {
-        let values = self.samples(name).map(|(_, value)| value.parse::<f64>());
-        values
-            .map(Result::ok)
-            .reduce(|sum, value| Some(sum? + value?))
-            .flatten()
+        let values = self.samples(name).map(|sample| sample.value);
+        values.reduce(|sum, value| sum + value)
     }
 
     /// The same as a whole number; 0 if there is none.
@@ -31,12 +37,20 @@ impl<'a> Metrics<'a> {
     pub(super) fn count(&self, name: &str) -> u64 {
         self.sum(name).unwrap_or(0.0) as u64
     }
+}
 
-    /// The value of a label of the first sample.
-    pub(super) fn label(&self, name: &str, label: &str) -> Option<&'a str> {
-        let (labels, _) = self.samples(name).next()?;
-        let (_, rest) = labels.split_once(&format!("{label}=\""))?;
-        rest.split('"').next()
+impl<'a> Sample<'a> {
+    /// The value of a label. Values with an escape, which no configuration makes, end at it.
+    pub(crate) fn label(&self, name: &str) -> Option<&'a str> {
+        let mut rest = self.labels;
+        loop {
+            let (label, behind) = rest.split_once("=\"")?;
+            let (value, next) = behind.split_once('"')?;
+            if label.trim_start_matches(['{', ',']) == name {
+                return Some(value);
+            }
+            rest = next;
+        }
     }
 }
 
@@ -51,8 +65,10 @@ mod tests {
         );
         assert_eq!(page.sum("a"), Some(2.0));
         assert_eq!(page.count("a_total"), 18);
-        assert_eq!(page.label("a_total", "of"), Some("z"));
         assert_eq!((page.sum("b"), page.count("b")), (None, 0));
-        assert_eq!(page.label("a", "of"), None);
+        let first = page.samples("a_total").next().unwrap();
+        assert_eq!(first.label("of"), Some("z"));
+        assert_eq!(first.label("kind"), Some("x y"));
+        assert_eq!(first.label("f"), None);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How a gateway is.
 #[derive(Debug, Serialize)]
-pub(super) struct Status {
+pub(crate) struct Status {
     /// The operator port.
     at: String,
     ready: bool,
@@ -127,7 +127,7 @@ impl Status {
     /// # Errors
     ///
     /// The gateway cannot be reached, or refuses the token.
-    pub(super) fn of(operator: &Operator) -> Result<Self, Failure> {
+    pub(crate) fn of(operator: &Operator) -> Result<Self, Failure> {
         let (ready, readiness) = operator.open_page("/readyz")?;
         let (found, page) = operator.open_page("/metrics")?;
         let configuration: Option<Configuration> = operator.api("/api/v1/configuration")?;
@@ -149,7 +149,8 @@ impl Status {
             ready: ready.is_success(),
             readiness: readiness.trim().to_owned(),
             version: metrics
-                .label("tollgate_build_info", "version")
+                .samples("tollgate_build_info")
+                .find_map(|sample| sample.label("version"))
                 .map(str::to_owned),
             uptime_seconds: uptime.map(whole),
             requests_in_flight: metrics.count("tollgate_requests_in_flight"),
