@@ -6,9 +6,12 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 /// A folder with a configuration on free ports.
 fn folder_with(config: Config) -> TempDir {
@@ -152,6 +155,53 @@ async fn each_fault_of_a_provider_is_named_with_what_to_do() {
     assert_eq!(output.stderr, "4 checks failed\n");
     let line = "fail  provider closed: ";
     assert!(output.stdout.contains(line), "{output:?}");
+}
+
+/// Answers every connection with a date of long ago.
+async fn a_server_of_long_ago() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut head = [0; 1024];
+            let _ = connection.read(&mut head).await;
+            let answer = "HTTP/1.1 404 Not Found\r\ndate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\n";
+            let _ = connection.write_all(answer.as_bytes()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn the_clock_is_compared_with_the_provider_that_agrees_most() {
+    let authority = Authority::new();
+    let identity = authority.issue("localhost");
+    let provider = Provider::start().await;
+    let right = in_front_of(provider.address, &identity).await.port();
+    let wrong = in_front_of(a_server_of_long_ago().await, &identity)
+        .await
+        .port();
+    let report_of = async |ports: &[u16]| {
+        let names: Vec<_> = ports.iter().map(|port| format!("at-{port}")).collect();
+        let mut config = Config::new().model("m", json!(names));
+        for (name, port) in names.iter().zip(ports) {
+            let mut settings = provider_at(&format!("https://localhost:{port}"));
+            settings["tls"] = json!({"ca": "ca.pem"});
+            config = config.provider(name, settings);
+        }
+        let folder = folder_with(config);
+        fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+        report(&[], folder.path()).await
+    };
+    let alone = report_of(&[wrong]).await;
+    // A status of 404 is an answer.
+    assert_eq!(finding(&alone, &format!("provider at-{wrong}"))[0], "ok");
+    let [verdict, message, advice] = finding(&alone, "clock");
+    assert_eq!(verdict, "fail", "{message}");
+    assert!(message.ends_with(" s ahead of the providers"), "{message}");
+    assert!(advice.contains("timedatectl set-ntp true"), "{advice}");
+    let both = report_of(&[wrong, right]).await;
+    assert_eq!(finding(&both, "clock")[0], "ok", "{both:#}");
 }
 
 #[tokio::test]
