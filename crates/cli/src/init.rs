@@ -196,6 +196,11 @@ impl Plan {
             .filter(|it| it.0.symlink_metadata().is_ok() && !unchanged(it))
             .map(|(path, _)| path.display().to_string())
             .collect();
+        let mut paths = self.files.iter().map(|(path, _)| path);
+        if let Some(path) = paths.find(|it| it.metadata().is_ok_and(|it| !it.is_file())) {
+            // A device would be replaced.
+            return Err(format!("{} is no regular file", path.display()).into());
+        }
         if !force && !existing.is_empty() {
             return Err(format!(
                 "{} exists: choose another file with --config, or overwrite with --force",

@@ -77,10 +77,10 @@ impl Pause {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let _inside = runtime.enter();
+        let inside = runtime.enter();
         let interrupt = signal(SignalKind::interrupt())?;
         let terminate = signal(SignalKind::terminate())?;
-        drop(_inside);
+        drop(inside);
         Ok(Self {
             runtime,
             interrupt,

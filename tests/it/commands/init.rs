@@ -178,6 +178,10 @@ async fn what_cannot_be_meant_is_refused_before_anything_is_written() {
             "tollgate.yaml:24:22: providers.openai.address",
         ),
         (
+            &["--provider", "ollama", "--config", ".", "--force"],
+            ". is no regular file",
+        ),
+        (
             &["--provider", "ollama", "--config", "none/tollgate.yaml"],
             "none/providers/ollama.yaml cannot be written: No such file",
         ),

@@ -69,6 +69,14 @@ async fn a_token_is_needed_for_providers_and_a_wrong_one_is_an_error() {
     assert!(output.stderr.contains(wanted), "{output:?}");
     assert!(!output.stderr.contains("a-wrong-token"), "{output:?}");
 
+    // Another port of the gateway is not sent the token.
+    let callers = format!("http://{}", gateway.address);
+    let mut other = command(&["status", "--at", &callers], elsewhere.path());
+    let output = Output::of(other.env("TOLLGATE_ADMIN_TOKEN", super::TOKEN)).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let wanted = "has no metrics: is it the operator port of a gateway?";
+    assert!(output.stderr.contains(wanted), "{output:?}");
+
     // The variables of the service need not be set in the operator's shell.
     let mut bare = command(&["status"], gateway.folder.path());
     bare.env_remove("TOLLGATE_PEPPER")

@@ -31,8 +31,9 @@ impl Output {
             return Ok(Self::Standard(BufWriter::new(io::stdout())));
         };
         let failed = |fault: io::Error| format!("{} cannot be written: {fault}", target.display());
-        if target.is_dir() {
-            return Err(failed(ErrorKind::IsADirectory.into()).into());
+        if target.metadata().is_ok_and(|it| !it.is_file()) {
+            // A device would be replaced.
+            return Err(format!("{} is no regular file", target.display()).into());
         }
         let mut path = target.as_os_str().to_owned();
         path.push(format!(".{}", std::process::id()));
