@@ -7,11 +7,11 @@ mod serve;
 
 use crate::{config, machine, server};
 use bounded_log::Bounded;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 #[cfg(not(feature = "demo"))]
 use tollgate_cli::absent as demo;
-use tollgate_cli::{Failure, note};
+use tollgate_cli::{Edge, Failure, note};
 use tollgate_filter::FilterKind;
 
 /// An edge gateway to language models: one key, one address, every model.
@@ -34,6 +34,16 @@ enum Command {
     Other(tollgate_cli::Command),
 }
 
+/// What the other commands need of the edge.
+const EDGE: Edge = Edge {
+    check: |config| Ok(server::check(config)?),
+    connections: || {
+        machine::raise_open_files();
+        machine::most_connections()
+    },
+    program: Arguments::command,
+};
+
 /// Runs the program. Configurations can name these kinds of filters beside the built-in ones
 /// (`examples/own-filter`).
 pub fn run(kinds: &'static [FilterKind]) -> ExitCode {
@@ -46,7 +56,7 @@ pub fn run(kinds: &'static [FilterKind]) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Upgrade(arguments) => serve::upgrade(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Other(command) => command.run(&|config| Ok(server::check(config)?)),
+        Command::Other(command) => command.run(&EDGE),
     };
     match outcome {
         // The reader of a pipe (`tollgate schema | head`) has all that it needs.

@@ -49,6 +49,9 @@ async fn every_command_finds_its_configuration_in_the_same_way() {
         &["keys", "list"],
         &["ledger", "verify"],
         &["explain", "--key", "key_01"],
+        &["status"],
+        &["usage", "export"],
+        &["logs", "--request", "req_00000000000000000000000000"],
     ] {
         // The key that only this file has is refused by name.
         let refused = async |command: &mut Command, file: &str, key: &str| {
@@ -86,7 +89,14 @@ async fn every_command_finds_its_configuration_in_the_same_way() {
 #[tokio::test]
 async fn a_reader_that_leaves_ends_a_command_quietly() {
     let folder = folder_with("tollgate.yaml", MINIMAL);
-    for arguments in [&["schema"][..], &["check"], &["keys", "list"]] {
+    for arguments in [
+        &["schema"][..],
+        &["check"],
+        &["keys", "list"],
+        &["doctor", "--offline"],
+        &["usage", "export"],
+        &["completions", "bash"],
+    ] {
         let mut process = command(arguments, folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -20,9 +20,9 @@ async fn the_readme_leads_from_an_empty_folder_to_a_gateway() {
     let output = page.run(&network, folder.path()).await;
     let log = fs::read_to_string(folder.path().join("serve.log")).unwrap_or_default();
     assert!(output.status.success(), "{output:?}\n{log}");
-    assert!(output.stdout.contains("no fault (1 model,"), "{output:?}");
+    assert!(output.stdout.contains("no fault (13 models,"), "{output:?}");
     assert!(
-        output.stdout.contains(r#""id":"alpha-opus-5-5""#),
+        output.stdout.contains(r#""id":"claude-opus-5-5""#),
         "{output:?}"
     );
     let key = fs::read_to_string(folder.path().join("my-app.key")).unwrap();
@@ -30,7 +30,7 @@ async fn the_readme_leads_from_an_empty_folder_to_a_gateway() {
     for line in [
         "listening on http://127.0.0.1:8080 for callers",
         "listening on http://127.0.0.1:9080 for operators",
-        "the host 'api.alpha.example' cannot be resolved (",
+        "the host 'api.anthropic.com' cannot be resolved (",
         "stopped",
     ] {
         assert!(log.contains(line), "{line}:\n{log}");

@@ -12,6 +12,7 @@ mod bodies;
 mod charging;
 mod client_addresses;
 mod command_line;
+mod commands;
 mod connections;
 mod contract;
 mod conversations;

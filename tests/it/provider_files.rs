@@ -12,13 +12,13 @@ use std::{
 };
 
 /// The provider's host, and for each of its formats the path and the header with the credential.
-struct Documented {
-    file: &'static str,
+pub(crate) struct Documented {
+    pub(crate) file: &'static str,
     address: &'static str,
     paths: &'static [&'static str],
-    header: &'static str,
+    pub(crate) header: &'static str,
     /// A model that it offers, and its name at the provider.
-    model: (&'static str, &'static str),
+    pub(crate) model: (&'static str, &'static str),
 }
 
 const fn documented(
@@ -37,13 +37,13 @@ const fn documented(
     }
 }
 
-const BEARER: &str = "authorization";
-const NONE: &str = "";
+pub(crate) const BEARER: &str = "authorization";
+pub(crate) const NONE: &str = "";
 const OPENAI: &[&str] = &["/v1/chat/completions", "/v1/responses"];
 const ALL: &[&str] = &["/v1/chat/completions", "/v1/responses", "/v1/messages"];
 
 #[rustfmt::skip]
-const FILES: &[Documented] = &[
+pub(crate) const FILES: &[Documented] = &[
     documented("anthropic", "https://api.anthropic.com", &["/v1/messages"], "x-api-key", ("claude-opus-5-5", "claude-opus-5-5")),
     documented("azure-openai", "https://your-resource.openai.azure.com", &["/openai/v1/chat/completions", "/openai/v1/responses"], "api-key", ("gpt-5.5", "gpt-5.5")),
     documented("bedrock", "https://bedrock-mantle.us-east-1.api.aws", &["/anthropic/v1/messages"], "x-api-key", ("anthropic.claude-opus-5-5", "anthropic.claude-opus-5-5")),

@@ -1,6 +1,6 @@
 //! `tollgate check`: whether the gateway would start with a configuration, and if not, why.
 
-use super::{CheckEdge, ConfigFile, Failure, Outcome, http, print, print_line};
+use super::{ConfigFile, Edge, Failure, Outcome, http, operator, print, print_line};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
@@ -30,25 +30,18 @@ pub struct Arguments {
     token: Option<String>,
 }
 
-pub(super) fn run(arguments: &Arguments, check_edge: &CheckEdge) -> Outcome {
+pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
     let file = arguments.file.as_ref().unwrap_or(&arguments.config.path);
     let config = config::load(file)?;
-    check_edge(&config)?;
+    (edge.check)(&config)?;
     check_store(&config)?;
     print(summary(file, &config))?;
     if let Some(against) = &arguments.against {
-        let is = |scheme: &str, wanted: &str| scheme.eq_ignore_ascii_case(wanted);
-        let difference = match against.split_once("://") {
-            Some((scheme, authority)) if is(scheme, "http") => {
-                let token = arguments.token.as_deref();
-                Difference::to_running(&config, authority.trim_end_matches('/'), token)?
-            }
-            Some((scheme, _)) if is(scheme, "https") => {
-                return Err(
-                    "the operator's listener speaks no TLS: give its address as http://".into(),
-                );
-            }
-            _ => Difference::to_file(&config, &config::load(Path::new(against))?),
+        let difference = if against.contains("://") {
+            let token = arguments.token.as_deref();
+            Difference::to_running(&config, operator::authority(against)?, token)?
+        } else {
+            Difference::to_file(&config, &config::load(Path::new(against))?)
         };
         print(difference.reported())?;
     }

@@ -1,4 +1,4 @@
-//! A request of the command line to the admin API of a gateway.
+//! A request of the command line to the operator port of a gateway.
 
 use super::Failure;
 use http::{Request, StatusCode, header};
@@ -23,18 +23,7 @@ const MOST_BYTES: usize = 32 << 20;
 ///
 /// The gateway cannot be reached, or its answer is not a success: the message of its answer.
 pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, Failure> {
-    let request = Request::get(format!("http://{authority}{target}"))
-        .header(header::AUTHORIZATION, format!("Bearer {token}"))
-        .body(Empty::<Bytes>::new())
-        .map_err(|fault| format!("'{authority}' or the admin token cannot be sent: {fault}"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let exchange = async { tokio::time::timeout(PATIENCE, exchange(request)).await };
-    let (status, body) = runtime
-        .block_on(exchange)
-        .map_err(|_| format!("{authority} has not answered within {PATIENCE:?}"))?
-        .map_err(|fault| described(authority, &*fault))?;
+    let (status, body) = fetch(authority, target, Some(token))?;
     if status.is_success() {
         return Ok(body);
     }
@@ -45,6 +34,33 @@ pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, F
     let message = message.unwrap_or("it gives no reason");
     let status = status.as_u16();
     Err(format!("{authority} answers {status}: {message}").into())
+}
+
+/// Gets a page of the operator port in cleartext, whatever its status is.
+///
+/// # Errors
+///
+/// The gateway cannot be reached.
+pub(super) fn fetch(
+    authority: &str,
+    target: &str,
+    token: Option<&str>,
+) -> Result<(StatusCode, Bytes), Failure> {
+    let mut request = Request::get(format!("http://{authority}{target}"));
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request
+        .body(Empty::<Bytes>::new())
+        .map_err(|fault| format!("'{authority}' or the admin token cannot be sent: {fault}"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let exchange = async { tokio::time::timeout(PATIENCE, exchange(request)).await };
+    runtime
+        .block_on(exchange)
+        .map_err(|_| format!("{authority} has not answered within {PATIENCE:?}").into())
+        .and_then(|answer| answer.map_err(|fault| described(authority, &*fault).into()))
 }
 
 async fn exchange(
@@ -65,8 +81,13 @@ fn described(authority: &str, fault: &(dyn Error + 'static)) -> String {
         first = cause;
     }
     let first = first.to_string();
-    match first.strip_prefix(LOOKUP_FAILED) {
-        Some(cause) => format!("the host of '{authority}' cannot be resolved ({cause})"),
-        None => format!("{authority} cannot be reached: {first}"),
+    match resolver_cause(&first) {
+        cause if cause == first => format!("{authority} cannot be reached: {cause}"),
+        cause => format!("the host of '{authority}' cannot be resolved ({cause})"),
     }
+}
+
+/// The reason of the system's resolver; another message as it is.
+pub(super) fn resolver_cause(message: &str) -> &str {
+    message.strip_prefix(LOOKUP_FAILED).unwrap_or(message)
 }

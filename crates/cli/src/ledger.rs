@@ -1,6 +1,7 @@
 //! `tollgate ledger`: whether the file adds up, a copy of it, and going on after a loss. All of it
 //! works while gateways run.
 
+use super::progress::Progress;
 use super::{ConfigFile, Outcome, note, print, print_line};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -49,7 +50,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn verify(store: &Store, json: bool) -> Outcome {
+    let progress = Progress::of("verifying the ledger");
     let found = store.verify()?;
+    drop(progress);
     let printed = if json {
         print_line(serde_json::to_string_pretty(&found)?)
     } else {
@@ -102,7 +105,9 @@ fn table(found: &Verification) -> String {
 }
 
 fn backup(store: &Store, file: &Path, json: bool) -> Outcome {
+    let progress = Progress::of("copying the ledger");
     store.backup(file)?;
+    drop(progress);
     let bytes = std::fs::metadata(file)?.len();
     if json {
         let done = json!({ "file": std::path::absolute(file)?, "bytes": bytes });

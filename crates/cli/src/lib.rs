@@ -5,12 +5,21 @@
 #[cfg(not(feature = "demo"))]
 pub mod absent;
 mod check;
+mod doctor;
 mod explain;
 mod http;
+mod init;
 mod keys;
 mod ledger;
+mod logs;
+mod operator;
+mod pages;
+mod progress;
 #[cfg(feature = "demo")]
 mod sim;
+mod status;
+mod top;
+mod usage;
 
 #[cfg(not(feature = "demo"))]
 use absent as sim;
@@ -26,21 +35,46 @@ use tollgate_config::Config;
 pub enum Command {
     /// Run a simulated provider.
     Sim(sim::Arguments),
+    /// Write a configuration for providers that the program knows.
+    Init(init::Arguments),
     /// Check a configuration file and what it needs on this machine; report every fault.
     Check(check::Arguments),
+    /// Show how a running gateway is: readiness, requests, providers, ledger, warnings. Exits with 1
+    /// if it is not ready.
+    Status(status::Arguments),
+    /// Show the same and the rates of models on a terminal, anew each second until Ctrl-C.
+    Top(top::Arguments),
+    /// Look at everything that a gateway needs on this machine, and say what to do: configuration,
+    /// files, limits, clock, providers, ledger. Exits with 1 if a check fails.
+    Doctor(doctor::Arguments),
     /// Report what would happen to a request and why, without sending it. The body is read from
     /// standard input.
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
+    /// Show what is known of one request, from the ledger and from logs.
+    Logs(logs::Arguments),
+    /// Export what keys have used.
+    Usage(usage::Arguments),
     /// Create, list, change and revoke API keys.
     Keys(keys::Arguments),
     /// Verify, back up or repair the ledger, also while gateways run.
     Ledger(ledger::Arguments),
+    /// Print a script that completes this command line in a shell.
+    Completions(pages::Completions),
+    /// Write manual pages, one for each command.
+    Man(pages::Man),
 }
 
-/// The checks of a configuration that need the edge.
-pub type CheckEdge = dyn Fn(&Config) -> Outcome;
+/// What commands need of the program that they are in.
+pub struct Edge {
+    /// The checks of a configuration that need the edge.
+    pub check: fn(&Config) -> Outcome,
+    /// How many connections of clients the limit on open files allows.
+    pub connections: fn() -> u32,
+    /// The definition of the whole command line.
+    pub program: fn() -> clap::Command,
+}
 
 impl Command {
     /// Runs the command.
@@ -48,14 +82,22 @@ impl Command {
     /// # Errors
     ///
     /// The message for the terminal.
-    pub fn run(&self, check_edge: &CheckEdge) -> Outcome {
+    pub fn run(&self, edge: &Edge) -> Outcome {
         match self {
             Self::Sim(arguments) => sim::run(arguments),
-            Self::Check(arguments) => check::run(arguments, check_edge),
+            Self::Init(arguments) => init::run(arguments),
+            Self::Check(arguments) => check::run(arguments, edge),
+            Self::Status(arguments) => status::run(arguments),
+            Self::Top(arguments) => top::run(arguments),
+            Self::Doctor(arguments) => doctor::run(arguments, edge),
             Self::Explain(arguments) => explain::run(arguments),
             Self::Schema => print(tollgate_config::schema_text()),
             Self::Keys(arguments) => keys::run(arguments),
+            Self::Logs(arguments) => logs::run(arguments),
+            Self::Usage(arguments) => usage::run(arguments),
             Self::Ledger(arguments) => ledger::run(arguments),
+            Self::Completions(arguments) => pages::completions(arguments, edge),
+            Self::Man(arguments) => pages::man(arguments, edge),
         }
     }
 }

@@ -57,6 +57,11 @@ impl Sources {
         }
     }
 
+    /// The paths of the files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(PathBuf::as_path)
+    }
+
     /// The files alone, as they were.
     pub fn files(&self) -> Self {
         Self {

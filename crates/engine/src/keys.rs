@@ -9,8 +9,8 @@ use std::time::Duration;
 use tollgate_config::{Config, Faults};
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
-    Clock, Denied, DirectorySettings, KeyHasher, KeyedSemaphore, Limiter, Lookup, LookupFailure,
-    PendingLookup, PlanInUse, Store, StoreError, plans_beyond,
+    Clock, Denied, DirectorySettings, Glance, KeyHasher, KeyedSemaphore, Limiter, Lookup,
+    LookupFailure, PendingLookup, PlanInUse, Store, StoreError, plans_beyond,
 };
 use tollgate_settings::KeyPath;
 use tollgate_types::{KeyId, Limits, MaybeReady};
@@ -95,6 +95,20 @@ pub fn check_pepper(config: &Config) -> Result<(), OpenError> {
         }
         checked => Ok(checked?),
     }
+}
+
+/// Looks at the file of the ledger without writing to it: its format, its pepper, lost commits and,
+/// within `patience`, its structure.
+///
+/// # Errors
+///
+/// There is no file, it cannot be used, or something is wrong with it.
+pub fn glance(config: &Config, patience: Duration) -> Result<Glance, OpenError> {
+    Ok(tollgate_ledger::glance(
+        &config.store.path,
+        &hasher(config)?,
+        patience,
+    )?)
 }
 
 fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {

@@ -23,6 +23,7 @@ mod lookups;
 mod memory;
 mod ownership;
 mod record;
+mod report;
 mod store;
 mod view;
 
@@ -48,8 +49,9 @@ pub use ownership::{
     Claim, Claims, Due, InputDue, Owner, OwnerFailure, Ownership, Payable, Paying, Stored, Unpaid,
 };
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
+pub use report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
 pub use store::{
-    CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse, Revocation,
-    Store, StoreError, Verification, check_pepper, plans_beyond,
+    CreatedKey, Glance, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse,
+    Revocation, Store, StoreError, Verification, check_pepper, glance, plans_beyond,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

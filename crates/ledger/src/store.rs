@@ -18,7 +18,7 @@ pub(crate) use grants::NewGrant;
 pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub use order::OrderName;
-pub use sqlite::{PlanInUse, check_pepper, plans_beyond};
+pub use sqlite::{Glance, PlanInUse, check_pepper, glance, plans_beyond};
 pub use verification::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};

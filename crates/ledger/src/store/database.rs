@@ -25,6 +25,7 @@ use crate::{
     memory::{MemoryLimits, Remembered},
     ownership::{PaymentRecord, Shown, Stored},
     record::KeyRecord,
+    report::{ReportQuery, ReportRow, RequestRecord},
 };
 use bytes::Bytes;
 use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
@@ -93,6 +94,16 @@ pub(crate) trait Database: Send + Sync {
 
     /// What a key was given and has used; the use of each model includes purged records.
     fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError>;
+
+    /// Adds up the records of all keys. `each` gets a row for each group, and ends it with `false`.
+    fn report(
+        &self,
+        query: &ReportQuery,
+        each: &mut dyn FnMut(ReportRow) -> bool,
+    ) -> Result<(), StoreError>;
+
+    /// The record of a request, whatever key sent it.
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError>;
 
     /// Those of these stored things that are known.
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError>;

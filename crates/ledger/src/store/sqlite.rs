@@ -11,6 +11,7 @@ mod changes;
 mod commits;
 mod error;
 mod extensions;
+mod glance;
 mod grants;
 mod history;
 mod keys;
@@ -23,6 +24,7 @@ mod purge;
 mod quarantine;
 mod records;
 mod recover;
+mod report;
 mod schema;
 mod sequence;
 mod settle;
@@ -35,6 +37,7 @@ mod write;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use glance::{Glance, glance};
 pub(crate) use open::Loss;
 pub use plans::{PlanInUse, plans_beyond};
 pub use schema::check_pepper;
@@ -53,6 +56,7 @@ use crate::{
     memory::{MemoryLimits, Remembered},
     ownership::{PaymentRecord, Shown, Stored},
     record::KeyRecord,
+    report::{ReportQuery, ReportRow, RequestRecord},
 };
 use bytes::Bytes;
 use error::Described;
@@ -215,6 +219,18 @@ impl Database for Sqlite {
 
     fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
         self.read(|file| history::summary(file, key, now))
+    }
+
+    fn report(
+        &self,
+        query: &ReportQuery,
+        each: &mut dyn FnMut(ReportRow) -> bool,
+    ) -> Result<(), StoreError> {
+        self.read(|file| report::report(file, query, each))
+    }
+
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        self.read(|file| report::request(file, id))
     }
 
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {

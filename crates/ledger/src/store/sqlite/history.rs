@@ -146,6 +146,12 @@ const RECORD: &str = "SELECT at, request, model_asked, model_served, format, str
         source, first_byte_ms, duration_ms, route_reason, clamped, cost
     FROM usage WHERE number = ?1";
 
+/// A record by its number.
+pub(super) fn record(file: &Connection, number: i64) -> rusqlite::Result<UsageRecord> {
+    file.prepare_cached(RECORD)?
+        .query_row([number], read_record)
+}
+
 fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
     let at: i64 = row.get(0)?;
     let usage = Usage {

@@ -1,0 +1,35 @@
+//! `tollgate status`: how a running gateway is, on one screen, from its operator port.
+
+pub(super) mod metrics;
+pub(super) mod view;
+
+use super::operator::OperatorPort;
+use super::{ConfigFile, Outcome, print, print_line};
+use clap::Args;
+use view::Status;
+
+/// What `status` takes.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    config: ConfigFile,
+    #[command(flatten)]
+    port: OperatorPort,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let operator = arguments.port.find(&arguments.config)?;
+    let status = Status::of(&operator)?;
+    if arguments.json {
+        print_line(serde_json::to_string_pretty(&status)?)?;
+    } else {
+        print(&status)?;
+    }
+    match status.not_ready() {
+        None => Ok(()),
+        Some(reason) => Err(format!("{} is {reason}", operator.authority).into()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Sums over the records of all keys.
+
+use super::{history, storable_time, unsigned};
+use crate::report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
+use rusqlite::{Connection, OptionalExtension};
+use tollgate_types::{KeyId, RequestId};
+
+const fn expressions(by: GroupBy) -> &'static [&'static str] {
+    match by {
+        GroupBy::Key => &["keys.id", "keys.name"],
+        GroupBy::Plan => &["keys.plan"],
+        GroupBy::Model => &["model_served"],
+        GroupBy::Day => &["strftime('%Y-%m-%d', at / 1000, 'unixepoch')"],
+        GroupBy::Month => &["strftime('%Y-%m', at / 1000, 'unixepoch')"],
+    }
+}
+
+/// The text consists of constants alone. Key by key, so that an index leads to the period. `sum` of
+/// whole numbers is exact: SQLite fails if it has no room. Groups are sorted in a file if there are
+/// many.
+fn statement(by: &[GroupBy]) -> String {
+    let group: Vec<_> = by.iter().flat_map(|by| expressions(*by)).copied().collect();
+    let places: Vec<_> = (1..=group.len()).map(|place| place.to_string()).collect();
+    let (group, places) = (group.join(", "), places.join(", "));
+    let (comma, clauses) = match by.is_empty() {
+        true => ("", String::new()),
+        false => (", ", format!("GROUP BY {places} ORDER BY {places}")),
+    };
+    format!(
+        "SELECT {group}{comma} count(*),
+             coalesce(sum(input), 0), coalesce(sum(cache_read), 0),
+             coalesce(sum(cache_write), 0), coalesce(sum(output), 0),
+             coalesce(sum(reasoning), 0), coalesce(sum(charged), 0), coalesce(sum(overdraft), 0)
+         FROM keys CROSS JOIN usage INDEXED BY usage_by_time ON usage.key = keys.number
+         WHERE at >= ?1 AND at < ?2 {clauses}"
+    )
+}
+
+pub(super) fn report(
+    file: &Connection,
+    query: &ReportQuery,
+    each: &mut dyn FnMut(ReportRow) -> bool,
+) -> rusqlite::Result<()> {
+    let columns: usize = query.by.iter().map(|by| by.columns().len()).sum();
+    let mut statement = file.prepare(&statement(&query.by))?;
+    let mut rows = statement.query([storable_time(query.from), storable_time(query.to)])?;
+    while let Some(row) = rows.next()? {
+        let group = (0..columns).map(|place| row.get(place));
+        let mut sums = [0; ReportRow::SUMS.len()];
+        for (place, sum) in sums.iter_mut().enumerate() {
+            *sum = unsigned(row, columns.saturating_add(place))?;
+        }
+        let group = group.collect::<rusqlite::Result<_>>()?;
+        if !each(ReportRow { group, sums }) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn request(
+    file: &Connection,
+    id: &RequestId,
+) -> rusqlite::Result<Option<RequestRecord>> {
+    let snapshot = file.unchecked_transaction()?;
+    let found = snapshot
+        .query_row(
+            "SELECT usage.number, keys.id, keys.name, keys.plan
+             FROM usage JOIN keys ON keys.number = usage.key WHERE request = ?1",
+            [id.as_str()],
+            |row| {
+                let key: String = row.get(1)?;
+                Ok((row.get(0)?, KeyId::new(key), row.get(2)?, row.get(3)?))
+            },
+        )
+        .optional()?;
+    let Some((number, key, key_name, plan)) = found else {
+        return Ok(None);
+    };
+    let record = history::record(&snapshot, number)?;
+    Ok(Some(RequestRecord {
+        key,
+        key_name,
+        plan,
+        record,
+    }))
+}
+
+#[cfg(test)]
+mod tests;
