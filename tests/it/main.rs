@@ -16,6 +16,7 @@ mod connections;
 mod contract;
 mod conversations;
 mod counting;
+mod credentials;
 mod documentation;
 mod early_answers;
 mod environment;

@@ -635,7 +635,9 @@ fn what_is_no_configuration_at_all_is_told_as_such() {
 fn no_secret_shows_in_what_the_configuration_prints() {
     let config = load("two-providers.yaml").unwrap();
     let deployment = &config.catalog.models()[0].deployments[0];
-    let (_, value) = deployment.provider.credentials[0].header(Format::Chat);
+    let (_, value) = deployment.provider.credentials[0]
+        .header(Format::Chat)
+        .unwrap();
     assert_eq!(value.to_str().unwrap(), format!("Bearer {SECRET}"));
     assert!(!format!("{config:?}").contains(SECRET));
     assert!(!format!("{config:#?}").contains(SECRET));
