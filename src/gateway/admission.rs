@@ -13,7 +13,7 @@ use super::respond::{self, Local};
 use super::route_reason;
 use super::stage::{Admitted, Stage};
 use super::stored;
-use crate::candidate::full_fault;
+use crate::candidate::{full_fault, no_token_fault};
 use crate::clock;
 use crate::endpoints;
 use crate::events::{self, HeadRefusal};
@@ -463,6 +463,9 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     if attempts.is_empty() && !counts_tokens {
         if let Some(full) = left_out.wait(asked.now) {
             return Err(full_fault(full).public());
+        }
+        if let Some(wait) = left_out.token_wait() {
+            return Err(no_token_fault(wait).public());
         }
         if stored_at.is_some() {
             return Err(stored::unknown());

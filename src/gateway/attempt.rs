@@ -11,6 +11,7 @@ use crate::candidate::{self, full_fault};
 use crate::clock;
 use crate::upstreams::Pool;
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
-use tollgate_routing::{Credential, Http2, Provider};
+use tollgate_routing::{Http2, Provider};
 use tollgate_translate::TranslationNotes;
 use tollgate_types::{Format, Prices, PublicError};
 use tollgate_wire::fault::UpstreamFault;
@@ -88,8 +89,10 @@ impl Candidate {
     /// Whether it can serve a free request, which takes nothing from its limits and does not count for its
     /// health.
     fn can_serve_unbilled(&self, now: u64) -> Result<(), Refusal> {
+        let has_token = self.credential().is_some_and(|it| it.lack(now).is_none());
         let is_closed = |credential| self.handle.is_closed(credential, now);
-        match self.why == Why::LastResort || self.credential().is_some_and(is_closed) {
+        let passes = self.why == Why::LastResort || self.credential().is_some_and(is_closed);
+        match has_token && passes {
             true => Ok(()),
             false => Err(Refusal::Open),
         }
@@ -101,10 +104,27 @@ impl Candidate {
         Some(list.at(SystemTime::now()))
     }
 
-    /// How to log in.
-    pub fn log_in(&self) -> Option<LogIn<'_>> {
-        let credential = self.credential()?.configured.as_ref();
-        Some(credential.map_or(LogIn::Without, LogIn::With))
+    /// How to log in to send a request of its format. `None`: there is no token yet.
+    pub fn log_in(&self) -> Option<LogIn> {
+        let credential = self.credential()?;
+        let Some(configured) = &credential.configured else {
+            return Some(LogIn {
+                name: "".into(),
+                header: None,
+            });
+        };
+        Some(LogIn {
+            name: Arc::clone(&configured.name),
+            header: Some(credential.header(self.format)?),
+        })
+    }
+
+    /// The provider has refused the credential: a token is fetched anew.
+    pub fn refused(&self, sent: u64, now: u64) {
+        let token = self.credential().and_then(|it| it.account.token.as_ref());
+        if let Some(token) = token {
+            token.refused(sent, now);
+        }
     }
 
     /// Whether a failure of this candidate also concerns the other one.
@@ -128,22 +148,11 @@ impl Candidate {
 }
 
 /// How the gateway logs in to a provider.
-#[derive(Clone, Copy)]
-pub enum LogIn<'a> {
-    /// With this credential.
-    With(&'a Credential),
-    /// The provider asks for nothing.
-    Without,
-}
-
-impl LogIn<'_> {
+pub struct LogIn {
     /// The credential's name; empty for none.
-    pub fn name(self) -> Arc<str> {
-        match self {
-            Self::With(credential) => Arc::clone(&credential.name),
-            Self::Without => "".into(),
-        }
-    }
+    pub name: Arc<str>,
+    /// The header that carries it. `None`: the provider asks for nothing.
+    pub header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Attempts {

@@ -47,6 +47,14 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
         let class = fault.class.as_str();
         ticket.failed(counted, class, wait, now, fastrand::u64(..), tell);
     }
+    if fault.class == FaultClass::Credential
+        && let Some((_, began)) = exchange.attempts.ticket()
+    {
+        let (sent, now) = (clock::steady_ms(began), clock::steady_ms(Instant::now()));
+        if let Some(candidate) = exchange.attempts.current() {
+            candidate.refused(sent, now);
+        }
+    }
     exchange.attempts.put_behind(blame);
 }
 

@@ -14,6 +14,7 @@ mod reload;
 mod running;
 mod stop;
 mod successor;
+mod tokens;
 
 pub use connections::fuzzing;
 pub use predecessor::Predecessor;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use stop::{Sessions, Signals, Stopping, wait_for_the_end};
 use successor::Succession;
+use tokens::Tokens;
 use tokio::sync::watch;
 
 /// Why a gateway cannot run.
@@ -161,6 +163,11 @@ impl Start {
         events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         // The first request needs the addresses of providers.
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
+        let tokens = Tokens::new();
+        if self.predecessor.is_some() {
+            // It serves meanwhile. A gateway that starts alone serves what needs no token.
+            runtime.block_on(tokens.fetch_first(&snapshot.fleet));
+        }
         let current = Arc::new(Current::from_pointee(snapshot));
 
         runtime.spawn(machine::watch_memory());
@@ -218,6 +225,7 @@ impl Start {
             material,
             certificates,
             current,
+            tokens,
             server,
             cut,
             stop,
@@ -237,6 +245,7 @@ struct Assembled {
     material: Material,
     certificates: Arc<Certificates>,
     current: Arc<Current>,
+    tokens: Tokens,
     server: Server,
     cut: watch::Sender<bool>,
     stop: watch::Sender<stop::Ending>,
@@ -275,6 +284,7 @@ impl Assembled {
             accounts: Arc::clone(&self.accounts),
             certificates: self.certificates,
             api: Arc::clone(&api),
+            tokens: self.tokens.clone(),
             started: Started::with(&config),
         };
         let succession = match start.program {
@@ -292,6 +302,7 @@ impl Assembled {
         let refused = Arc::new(OnceCell::new());
         let operator = Operator {
             current: self.current,
+            tokens: self.tokens,
             accounts: Arc::clone(&self.accounts),
             reloader: Reloader::new(places, start.reload, config, self.material),
             readiness: Readiness::default(),

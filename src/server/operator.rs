@@ -1,4 +1,4 @@
-//! The work beside the requests: the admin listener, the names of providers, reloads,
+//! The work beside the requests: the admin listener, the names and tokens of providers, reloads,
 //! and the signals that end the program.
 
 use super::notify;
@@ -6,6 +6,7 @@ use super::predecessor::{PATIENCE, Predecessor, Verdict};
 use super::reload::{RESOLVE_LIMIT, Reloader};
 use super::stop::{End, Ending, Signals, begin_end};
 use super::successor::{Service, Succeeded, Succession};
+use super::tokens::Tokens;
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Control, HealthSource, HealthView, Readiness};
 use crate::snapshot::Current;
@@ -24,6 +25,7 @@ const MOST_ORDERS: usize = 4;
 /// What it needs for that.
 pub(super) struct Operator {
     pub(super) current: Arc<Current>,
+    pub(super) tokens: Tokens,
     pub(super) accounts: Arc<Accounts>,
     pub(super) reloader: Reloader,
     pub(super) readiness: Readiness,
@@ -54,6 +56,7 @@ impl Operator {
     ) {
         let Self {
             current,
+            tokens,
             accounts,
             reloader,
             readiness,
@@ -172,6 +175,7 @@ impl Operator {
             };
             tokio::join!(
                 keep_names_resolved(&current),
+                tokens.keep_fresh(&current),
                 reloader.serve(hangup, ordered, whose.clone()),
                 upgrade,
                 late,

@@ -7,6 +7,7 @@
 
 use super::listeners::{self, Certificates};
 use super::successor::Service;
+use super::tokens::Tokens;
 use super::{Reload, RunError};
 use crate::accounts::Accounts;
 use crate::admin::{
@@ -46,6 +47,7 @@ pub(super) struct Places {
     pub(super) accounts: Arc<Accounts>,
     pub(super) certificates: Arc<Certificates>,
     pub(super) api: Arc<Api>,
+    pub(super) tokens: Tokens,
     /// What a reload cannot change.
     pub(super) started: Started,
 }
@@ -288,7 +290,10 @@ impl Reloader {
         };
         let places = &self.places;
         snapshot.upstreams.take_over(&earlier.upstreams);
-        snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+        tokio::join!(
+            snapshot.upstreams.resolve(RESOLVE_LIMIT),
+            places.tokens.fetch_first(&snapshot.fleet),
+        );
         events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         let snapshot = Arc::new(snapshot);
         places.current.store(Arc::clone(&snapshot));

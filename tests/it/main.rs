@@ -18,6 +18,7 @@ mod contract;
 mod conversations;
 mod costs;
 mod counting;
+mod credentials;
 mod documentation;
 mod early_answers;
 mod environment;

@@ -25,6 +25,8 @@ mod gateway;
 pub mod hosted;
 mod http1;
 mod http2;
+#[path = "../../crates/providers/tests/support/issuer.rs"]
+pub mod issuer;
 mod mounts;
 mod nginx;
 mod page;

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tollgate_providers::Token;
 use tollgate_routing::health::{Breaker, CredentialHandle, DeploymentHandle, Fleet, Standing};
 use tollgate_telemetry::clock;
 
@@ -46,8 +47,20 @@ struct CredentialView {
     name: Option<String>,
     /// Opens when the provider refuses it, or its account is empty.
     breaker: BreakerView,
+    /// Its token; null if it logs in with a secret.
+    token: Option<TokenView>,
     /// Requests in flight with it.
     in_flight: u32,
+}
+
+/// The token of a credential.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CredentialToken")]
+struct TokenView {
+    /// How long it is valid. Null: there is none, and no request is sent with the credential.
+    valid_for_ms: Option<u64>,
+    /// Why the last attempt to fetch one failed. Null: it has not.
+    failure: Option<String>,
 }
 
 /// A deployment: an upstream model at a provider.
@@ -144,6 +157,7 @@ fn providers(
         let view = CredentialView {
             name: named(name),
             breaker: BreakerView::of(&health.breaker, now),
+            token: health.token.as_ref().map(|it| TokenView::of(it, now)),
             in_flight: health.load.in_flight(),
         };
         credentials.entry(provider).or_default().insert(name, view);
@@ -202,6 +216,17 @@ impl DeploymentCredentialView {
             credential: named(credential.name()),
             breaker: BreakerView::of(&credential.health.breaker, now),
             in_flight: credential.health.in_flight(),
+        }
+    }
+}
+
+impl TokenView {
+    fn of(token: &Token, now: u64) -> Self {
+        let valid_for = token.valid_for(now);
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            valid_for_ms: valid_for.map(millis),
+            failure: token.failure().map(|failure| failure.to_string()),
         }
     }
 }

@@ -641,7 +641,9 @@ fn a_file_that_is_no_configuration_is_reported_as_such() {
 fn no_secret_shows_in_what_the_configuration_prints() {
     let config = load("two-providers.yaml").unwrap();
     let deployment = &config.catalog.models()[0].deployments[0];
-    let (_, value) = deployment.provider.credentials[0].header(Format::Chat);
+    let (_, value) = deployment.provider.credentials[0]
+        .header(Format::Chat)
+        .unwrap();
     assert_eq!(value.to_str().unwrap(), format!("Bearer {SECRET}"));
     assert!(!format!("{config:?}").contains(SECRET));
     assert!(!format!("{config:#?}").contains(SECRET));

@@ -2,6 +2,7 @@
 //! edits the bytes and sends them.
 
 use bytes::Bytes;
+use std::time::Duration;
 use tollgate_config::TranslationSettings;
 use tollgate_filter::RequestContext;
 use tollgate_routing::health::Full;
@@ -122,6 +123,14 @@ pub fn full_fault(full: Full) -> UpstreamFault {
     UpstreamFault {
         retry_after: full.wait,
         ..UpstreamFault::without_answer(class)
+    }
+}
+
+/// The failure if no candidate has a token to log in with.
+pub fn no_token_fault(wait: Duration) -> UpstreamFault {
+    UpstreamFault {
+        retry_after: Some(wait),
+        ..UpstreamFault::unreachable()
     }
 }
 

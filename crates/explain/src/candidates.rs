@@ -5,10 +5,13 @@ use super::{CandidateShown, Ground, Outcome};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate_engine::candidate::{self, first_that_carries, fit_reasoning, full_fault, target};
+use tollgate_engine::candidate::{
+    self, first_that_carries, fit_reasoning, full_fault, no_token_fault, target,
+};
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
 use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
@@ -83,7 +86,10 @@ impl Question<'_> {
             (None, None) if self.counts() => Ok(Outcome::AnsweredHere),
             (None, None) => Err(match left_out.wait(asked.now) {
                 Some(full) => full_fault(full).public(),
-                None => UpstreamFault::unreachable().public(),
+                None => match left_out.token_wait() {
+                    Some(wait) => no_token_fault(wait).public(),
+                    None => UpstreamFault::unreachable().public(),
+                },
             }),
         };
         candidates.append(&mut unable);
@@ -95,9 +101,10 @@ impl Question<'_> {
         {
             // A last resort is among the candidates already.
             if let Some((handle, credential)) = find(&handles, deployment, credential) {
+                let token = credential.account.token.as_deref();
                 let mut shown = self.shown(handle, credential);
                 if !candidates.iter().any(|it| it.is_same(&shown)) {
-                    shown.reason = in_words(obstacle, asked.now);
+                    shown.reason = in_words(obstacle, token, asked.now);
                     candidates.push(shown);
                 }
             }
@@ -296,11 +303,20 @@ fn find(
     Some((handle, handle.credentials.get(credential)?))
 }
 
-fn in_words(obstacle: Obstacle, now: u64) -> String {
+fn in_words(obstacle: Obstacle, token: Option<&Token>, now: u64) -> String {
     let seconds = |until: u64| Duration::from_millis(until.saturating_sub(now)).as_secs();
     match obstacle {
         Obstacle::CannotCount => "it does not count tokens".to_owned(),
         Obstacle::StoredElsewhere => "what the request names is stored elsewhere".to_owned(),
+        Obstacle::NoToken(lack) => {
+            let retry = lack.retry_in.as_secs();
+            match (lack.missing, token.and_then(Token::failure)) {
+                (Missing::Refresh, Some(failure)) => {
+                    format!("it has no valid token: {failure}; the next attempt is in {retry} s")
+                }
+                _ => "its first token is being fetched".to_owned(),
+            }
+        }
         Obstacle::Open { scope, until } => {
             let scope = match scope {
                 BreakerScope::Provider => "the provider",

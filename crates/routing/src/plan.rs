@@ -9,7 +9,8 @@
 //! 4. Last resorts: candidates in cooldown, in the order in which their cooldowns end. A request that fails
 //!    upstream is no worse than one that the gateway refuses.
 //!
-//! Full candidates, and those whose provider asked to wait with a 429, are never candidates.
+//! Full candidates, those whose provider asked to wait with a 429, and those without a token to log in with
+//! are never candidates.
 
 mod order;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_providers::Lack;
 use tollgate_types::Format;
 
 /// How requests are spread over candidates of one rank.
@@ -110,6 +112,8 @@ pub enum Obstacle {
     CannotCount,
     /// Another provider or credential stores what the request names.
     StoredElsewhere,
+    /// There is no token to log in with.
+    NoToken(Lack),
     /// A breaker is open, or half-open with its one attempt in flight.
     Open {
         /// What the breaker is for.
@@ -132,6 +136,7 @@ impl Obstacle {
         match self {
             Self::CannotCount => "does not count tokens",
             Self::StoredElsewhere => "stored elsewhere",
+            Self::NoToken(_) => "without a token",
             Self::Open { .. } => "in cooldown",
             Self::Resting { .. } => "asked to wait",
             Self::Full(_) => "full",
@@ -166,6 +171,15 @@ impl LeftOuts {
         });
         // `None` is the shortest: a request in flight can end at any moment.
         waits.min_by_key(|full| full.wait)
+    }
+
+    /// The shortest wait until a token can be there. `None`: no candidate lacks one.
+    pub fn token_wait(&self) -> Option<Duration> {
+        let waits = self.0.iter().filter_map(|it| match it.obstacle {
+            Obstacle::NoToken(lack) => Some(lack.retry_in),
+            _ => None,
+        });
+        waits.min()
     }
 }
 
@@ -293,6 +307,9 @@ fn availability(
         && (*handle.deployment.provider.name != *provider || credential.name() != name)
     {
         return Err(Obstacle::StoredElsewhere);
+    }
+    if let Some(lack) = credential.lack(asked.now) {
+        return Err(Obstacle::NoToken(lack));
     }
     if let Some(until) = credential.health.breaker.rests_until(asked.now) {
         return Err(Obstacle::Resting { until });

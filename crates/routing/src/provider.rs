@@ -4,6 +4,7 @@ use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, PriceList, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
+use tollgate_providers::{Source, Token};
 use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
 
 /// A service that answers.
@@ -199,20 +200,56 @@ pub struct Credential {
     pub weight: u16,
     /// How much it takes.
     pub limits: Limits,
-    /// The header for each format, ready to send and marked sensitive.
-    pub(crate) headers: PerFormat<(HeaderName, HeaderValue)>,
+    pub(crate) login: LogIn,
+}
+
+/// How a credential logs in.
+#[derive(Clone)]
+pub(crate) enum LogIn {
+    /// With a secret: the header for each format, ready to send and marked sensitive.
+    Fixed(PerFormat<(HeaderName, HeaderValue)>),
+    /// With tokens of this source, in this header. Health keeps the current one.
+    Tokens {
+        source: Arc<Source>,
+        header: HeaderName,
+    },
 }
 
 impl Credential {
-    /// The header that carries the credential in a request of `format`.
-    pub const fn header(&self, format: Format) -> (&HeaderName, &HeaderValue) {
-        let (name, value) = self.headers.get(format);
-        (name, value)
+    /// The header that carries a secret in a request of `format`. `None` for tokens.
+    pub const fn header(&self, format: Format) -> Option<(&HeaderName, &HeaderValue)> {
+        match &self.login {
+            LogIn::Fixed(headers) => {
+                let (name, value) = headers.get(format);
+                Some((name, value))
+            }
+            LogIn::Tokens { .. } => None,
+        }
     }
 
-    /// Whether it logs in as another one does: of the same secret, in the same headers.
+    /// A token of its source, which is to be fetched. `None`: it logs in with a secret.
+    pub(crate) fn token(&self, provider: &Arc<str>) -> Option<Arc<Token>> {
+        let LogIn::Tokens { source, header } = &self.login else {
+            return None;
+        };
+        let names = [Arc::clone(provider), Arc::clone(&self.name)];
+        let token = Token::new(Arc::clone(source), header.clone(), names);
+        Some(Arc::new(token))
+    }
+
+    /// Whether it logs in as another one does: of the same secret or source, in the same headers.
     pub(crate) fn has_secret_of(&self, other: &Self) -> bool {
-        self.headers == other.headers
+        match (&self.login, &other.login) {
+            (LogIn::Fixed(one), LogIn::Fixed(another)) => one == another,
+            (
+                LogIn::Tokens { source, header },
+                LogIn::Tokens {
+                    source: other_source,
+                    header: other_header,
+                },
+            ) => source == other_source && header == other_header,
+            _ => false,
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use tollgate_providers::{AzureSettings, CommandSettings, GoogleSettings};
 use tollgate_settings::{Duration, SecretSource, TokenCount};
 use tollgate_types::{
     Capabilities, Effort, Format, ReasoningMode, ThinkingStyle, Tokenizer, Weight, Weights,
@@ -143,20 +144,26 @@ pub enum CredentialEntry {
     /// The secret, named after where it is had from.
     Secret(SecretSource),
     /// The secret, with its own settings.
-    Full(CredentialSettings),
+    Full(Box<CredentialSettings>),
 }
 
-/// What the gateway logs in to a provider with.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// What the gateway logs in to a provider with: a secret, or tokens that it fetches and renews. Exactly one
+/// of `secret`, `google`, `azure` and `command`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSettings {
-    /// Name in metrics and logs. Default: where the secret is had from.
+    /// Name in metrics and logs. Default: where the secret is had from, or the kind of the source.
     pub name: Option<String>,
     /// The secret.
-    pub secret: SecretSource,
+    pub secret: Option<SecretSource>,
+    /// Access tokens of Google Cloud.
+    pub google: Option<GoogleSettings>,
+    /// Access tokens of Microsoft Entra.
+    pub azure: Option<AzureSettings>,
+    /// Tokens that a program prints.
+    pub command: Option<CommandSettings>,
     /// The header that carries it: `authorization` (as `Bearer`), or any other, such as
-    /// `x-api-key` (as it is). Default: `x-api-key` for messages, `authorization` for the
-    /// other formats.
+    /// `x-api-key` (as it is). Default: `authorization`; for a secret and messages `x-api-key`.
     pub header: Option<String>,
     /// Its share of the provider's requests.
     #[serde(default = "one")]

@@ -150,7 +150,30 @@ impl SecretSource {
         environment: &dyn Environment,
         folder: &Path,
     ) -> Result<Secret, SecretError> {
-        let value = match self {
+        let text = self.text(environment, folder)?;
+        let value = text.expose();
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        let value = value.strip_suffix('\r').unwrap_or(value);
+        if value.is_empty() {
+            return Err(SecretError::Empty(self.to_string()));
+        }
+        if value.chars().any(char::is_control) {
+            return Err(SecretError::Control(self.to_string()));
+        }
+        Ok(Secret::new(value))
+    }
+
+    /// Fetches a secret of any number of lines, such as a file with a key, as it is. A relative file path is
+    /// taken from `folder`.
+    ///
+    /// # Errors
+    /// When it is absent, unreadable or empty.
+    pub fn text(
+        &self,
+        environment: &dyn Environment,
+        folder: &Path,
+    ) -> Result<Secret, SecretError> {
+        let text = match self {
             Self::Env(name) => environment
                 .variable(name)
                 .ok_or_else(|| SecretError::UnsetVariable(name.clone()))?,
@@ -164,15 +187,10 @@ impl SecretSource {
                     })?
             }
         };
-        let value = value.strip_suffix('\n').unwrap_or(&value);
-        let value = value.strip_suffix('\r').unwrap_or(value);
-        if value.is_empty() {
+        if text.trim().is_empty() {
             return Err(SecretError::Empty(self.to_string()));
         }
-        if value.chars().any(char::is_control) {
-            return Err(SecretError::Control(self.to_string()));
-        }
-        Ok(Secret::new(value))
+        Ok(Secret::new(text))
     }
 }
 

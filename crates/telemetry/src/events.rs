@@ -25,6 +25,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tollgate_providers::{FetchFault, Report, Token};
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_routing::{Catalog, Decision, ModelKind};
 use tollgate_types::{ErrorCode, Format, Money, Usage};
@@ -46,6 +47,7 @@ struct Metrics {
     upstream_faults: IntCounterVec,
     retries_refused: IntCounter,
     breakers_opened: IntCounterVec,
+    token_refreshes: IntCounterVec,
     access_lines_lost: IntCounter,
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
@@ -179,6 +181,11 @@ impl Metrics {
                 "Times that a breaker opened, by what it is for.",
                 &["scope", "provider", "deployment", "credential"],
             ),
+            token_refreshes: counters(
+                "tollgate_credential_refreshes_total",
+                "Tokens fetched for a credential: ok, or how that failed.",
+                &["provider", "credential", "outcome"],
+            ),
             access_lines_lost: lost,
             reloads: counters(
                 "tollgate_configuration_reloads_total",
@@ -275,12 +282,56 @@ pub fn watch(fleet: &Arc<Fleet>, catalog: &Catalog) {
             }
         }
     }
+    for (_, credential) in fleet.credentials() {
+        if let Some(token) = &credential.token {
+            for outcome in FetchFault::ALL
+                .map(FetchFault::as_str)
+                .into_iter()
+                .chain([OK])
+            {
+                token_outcome(token, outcome);
+            }
+        }
+    }
     FLEET.store(Some(Arc::clone(fleet)));
 }
 
 /// A check has opened or closed the breaker of a provider.
 pub fn provider_changed(provider: &str, change: Change) {
     changed(BreakerScope::Provider, [provider, "", ""], change);
+}
+
+/// The outcome of fetching a token, where it was fetched.
+const OK: &str = "ok";
+
+fn token_outcome(token: &Token, outcome: &str) -> IntCounter {
+    let [provider, credential] = token.names();
+    let labels = [provider, credential, outcome];
+    METRICS.token_refreshes.with_label_values(&labels)
+}
+
+/// A token was fetched, or could not be.
+pub fn token_refreshed(report: &Report) {
+    let [provider, credential] = report.token.names();
+    let outcome = report.failure.as_ref();
+    let outcome = outcome.map_or(OK, |failure| failure.fault.as_str());
+    token_outcome(&report.token, outcome).inc();
+    let name = format_args!("provider {provider}, credential '{credential}'");
+    match (&report.failure, report.valid_for) {
+        (None, Some(valid)) if report.is_news || report.was_refused => {
+            log::info!("{name}: a token was fetched, valid for {valid:.0?}");
+        }
+        (None, _) => {}
+        (Some(failure), Some(valid)) => log::warn!(
+            "{name}: no new token: {failure}; the current one is valid for another {valid:.0?}, the next attempt is \
+             in {:.0?}",
+            report.next_in
+        ),
+        (Some(failure), None) => log::error!(
+            "{name}: no token: {failure}; requests are not sent with this credential, the next attempt is in {:.0?}",
+            report.next_in
+        ),
+    }
 }
 
 /// A breaker has opened or closed.

@@ -20,7 +20,7 @@ use tollgate_types::{ErrorCode, Format, PublicError};
 
 pub use classify::{UpstreamAnswer, classify, classify_body};
 pub use tollgate_types::ContextNumbers;
-pub use words::ProviderWords;
+pub use words::{ProviderWords, redacted};
 
 /// How many bytes of an error answer [`classify`] looks at; a caller need not read more.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;

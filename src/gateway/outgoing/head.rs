@@ -17,9 +17,9 @@ use tollgate_wire::headers as wire_headers;
 /// Begins to send what was made ready, and makes the head that goes before it.
 pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
     let candidate = exchange.attempts.current()?;
-    let log_in = candidate.log_in()?;
     let request = exchange.stage.request()?;
-    let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
+    let LogIn { name, header } = candidate.log_in()?;
+    let mut parts = upstream_head(candidate, header, request, &session.req_header().headers)?;
     parts.uri = match exchange.attempts.uri() {
         Some(uri) => uri.clone(),
         // Nothing stored belongs to a path with a model.
@@ -36,10 +36,9 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     if let Some(beta) = beta(session, request, candidate) {
         parts.uri = with_query(&parts.uri, beta)?;
     }
-    let credential = log_in.name();
     let prices = candidate.prices().copied();
     exchange.settlement.set_prices(prices);
-    let body = &exchange.attempts.begin(credential).body;
+    let body = &exchange.attempts.begin(name).body;
     // A POST without a body says so.
     if body.is_some() || parts.method == Method::POST {
         let length = body.as_ref().map_or(0, Bytes::len);
@@ -80,7 +79,7 @@ fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
 /// what is not put here or there does not leave.
 fn upstream_head(
     candidate: &Candidate,
-    log_in: LogIn<'_>,
+    log_in: Option<(HeaderName, HeaderValue)>,
     request: &RequestContext,
     caller: &HeaderMap,
 ) -> Option<http::request::Parts> {
@@ -115,9 +114,8 @@ fn upstream_head(
     for (name, value) in &provider.headers {
         headers.insert(name.clone(), value.clone());
     }
-    if let LogIn::With(credential) = log_in {
-        let (name, value) = credential.header(format);
-        headers.insert(name.clone(), value.clone());
+    if let Some((name, value)) = log_in {
+        headers.insert(name, value);
     }
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::POST;

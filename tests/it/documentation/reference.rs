@@ -3,7 +3,7 @@
 
 use super::rust_files;
 use crate::support::{
-    CHAT, COUNT_TOKENS, Config, Gateway, Output, Provider, Request, eventually, prompt, root,
+    self, CHAT, COUNT_TOKENS, Config, Gateway, Output, Provider, Request, eventually, prompt, root,
     tollgate,
 };
 use serde_json::{Value, json};
@@ -156,6 +156,11 @@ async fn eventful() -> (Gateway, Provider) {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("server.limits.connections_per_address", json!(40))
+        .provider("tokens", support::provider(provider.address))
+        .with(
+            "providers.tokens.credentials",
+            json!([{"command": {"run": ["false"]}}]),
+        )
         .with("server.limits.requests_in_flight", json!(2))
         .with(
             "auto",

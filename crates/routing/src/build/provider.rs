@@ -3,15 +3,17 @@
 mod endpoint;
 
 use super::{Builder, names};
+use crate::provider::LogIn;
 use crate::{
     AnswerTimeouts, Credential, Endpoint, Provider, Timeouts, UpstreamTls,
     settings::{
-        CredentialEntry, CredentialSettings, FormatEntry, FormatSettings, LimitSettings,
-        ProviderSettings, TimeoutSettings, UpstreamTlsSettings,
+        CredentialEntry, CredentialSettings, FormatEntry, FormatSettings, ProviderSettings,
+        TimeoutSettings, UpstreamTlsSettings,
     },
 };
 use http::{HeaderName, HeaderValue, Uri, header};
 use std::sync::Arc;
+use tollgate_providers::{AzureSettings, Building, CommandSettings, GoogleSettings, Source};
 use tollgate_settings::{KeyPath, Secret, SecretSource};
 use tollgate_types::PerFormat;
 
@@ -152,43 +154,114 @@ impl<'a> Builder<'a> {
         for (place, entry) in entries.iter().enumerate() {
             let at = path.index(place);
             let (settings, secret_path) = match entry {
-                CredentialEntry::Full(settings) => (settings.clone(), at.key("secret")),
+                CredentialEntry::Full(settings) => {
+                    (CredentialSettings::clone(settings), at.key("secret"))
+                }
                 CredentialEntry::Secret(source) => (
                     CredentialSettings {
-                        name: None,
-                        secret: source.clone(),
-                        header: None,
+                        secret: Some(source.clone()),
                         weight: 1,
-                        limits: LimitSettings::default(),
+                        ..CredentialSettings::default()
                     },
                     at.clone(),
                 ),
             };
-            let name = settings
-                .name
-                .clone()
-                .unwrap_or_else(|| source_name(&settings.secret));
+            let Some(way) = self.way(&settings, &at) else {
+                continue;
+            };
+            let name = settings.name.clone().unwrap_or_else(|| way.name());
             if built.iter().any(|earlier| *earlier.name == *name) {
                 self.fault(&at, format!("another credential has the name '{name}'"));
             }
-            let folder = (self.folder)(&secret_path);
-            let headers = match settings.secret.resolve(self.environment, &folder) {
-                Ok(secret) => self.credential_headers(&settings, &secret, &at),
-                Err(cause) => {
-                    self.fault(&secret_path, cause.to_string());
-                    None
+            let login = match way {
+                Way::Secret(source) => {
+                    let folder = (self.folder)(&secret_path);
+                    match source.resolve(self.environment, &folder) {
+                        Ok(secret) => self
+                            .credential_headers(&settings, &secret, &at)
+                            .map(LogIn::Fixed),
+                        Err(cause) => {
+                            self.fault(&secret_path, cause.to_string());
+                            None
+                        }
+                    }
                 }
+                Way::Tokens(tokens) => self.tokens(tokens, &settings, &at),
             };
-            if let Some(headers) = headers {
+            if let Some(login) = login {
                 built.push(Credential {
                     name: name.into(),
                     weight: settings.weight,
                     limits: settings.limits.limits(),
-                    headers,
+                    login,
                 });
             }
         }
         built
+    }
+
+    /// The one way that the settings name.
+    fn way<'s>(&mut self, settings: &'s CredentialSettings, at: &KeyPath) -> Option<Way<'s>> {
+        let CredentialSettings {
+            secret,
+            google,
+            azure,
+            command,
+            ..
+        } = settings;
+        let ways = [
+            secret.as_ref().map(Way::Secret),
+            google.as_ref().map(|it| Way::Tokens(Tokens::Google(it))),
+            azure.as_ref().map(|it| Way::Tokens(Tokens::Azure(it))),
+            command.as_ref().map(|it| Way::Tokens(Tokens::Command(it))),
+        ];
+        let mut given = ways.into_iter().flatten();
+        let (way, None) = (given.next(), given.next()) else {
+            self.fault(at, ONE_WAY);
+            return None;
+        };
+        if way.is_none() {
+            self.fault(at, ONE_WAY);
+        }
+        way
+    }
+
+    /// Checks the source of tokens.
+    fn tokens(
+        &mut self,
+        tokens: Tokens<'_>,
+        settings: &CredentialSettings,
+        at: &KeyPath,
+    ) -> Option<LogIn> {
+        let own = self.own_header(settings, at)?;
+        let mut building = Building {
+            environment: self.environment,
+            folder: self.folder,
+            faults: &mut self.faults,
+        };
+        let source = match tokens {
+            Tokens::Google(it) => Source::google(it, &at.key("google"), &mut building),
+            Tokens::Azure(it) => Source::azure(it, &at.key("azure"), &mut building),
+            Tokens::Command(it) => Source::command(it, &at.key("command"), &mut building),
+        };
+        Some(LogIn::Tokens {
+            source: Arc::new(source?),
+            header: own.unwrap_or(header::AUTHORIZATION),
+        })
+    }
+
+    /// The header that the settings name; `None`: it is at fault.
+    #[expect(clippy::option_option, reason = "settings need not name one")]
+    fn own_header(
+        &mut self,
+        settings: &CredentialSettings,
+        at: &KeyPath,
+    ) -> Option<Option<HeaderName>> {
+        let own = settings.header.as_ref().map(|name| {
+            HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| self.fault(&at.key("header"), "expected the name of a header"))
+        });
+        own.transpose().ok()
     }
 
     /// The header of the credential for each format.
@@ -198,11 +271,7 @@ impl<'a> Builder<'a> {
         secret: &Secret,
         at: &KeyPath,
     ) -> Option<PerFormat<(HeaderName, HeaderValue)>> {
-        let own = settings.header.as_ref().map(|name| {
-            HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| self.fault(&at.key("header"), "expected the name of a header"))
-        });
-        let own = own.transpose().ok()?;
+        let own = self.own_header(settings, at)?;
         let header = |usual: HeaderName| {
             let name = own.clone().unwrap_or(usual);
             let text = if name == header::AUTHORIZATION {
@@ -333,6 +402,34 @@ impl<'a> Builder<'a> {
             server_name: server_name.into(),
             verify: settings.verify,
         })
+    }
+}
+
+/// How a credential logs in, as its settings say.
+enum Way<'a> {
+    Secret(&'a SecretSource),
+    Tokens(Tokens<'a>),
+}
+
+/// Where tokens come from.
+#[derive(Clone, Copy)]
+enum Tokens<'a> {
+    Google(&'a GoogleSettings),
+    Azure(&'a AzureSettings),
+    Command(&'a CommandSettings),
+}
+
+const ONE_WAY: &str = "expected one of secret, google, azure and command";
+
+impl Way<'_> {
+    /// The name of a credential without one.
+    fn name(&self) -> String {
+        match self {
+            Self::Secret(source) => source_name(source),
+            Self::Tokens(Tokens::Google(_)) => "google".to_owned(),
+            Self::Tokens(Tokens::Azure(_)) => "azure".to_owned(),
+            Self::Tokens(Tokens::Command(_)) => "command".to_owned(),
+        }
     }
 }
 

@@ -191,7 +191,7 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
     assert_eq!(provider.pass_headers[0], "x-sim");
 
     let sent = |place: usize, format| {
-        let (name, value) = provider.credentials[place].header(format);
+        let (name, value) = provider.credentials[place].header(format).unwrap();
         assert!(value.is_sensitive());
         format!("{name}: {}", value.to_str().unwrap())
     };

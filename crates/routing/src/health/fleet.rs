@@ -8,9 +8,12 @@
 
 use super::{Breaker, BreakerPolicy, Load, PeakEwma};
 use crate::{Catalog, Credential, Deployment, Model, Provider};
+use http::{HeaderName, HeaderValue};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use tollgate_providers::{Lack, Token};
+use tollgate_types::Format;
 
 /// The health of a provider, over all its deployments.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub struct ProviderHealth {
 #[derive(Debug)]
 pub struct CredentialHealth {
     credential: Option<Credential>,
+    /// The token that it logs in with, if it logs in with tokens.
+    pub token: Option<Arc<Token>>,
     /// Opens when the provider refuses the credential.
     pub breaker: Breaker,
     /// Its requests and tokens under its limits.
@@ -86,6 +91,23 @@ impl CredentialHandle {
     /// The credential's name; empty for none.
     pub fn name(&self) -> &str {
         self.configured.as_ref().map_or("", |it| &it.name)
+    }
+
+    /// The header that logs in a request of `format`. `None`: the provider needs none, or there is no token
+    /// yet.
+    pub fn header(&self, format: Format) -> Option<(HeaderName, HeaderValue)> {
+        match &self.account.token {
+            Some(token) => token.header().map(|(name, value)| (name.clone(), value)),
+            None => {
+                let (name, value) = self.configured.as_ref()?.header(format)?;
+                Some((name.clone(), value.clone()))
+            }
+        }
+    }
+
+    /// Why no request can be sent with it, as far as it needs a token.
+    pub fn lack(&self, now: u64) -> Option<Lack> {
+        self.account.token.as_ref()?.lack(now)
     }
 }
 
@@ -194,17 +216,19 @@ impl Fleet {
         });
         for credential in credentials_of(provider) {
             let key = (Arc::clone(&provider.name), name_of(credential));
-            let known = earlier.credentials.get(&key).filter(|it| {
-                let same = match (&it.credential, credential) {
-                    (Some(before), Some(now)) => before.has_secret_of(now),
-                    (None, None) => true,
-                    _ => false,
-                };
-                known.is_some() && same
+            let same = earlier.credentials.get(&key);
+            let same = same.filter(|it| match (&it.credential, credential) {
+                (Some(before), Some(now)) => before.has_secret_of(now),
+                (None, None) => true,
+                _ => false,
             });
-            let health = known.cloned().unwrap_or_else(|| {
+            let health = same.filter(|_| known.is_some()).cloned();
+            let health = health.unwrap_or_else(|| {
+                // Tokens are valid wherever the provider is.
+                let token = same.and_then(|it| it.token.clone());
                 Arc::new(CredentialHealth {
                     credential: credential.cloned(),
+                    token: token.or_else(|| credential?.token(&provider.name)),
                     breaker: Breaker::default(),
                     load: Load::default(),
                 })

@@ -115,7 +115,7 @@ impl DeploymentHandle {
     ///
     /// # Errors
     ///
-    /// A breaker is open, or a limit is reached.
+    /// A breaker is open, there is no token, or a limit is reached.
     pub fn enter(
         self: &Arc<Self>,
         credential: usize,
@@ -124,6 +124,10 @@ impl DeploymentHandle {
         is_last_resort: bool,
     ) -> Result<Ticket, Refusal> {
         let of = self.credentials.get(credential).ok_or(Refusal::Open)?;
+        // The token can end after the plan was made.
+        if of.lack(now).is_some() {
+            return Err(Refusal::Open);
+        }
         if let Some(until) = of.health.breaker.rests_until(now) {
             let wait = Some(Duration::from_millis(until.saturating_sub(now)));
             return Err(Refusal::Full(Full { wait }));

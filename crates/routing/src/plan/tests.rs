@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use tollgate_providers::Missing;
 use tollgate_settings::Environment;
 
 struct Variables;
@@ -159,6 +160,68 @@ fn assert_shares(shares: &HashMap<String, f64>, wanted: &[(&str, f64)]) {
             (found - wanted).abs() < 0.02,
             "{name}: {found} in {shares:?}"
         );
+    }
+}
+
+#[test]
+fn a_credential_without_a_token_is_no_candidate_and_no_last_resort() {
+    let credentials = json!([{"name": "t", "command": {"run": ["true"]}}, "env:KEY"]);
+    let world = World::with(&json!(["a", "b"]), &credentials, &json!({}));
+    let (choices, left_out) = world.plan(&asked(7));
+    let names: Vec<_> = choices.iter().map(|it| world.name(it)).collect();
+    assert!(names.iter().all(|name| name.ends_with(":KEY")), "{names:?}");
+    assert_eq!(names.len(), 2);
+    let lack = Lack {
+        missing: Missing::First,
+        retry_in: Duration::from_secs(1),
+    };
+    let obstacles: Vec<_> = left_out.0.iter().map(|it| it.obstacle).collect();
+    assert_eq!(obstacles, [Obstacle::NoToken(lack); 2]);
+    assert_eq!(left_out.token_wait(), Some(Duration::from_secs(1)));
+    assert_eq!(left_out.wait(asked(7).now), None);
+    // Nor can it be entered by force.
+    for is_last_resort in [false, true] {
+        let entered = world.handles[0].enter(0, 10, asked(7).now, is_last_resort);
+        assert_eq!(entered.err(), Some(Refusal::Open));
+    }
+
+    let only = json!([{"command": {"run": ["true"]}}]);
+    let world = World::with(&json!(["a"]), &only, &json!({}));
+    let (choices, left_out) = world.plan(&asked(7));
+    assert_eq!(choices, []);
+    assert_eq!(left_out.token_wait(), Some(Duration::from_secs(1)));
+    assert!(!is_available(&world.handles, &asked(7)));
+}
+
+#[test]
+fn a_token_stays_as_long_as_its_source_and_header_are_the_same() {
+    let of = |command: Value, more: Value| {
+        let mut credential = json!({"name": "t", "command": {"run": command}});
+        let more = more.as_object().unwrap().clone();
+        credential.as_object_mut().unwrap().extend(more);
+        catalog(&json!(["a"]), &json!([credential]), &json!({}))
+    };
+    let token = |world: &World| {
+        world.handles[0].credentials[0]
+            .account
+            .token
+            .clone()
+            .unwrap()
+    };
+    let before = World::of(&of(json!(["true"]), json!({})), None);
+    for (command, more, is_same) in [
+        (json!(["true"]), json!({}), true),
+        (
+            json!(["true"]),
+            json!({"weight": 3, "header": "authorization"}),
+            true,
+        ),
+        (json!(["true"]), json!({"header": "x-token"}), false),
+        (json!(["true", "x"]), json!({}), false),
+    ] {
+        let after = World::of(&of(command.clone(), more.clone()), Some(&before));
+        let stays = Arc::ptr_eq(&token(&before), &token(&after));
+        assert_eq!(stays, is_same, "{command} {more}");
     }
 }
 

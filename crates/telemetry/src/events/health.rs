@@ -32,7 +32,7 @@ pub(super) fn names<'a>(
 }
 
 /// The metric families of the fleet.
-pub(super) fn families(fleet: &Fleet) -> [MetricFamily; 3] {
+pub(super) fn families(fleet: &Fleet) -> [MetricFamily; 4] {
     let now = clock::steady_ms(Instant::now());
     let mut states = BTreeMap::new();
     let mut in_flight = BTreeMap::new();
@@ -65,7 +65,20 @@ pub(super) fn families(fleet: &Fleet) -> [MetricFamily; 3] {
             latency.insert(labels, average.as_secs_f64());
         }
     }
+    let tokens = fleet.credentials().filter_map(|(_, credential)| {
+        let token = credential.token.as_ref()?;
+        let [provider, name] = token.names();
+        let left = token.valid_for(now).unwrap_or_default();
+        let labels = [("provider", provider), ("credential", name)];
+        Some((labels, left.as_secs_f64()))
+    });
+    let tokens: BTreeMap<_, _> = tokens.collect();
     [
+        gauges(
+            "tollgate_credential_token_seconds",
+            "Seconds for which the token of a credential is still valid; 0: no request is sent with it.",
+            tokens.iter().map(|(labels, left)| (&labels[..], *left)),
+        ),
         gauges(
             "tollgate_breaker_state",
             "Breakers: 0 closed, 1 half-open, 2 open.",

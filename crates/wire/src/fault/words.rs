@@ -36,8 +36,8 @@ impl ProviderWords {
     }
 }
 
-/// The message without control characters, long quotations, credentials and addresses.
-fn redacted(message: &str) -> String {
+/// A message for the log, without control characters, long quotations, credentials and addresses.
+pub fn redacted(message: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let mut kept: String = message.chars().map(plain).take(MOST_CHARS).collect();
     for quote in ['"', '\'', '`'] {

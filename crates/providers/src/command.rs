@@ -1,0 +1,128 @@
+//! A program of the operator's that prints a token.
+
+use crate::error::{FetchError, FetchFault};
+use crate::source::{Building, Fetched};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::io::AsyncReadExt;
+use tollgate_settings::{KeyPath, Secret};
+
+/// The longest output.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// A program that prints `{"token": "…", "expires_in": 3600}`, or `expires_at` with a time in RFC 3339.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSettings {
+    /// The program and its arguments. No shell is between. A relative path with a `/` is taken from the
+    /// folder of this file.
+    #[schemars(length(min = 1))]
+    pub run: Vec<String>,
+    /// How long it may run.
+    #[serde(default = "ten_seconds")]
+    pub timeout: tollgate_settings::Duration,
+}
+
+const fn ten_seconds() -> tollgate_settings::Duration {
+    tollgate_settings::Duration::from_secs(10)
+}
+
+pub(crate) struct Command {
+    program: PathBuf,
+    arguments: Vec<String>,
+    timeout: Duration,
+}
+
+impl Command {
+    pub(crate) fn build(
+        settings: &CommandSettings,
+        at: &KeyPath,
+        building: &mut Building<'_>,
+    ) -> Option<Self> {
+        let path = at.key("run");
+        let program = settings.run.first().filter(|it| !it.is_empty());
+        let Some((program, arguments)) = program.zip(settings.run.get(1..)) else {
+            building.fault(&path, "expected a program and its arguments");
+            return None;
+        };
+        if settings.timeout.get().is_zero() {
+            building.fault(&at.key("timeout"), "must be more than 0");
+            return None;
+        }
+        Some(Self {
+            program: match program.contains('/') {
+                true => (building.folder)(&path).join(program),
+                false => program.into(),
+            },
+            arguments: arguments.to_vec(),
+            timeout: settings.timeout.get(),
+        })
+    }
+
+    pub(crate) async fn fetch(&self) -> Result<Fetched, FetchError> {
+        let program = self.program.display();
+        let local = |message: String| FetchError::new(FetchFault::Local, message);
+        let mut child = tokio::process::Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // It may hold a secret.
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|cause| local(format!("{program} cannot be run: {cause}")))?;
+        let output = child.stdout.take();
+        let running = async {
+            let mut text = Vec::new();
+            if let Some(output) = output {
+                let mut output = output.take(MOST_BYTES);
+                output.read_to_end(&mut text).await?;
+            }
+            Ok::<_, std::io::Error>((text, child.wait().await?))
+        };
+        let ended = tokio::time::timeout(self.timeout, running).await;
+        let (text, status) = ended
+            .map_err(|_| {
+                let message = format_args!("{program} has not ended within {:?}", self.timeout);
+                FetchError::new(FetchFault::Timeout, message)
+            })?
+            .map_err(|cause| local(format!("{program} cannot be read: {cause}")))?;
+        if !status.success() {
+            return Err(local(format!(
+                "{program} has failed ({status}); run it by hand to see why"
+            )));
+        }
+        printed(&text).ok_or_else(|| {
+            let message = format_args!(
+                "{program} prints something else than {{\"token\": …, \"expires_in\": seconds}}"
+            );
+            FetchError::new(FetchFault::Answer, message)
+        })
+    }
+}
+
+fn printed(text: &[u8]) -> Option<Fetched> {
+    let value: Value = serde_json::from_slice(text).ok()?;
+    let lifetime = match (value.get("expires_in"), value.get("expires_at")) {
+        (Some(seconds), None) => seconds.as_u64().map(Duration::from_secs)?,
+        (None, Some(at)) => until(at.as_str()?)?,
+        _ => return None,
+    };
+    Some(Fetched {
+        token: Secret::new(value.get("token")?.as_str()?),
+        lifetime,
+    })
+}
+
+/// How long until a time in RFC 3339; 0 if it is past.
+pub(crate) fn until(moment: &str) -> Option<Duration> {
+    let moment = OffsetDateTime::parse(moment, &Rfc3339).ok()?;
+    let left = moment - OffsetDateTime::now_utc();
+    Some(Duration::try_from(left).unwrap_or_default())
+}

@@ -1,0 +1,181 @@
+//! Where tokens come from: settings that were checked, and how one is fetched.
+
+use crate::azure::{Azure, AzureSettings};
+use crate::client::Client;
+use crate::command::{Command, CommandSettings};
+use crate::error::{FetchError, FetchFault};
+use crate::google::{Google, GoogleSettings};
+use serde::Serialize;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretSource};
+
+/// What a source is built with besides its settings.
+pub struct Building<'a> {
+    /// Where secrets and files are looked up.
+    pub environment: &'a dyn Environment,
+    /// The folder from which relative paths at a place are taken.
+    pub folder: &'a dyn Fn(&KeyPath) -> PathBuf,
+    /// Takes every fault.
+    pub faults: &'a mut Vec<Fault>,
+}
+
+impl Building<'_> {
+    pub(crate) fn fault(&mut self, at: &KeyPath, message: impl Into<String>) {
+        self.faults.push(at.fault(message));
+    }
+
+    /// The source with a path that does not depend on the folder.
+    pub(crate) fn located(&self, source: &SecretSource, at: &KeyPath) -> SecretSource {
+        match source {
+            SecretSource::File(path) => SecretSource::File((self.folder)(at).join(path)),
+            SecretSource::Env(_) => source.clone(),
+        }
+    }
+
+    /// A secret of one line.
+    pub(crate) fn secret(&mut self, source: &SecretSource, at: &KeyPath) -> Option<Secret> {
+        let folder = (self.folder)(at);
+        let secret = source.resolve(self.environment, &folder);
+        secret
+            .map_err(|cause| self.fault(at, cause.to_string()))
+            .ok()
+    }
+
+    /// A whole file, or what an environment variable has of it.
+    pub(crate) fn document(&mut self, source: &SecretSource, at: &KeyPath) -> Option<Secret> {
+        let folder = (self.folder)(at);
+        let text = source.text(self.environment, &folder);
+        text.map_err(|cause| self.fault(at, cause.to_string())).ok()
+    }
+
+    /// An object of JSON. The fault names a position and nothing of the content.
+    pub(crate) fn json(
+        &mut self,
+        text: &Secret,
+        at: &KeyPath,
+    ) -> Option<serde_json::Map<String, serde_json::Value>> {
+        match serde_json::from_str(text.expose()) {
+            Ok(serde_json::Value::Object(object)) => Some(object),
+            Ok(_) => {
+                self.fault(at, "expected a file with a JSON object");
+                None
+            }
+            Err(cause) => {
+                let (line, column) = (cause.line(), cause.column());
+                let message =
+                    format!("expected a file of JSON; line {line}, column {column} is not");
+                self.fault(at, message);
+                None
+            }
+        }
+    }
+}
+
+/// Where tokens come from. `Debug` shows the kind alone.
+pub struct Source {
+    kind: Kind,
+    settings: String,
+    secrets: Vec<Secret>,
+}
+
+enum Kind {
+    Google(Box<Google>),
+    Azure(Azure),
+    Command(Command),
+}
+
+impl Source {
+    /// Checks the settings of Google.
+    pub fn google(
+        settings: &GoogleSettings,
+        at: &KeyPath,
+        building: &mut Building<'_>,
+    ) -> Option<Self> {
+        let mut secrets = Vec::new();
+        let google = Google::build(settings, at, building, &mut secrets)?;
+        Some(Self::new(Kind::Google(Box::new(google)), settings, secrets))
+    }
+
+    /// Checks the settings of Azure.
+    pub fn azure(
+        settings: &AzureSettings,
+        at: &KeyPath,
+        building: &mut Building<'_>,
+    ) -> Option<Self> {
+        let mut secrets = Vec::new();
+        let azure = Azure::build(settings, at, building, &mut secrets)?;
+        Some(Self::new(Kind::Azure(azure), settings, secrets))
+    }
+
+    /// Checks the settings of a command.
+    pub fn command(
+        settings: &CommandSettings,
+        at: &KeyPath,
+        building: &mut Building<'_>,
+    ) -> Option<Self> {
+        let command = Command::build(settings, at, building)?;
+        Some(Self::new(Kind::Command(command), settings, Vec::new()))
+    }
+
+    fn new(kind: Kind, settings: &impl Serialize, secrets: Vec<Secret>) -> Self {
+        Self {
+            kind,
+            // Settings are strings, numbers and switches: nothing of them cannot be written.
+            settings: serde_json::to_string(settings).unwrap_or_default(),
+            secrets,
+        }
+    }
+
+    pub(crate) async fn fetch(&self, tools: &Tools) -> Result<Fetched, FetchError> {
+        match &self.kind {
+            Kind::Google(google) => google.fetch(tools).await,
+            Kind::Azure(azure) => azure.fetch(tools).await,
+            Kind::Command(command) => command.fetch().await,
+        }
+    }
+}
+
+/// Equal sources log in as the same account with the same secrets.
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind)
+            && (&self.settings, &self.secrets) == (&other.settings, &other.secrets)
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Google(_) => "Google",
+            Kind::Azure(_) => "Azure",
+            Kind::Command(_) => "Command",
+        })
+    }
+}
+
+/// A token, and how long it is valid from now on.
+pub(crate) struct Fetched {
+    pub(crate) token: Secret,
+    pub(crate) lifetime: Duration,
+}
+
+/// What fetching takes.
+pub(crate) struct Tools {
+    pub(crate) client: Client,
+    pub(crate) environment: Arc<dyn Environment + Send + Sync>,
+}
+
+impl Tools {
+    /// The content of a file that others write anew while the gateway runs.
+    pub(crate) async fn document(&self, source: &SecretSource) -> Result<Secret, FetchError> {
+        let (environment, source) = (Arc::clone(&self.environment), source.clone());
+        let read = move || source.text(&*environment, "".as_ref());
+        let local = |cause: String| FetchError::new(FetchFault::Local, cause);
+        let read = tokio::task::spawn_blocking(read).await;
+        let read = read.map_err(|_| local("a file could not be read".to_owned()))?;
+        read.map_err(|cause| local(cause.to_string()))
+    }
+}

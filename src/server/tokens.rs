@@ -1,0 +1,78 @@
+//! Fetches the tokens that credentials log in with, beside the requests. `tollgate_providers` knows how and
+//! when.
+
+use super::reload::RESOLVE_LIMIT;
+use crate::config::Answering;
+use crate::snapshot::Current;
+use crate::{clock, events};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_providers::{Refresher, Report};
+use tollgate_routing::health::{CredentialHealth, Fleet};
+
+/// How often the gateway looks for tokens that are due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Fetches tokens.
+#[derive(Clone)]
+pub(super) struct Tokens(Refresher);
+
+impl Tokens {
+    pub(super) fn new() -> Self {
+        let clock = || clock::steady_ms(Instant::now());
+        Self(Refresher::new(Arc::new(Answering), clock))
+    }
+
+    /// Fetches those of a fleet that have never been fetched, as far as that takes no longer than resolving
+    /// names may: a configuration that replaces another one serves its first request with them.
+    pub(super) async fn fetch_first(&self, fleet: &Fleet) {
+        let mut under_way = JoinSet::new();
+        self.begin(fleet, &mut under_way);
+        let all = async { while take_in(&mut under_way).await {} };
+        // Dropped attempts are due again.
+        let _ = timeout(RESOLVE_LIMIT, all).await;
+    }
+
+    /// Fetches tokens ahead of their end, for as long as the program lives.
+    pub(super) async fn keep_fresh(&self, current: &Current) {
+        let mut under_way = JoinSet::new();
+        loop {
+            self.begin(&current.load().fleet, &mut under_way);
+            // One that takes long holds up no other one.
+            let ended = async {
+                while take_in(&mut under_way).await {}
+                std::future::pending::<()>().await;
+            };
+            let _ = timeout(LOOK_EVERY, ended).await;
+        }
+    }
+
+    /// Begins to fetch what is due.
+    fn begin(&self, fleet: &Fleet, under_way: &mut JoinSet<(Arc<CredentialHealth>, Report)>) {
+        for (_, credential) in fleet.credentials() {
+            let token = credential.token.as_ref();
+            if let Some(fetching) = token.and_then(|token| self.0.begin(token)) {
+                let credential = Arc::clone(credential);
+                under_way.spawn(async move { (credential, fetching.await) });
+            }
+        }
+    }
+}
+
+/// Takes in an attempt that has ended. `false`: none is under way.
+async fn take_in(under_way: &mut JoinSet<(Arc<CredentialHealth>, Report)>) -> bool {
+    let Some(ended) = under_way.join_next().await else {
+        return false;
+    };
+    if let Ok((credential, report)) = ended {
+        events::token_refreshed(&report);
+        if report.was_refused && report.failure.is_none() {
+            // What the provider has refused is not sent any more.
+            let now = clock::steady_ms(Instant::now());
+            credential.breaker.release(now);
+        }
+    }
+    true
+}
