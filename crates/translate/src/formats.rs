@@ -2,6 +2,7 @@
 //! must know of a format. The rest names no format.
 
 pub(crate) mod chat;
+pub(crate) mod gemini;
 pub(crate) mod messages;
 pub(crate) mod responses;
 
@@ -23,9 +24,9 @@ use tollgate_types::{Format, PerFormat};
 /// What the rest of the crate must know of a format.
 #[derive(Debug)]
 pub(crate) struct FormatRules {
-    pub(crate) source: SourceRules,
+    /// How its clients speak it; `None` if providers alone do.
+    pub(crate) client: Option<(&'static SourceRules, &'static ClientRules)>,
     pub(crate) target: TargetRules,
-    pub(crate) client: ClientRules,
     pub(crate) provider: ProviderRules,
     /// Whether a request can end with the beginning of the answer.
     pub(crate) has_begun_answers: bool,
@@ -66,6 +67,7 @@ pub(crate) struct SourcePaths {
     /// The list of messages or items.
     pub(crate) turns: &'static str,
     pub(crate) stop: &'static str,
+    pub(crate) parallel: &'static str,
     pub(crate) arguments: &'static str,
     pub(crate) tool_schema: &'static str,
     pub(crate) answer_format: &'static str,
@@ -151,9 +153,23 @@ static FORMATS: PerFormat<&FormatRules> = PerFormat {
     chat: &chat::RULES,
     responses: &responses::RULES,
     messages: &messages::RULES,
+    gemini: &gemini::RULES,
 };
 
 /// What the crate must know of a format.
 pub(crate) fn rules(format: Format) -> &'static FormatRules {
     FORMATS[format]
+}
+
+/// A format as that of a client's request; `None` if no client speaks it.
+pub(crate) fn source(format: Format) -> Option<&'static SourceRules> {
+    Some(rules(format).client?.0)
+}
+
+/// A format as that of the answer to a client. Notes of a translation exist for formats of
+/// clients only; for another one this is chat.
+pub(crate) fn client(format: Format) -> &'static ClientRules {
+    rules(format)
+        .client
+        .map_or(&chat::CLIENT, |(_, client)| client)
 }

@@ -1,7 +1,8 @@
 //! What the request half knows of the target: values, never the catalog itself.
 
 use tollgate_types::{
-    ChatCapabilities, Effort, MessagesCapabilities, ReasoningMode, ResponsesCapabilities,
+    ChatCapabilities, Effort, GeminiCapabilities, MessagesCapabilities, ReasoningMode,
+    ResponsesCapabilities,
 };
 
 /// The target of a translation.
@@ -31,6 +32,8 @@ pub struct Target<'a> {
     pub responses: ResponsesCapabilities,
     /// What only a messages provider differs in.
     pub messages: MessagesCapabilities,
+    /// What only a Gemini provider differs in.
+    pub gemini: GeminiCapabilities,
     /// Fields that the operator allows to be dropped with notice (`lossy: allow`).
     pub lossy: Lossy<'a>,
     /// Fields that the operator does not allow to be dropped (`strict`).
@@ -93,6 +96,7 @@ impl<'a> Target<'a> {
             chat: ChatCapabilities::ALL,
             responses: ResponsesCapabilities::ALL,
             messages: MessagesCapabilities::ALL,
+            gemini: GeminiCapabilities::ALL,
             lossy: Lossy(&[]),
             strict: Strict(&[]),
             memory: AnswerMemory::Off,

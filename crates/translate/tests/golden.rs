@@ -115,7 +115,8 @@ fn outcome(from: Format, to: Format, case: &Value) -> Value {
         Err(refusal) => json!({"refused": refusal.to_string()}),
         Ok(translated) => {
             let body: Value = serde_json::from_slice(&translated.body).unwrap();
-            if !setting.plain {
+            // The types of the SDKs of the formats that clients speak are at hand.
+            if !setting.plain && Format::OF_CLIENTS.contains(&to) {
                 sdk::assert_known(to, &body);
             }
             match translated.dropped.as_slice() {
@@ -129,7 +130,7 @@ fn outcome(from: Format, to: Format, case: &Value) -> Value {
 #[test]
 fn every_request_becomes_what_stands_beside_it() {
     let mut stale = Vec::new();
-    for from in Format::ALL {
+    for from in Format::OF_CLIENTS {
         for path in cases(from) {
             let case = std::fs::read_to_string(&path).unwrap();
             let case: Value = serde_json::from_str(&case).unwrap();

@@ -20,6 +20,7 @@ fn assert_passes(from: Format, to: Format, body: &str) {
 /// A body with one field more than it needs.
 fn with(from: Format, field: &str) -> String {
     match from {
+        Format::Gemini => panic!("no client speaks it"),
         Chat => {
             format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi."}}],{field}}}"#)
         }

@@ -15,33 +15,46 @@ use super::{
 };
 use crate::{AskedReasoning, request::conversation::Conversation};
 
-pub(crate) static RULES: FormatRules = FormatRules {
-    source: SourceRules {
-        shapes: &[
-            request_fields::SHAPES,
-            request_fields::messages::SHAPES,
-            request_fields::tools::SHAPES,
-        ],
-        kinds: &[
-            request_fields::KINDS,
-            request_fields::messages::KINDS,
-            request_fields::tools::KINDS,
-        ],
-        read: request_reader::read,
-        paths: SourcePaths {
-            turns: "messages",
-            stop: "stop",
-            arguments: "messages[].tool_calls[].function.arguments",
-            tool_schema: "tools[].function.parameters",
-            answer_format: "response_format",
-            answer_schema: "response_format.json_schema.schema",
-            json_object: "response_format.json_object",
-        },
-        has_open_schemas: false,
-        remembered: None,
-        asked_reasoning,
-        unseal: unsealed::unseal,
+static SOURCE: SourceRules = SourceRules {
+    shapes: &[
+        request_fields::SHAPES,
+        request_fields::messages::SHAPES,
+        request_fields::tools::SHAPES,
+    ],
+    kinds: &[
+        request_fields::KINDS,
+        request_fields::messages::KINDS,
+        request_fields::tools::KINDS,
+    ],
+    read: request_reader::read,
+    paths: SourcePaths {
+        turns: "messages",
+        stop: "stop",
+        parallel: "parallel_tool_calls",
+        arguments: "messages[].tool_calls[].function.arguments",
+        tool_schema: "tools[].function.parameters",
+        answer_format: "response_format",
+        answer_schema: "response_format.json_schema.schema",
+        json_object: "response_format.json_object",
     },
+    has_open_schemas: false,
+    remembered: None,
+    asked_reasoning,
+    unseal: unsealed::unseal,
+};
+
+pub(crate) static CLIENT: ClientRules = ClientRules {
+    features: answer_fields::FEATURES,
+    stream: answer_writer::stream,
+    body: answer_writer::body,
+    call_id_prefix: "call",
+    has_plain_ids: false,
+    has_object_arguments: false,
+    search_seals: SealPlace::None,
+};
+
+pub(crate) static RULES: FormatRules = FormatRules {
+    client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
         write: request_writer::write,
@@ -60,15 +73,6 @@ pub(crate) static RULES: FormatRules = FormatRules {
         tool_name_length: 64,
         call_id_length: 40,
         has_plain_ids: false,
-    },
-    client: ClientRules {
-        features: answer_fields::FEATURES,
-        stream: answer_writer::stream,
-        body: answer_writer::body,
-        call_id_prefix: "call",
-        has_plain_ids: false,
-        has_object_arguments: false,
-        search_seals: SealPlace::None,
     },
     provider: ProviderRules {
         fields: answer_fields::ROWS,

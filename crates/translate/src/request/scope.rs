@@ -7,7 +7,7 @@ use super::{fields::Fields, path::Path};
 use crate::{
     Refusal, Target,
     document::{Kind, Text, Value, is_word},
-    formats::{SourceRules, TargetRules, rules},
+    formats::{SourceRules, TargetRules, rules, source},
     table::{Fate, Kinds, Row, Shape, field_path},
 };
 use tollgate_types::Format;
@@ -40,17 +40,23 @@ const MAX_UNKNOWN: usize = 16;
 const ANY: &str = "*";
 
 impl<'t> Scope<'t> {
-    pub(crate) fn new(from: Format, to: Format, target: &'t Target<'t>) -> Self {
-        Self {
+    /// # Errors
+    /// No client speaks the source's format.
+    pub(crate) fn new(from: Format, to: Format, target: &'t Target<'t>) -> Result<Self, Refusal> {
+        let Some(source) = source(from) else {
+            let message = format!("no client speaks the {from} format");
+            return Err(Refusal::new("", message));
+        };
+        Ok(Self {
             from,
             to,
-            source: &rules(from).source,
+            source,
             rules: &rules(to).target,
             target,
             dropped: Vec::new(),
             unknown: 0,
             forbidden: None,
-        }
+        })
     }
 
     /// What was left out with notice, each path once, in the order in which it was met.

@@ -23,7 +23,8 @@ pub(super) struct ErrorFields {
     pub(super) code: Option<Box<str>>,
     /// The parameter at fault.
     pub(super) param: Option<String>,
-    /// The findings of a moderation stand beside the message (OpenRouter).
+    /// The findings of a moderation stand beside the message (OpenRouter), or in its place
+    /// (Gemini).
     pub(super) is_flagged: bool,
     /// The caller said which providers behind the provider may serve it (OpenRouter).
     pub(super) names_providers: bool,
@@ -47,7 +48,11 @@ impl ErrorFields {
         fields.param = string(error.get("param")).map(str::to_owned);
         let has = |place: &str| error.pointer(place).is_some_and(|value| !value.is_null());
         fields.names_providers = has("/metadata/requested_providers");
-        fields.is_flagged = has("/metadata/reasons") || has("/metadata/flagged_input");
+        fields.is_flagged = has("/metadata/reasons")
+            || has("/metadata/flagged_input")
+            || outer
+                .pointer("/promptFeedback/blockReason")
+                .is_some_and(Value::is_string);
         fields
     }
 

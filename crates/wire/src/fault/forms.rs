@@ -34,7 +34,10 @@ pub(super) fn is_wrong_key(fields: &ErrorFields) -> bool {
         let is_advice = rest == "you can obtain an api key from https://console.x.ai.";
         Some(key.ends_with('.') && (rest.is_empty() || is_advice))
     };
-    let of_google = ["api key not valid. please pass a valid api key."];
+    let of_google = [
+        "api key not valid. please pass a valid api key.",
+        "api key expired. please renew the api key.",
+    ];
     (fields.is_bare && of_xai().unwrap_or(false)) || of_google.contains(&&*fields.message)
 }
 

@@ -55,6 +55,9 @@ pub(crate) fn read<'d>(
         temperature: top.number("temperature", 0.0, 2.0)?,
         top_p: top.number("top_p", 0.0, 1.0)?,
         top_k: top.number("top_k", -1.0, f64::MAX)?,
+        seed: top.number("seed", f64::MIN, f64::MAX)?,
+        presence_penalty: top.number("presence_penalty", -2.0, 2.0)?,
+        frequency_penalty: top.number("frequency_penalty", -2.0, 2.0)?,
     };
     if let Some(value) = top.take("stop") {
         conversation.stop = stops(value, &Path::ROOT.field("stop"))?;

@@ -385,3 +385,84 @@ fn the_rest_goes_by_status() {
         ],
     );
 }
+
+#[test]
+fn errors_of_gemini_are_recognised() {
+    let google = |code: u16, message: &str, status: &str| {
+        (
+            code,
+            format!(r#"{{"error":{{"code":{code},"message":"{message}","status":"{status}"}}}}"#),
+        )
+    };
+    for (class, (status, body)) in [
+        (
+            C::RateLimit,
+            google(
+                429,
+                "Resource has been exhausted (e.g. check quota).",
+                "RESOURCE_EXHAUSTED",
+            ),
+        ),
+        (
+            C::Busy,
+            google(
+                503,
+                "The model is overloaded. Please try again later.",
+                "UNAVAILABLE",
+            ),
+        ),
+        (
+            C::Busy,
+            google(
+                504,
+                "Deadline expired before operation could complete.",
+                "DEADLINE_EXCEEDED",
+            ),
+        ),
+        (
+            C::ServerError,
+            google(500, "An internal error has occurred.", "INTERNAL"),
+        ),
+        (
+            C::Credential,
+            google(
+                400,
+                "API key not valid. Please pass a valid API key.",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::Credential,
+            google(
+                400,
+                "API key expired. Please renew the API key.",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::Forbidden,
+            google(403, "Permission denied on resource.", "PERMISSION_DENIED"),
+        ),
+        (
+            C::InvalidRequest,
+            google(
+                400,
+                "Request contains an invalid argument.",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::InvalidModel,
+            google(
+                404,
+                "models/x is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods.",
+                "NOT_FOUND",
+            ),
+        ),
+    ] {
+        assert_eq!(upstream(status, &body).class, class, "{body}");
+    }
+    let blocked =
+        r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}"#;
+    assert_eq!(classify_body(blocked.as_bytes()).class, C::ContentPolicy);
+}
