@@ -37,7 +37,7 @@ impl StopReason {
 
     /// Whether a finish reason means that the provider failed, in any format.
     pub(super) fn is_failure(reason: &str) -> bool {
-        // The others are Gemini's: its model wrote a call that is none.
+        // The others are Gemini's: its model wrote a call that is none, or the account is limited.
         matches!(
             reason,
             "error"
@@ -46,6 +46,7 @@ impl StopReason {
                 | "TOO_MANY_TOOL_CALLS"
                 | "MISSING_THOUGHT_SIGNATURE"
                 | "MALFORMED_RESPONSE"
+                | "PUP_LIMITED_DISABLED"
         )
     }
 
@@ -59,7 +60,8 @@ impl StopReason {
             | "max_tokens"
             | "max_output_tokens"
             | "model_context_window_exceeded"
-            | "MAX_TOKENS" => Self::MaxTokens,
+            | "MAX_TOKENS"
+            | "CONTINUATION" => Self::MaxTokens,
             "content_filter" | "refusal" => Self::Refused,
             // Gemini.
             "SAFETY"
@@ -70,7 +72,9 @@ impl StopReason {
             | "LANGUAGE"
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
-            | "IMAGE_RECITATION" => Self::Refused,
+            | "IMAGE_RECITATION"
+            | "MODEL_ARMOR"
+            | "ESCALATION" => Self::Refused,
             "pause_turn" => Self::Paused,
             _ => Self::Other,
         }
