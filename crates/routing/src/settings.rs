@@ -408,7 +408,8 @@ pub struct ModelSettings {
     pub sampling: Option<bool>,
     /// How it is asked to think by a request in the messages format, for requests that ask for
     /// no way themselves. Default: with a budget where `reasoning` is `extended`, else as its
-    /// provider's `capabilities.messages.adaptive_thinking` says.
+    /// provider's `capabilities.messages.adaptive_thinking` says. In the Gemini format `budget`
+    /// is for models before Gemini 3; the others take levels and check the signatures of calls.
     pub thinking: Option<ThinkingStyle>,
     /// The family by whose rules its tokens are counted, wherever it is served. Default: the
     /// provider's `tokenizer`, else from the provider's name for the model.

@@ -15,6 +15,7 @@ use crate::{
     },
     document::Value,
     features::TargetFeatures,
+    names::NameLimits,
     request::{conversation::Conversation, scope::Scope, write::Writer},
     table::{Kinds, Shape},
     unsealed::Unsealer,
@@ -53,7 +54,7 @@ pub(crate) struct SourceRules {
 }
 
 /// Which side needs the reasoning of an answer besides the client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReasoningUse {
     /// The gateway remembers the answer.
     pub(crate) is_remembered: bool,
@@ -87,6 +88,8 @@ pub(crate) struct TargetRules {
     pub(crate) has_custom_tools: fn(&Target<'_>) -> bool,
     /// Whether the provider refuses a request without its earlier reasoning.
     pub(crate) returns_reasoning: fn(&Target<'_>) -> bool,
+    /// Whether a model cannot read the reasoning of the provider's other models.
+    pub(crate) binds_reasoning: bool,
     /// Whether the provider takes an effort beside tools.
     pub(crate) has_effort_with_tools: fn(&Target<'_>) -> bool,
     /// Whether the provider takes `top_k`.
@@ -103,8 +106,7 @@ pub(crate) struct TargetRules {
     pub(crate) declares_strictness: bool,
     pub(crate) has_stop_sequences: bool,
     pub(crate) has_json_objects: bool,
-    /// Bytes of a tool's name, at most.
-    pub(crate) tool_name_length: usize,
+    pub(crate) tool_names: NameLimits,
     /// Bytes of a call's id, at most.
     pub(crate) call_id_length: usize,
     /// Whether ids consist of letters, digits, `_` and `-`.

@@ -227,7 +227,7 @@ fn notes(
                 stop.map(|stop| stop.decode().into_owned()).collect()
             }
         },
-        backend: target.backend.to_owned(),
+        backend: scope.backend().into_owned(),
         memory: is_remembered.then_some(MemoryNotes {
             shows_state: conversation.encrypted_reasoning,
         }),

@@ -1,8 +1,7 @@
 //! What the request half knows of the target: values, never the catalog itself.
 
 use tollgate_types::{
-    ChatCapabilities, Effort, GeminiCapabilities, MessagesCapabilities, ReasoningMode,
-    ResponsesCapabilities,
+    ChatCapabilities, Effort, MessagesCapabilities, ReasoningMode, ResponsesCapabilities,
 };
 
 /// The target of a translation.
@@ -32,8 +31,8 @@ pub struct Target<'a> {
     pub responses: ResponsesCapabilities,
     /// What only a messages provider differs in.
     pub messages: MessagesCapabilities,
-    /// What only a Gemini provider differs in.
-    pub gemini: GeminiCapabilities,
+    /// Gemini: the model takes levels of thinking, not budgets, and checks the signatures of calls.
+    pub thinking_levels: bool,
     /// Fields that the operator allows to be dropped with notice (`lossy: allow`).
     pub lossy: Lossy<'a>,
     /// Fields that the operator does not allow to be dropped (`strict`).
@@ -96,7 +95,7 @@ impl<'a> Target<'a> {
             chat: ChatCapabilities::ALL,
             responses: ResponsesCapabilities::ALL,
             messages: MessagesCapabilities::ALL,
-            gemini: GeminiCapabilities::ALL,
+            thinking_levels: true,
             lossy: Lossy(&[]),
             strict: Strict(&[]),
             memory: AnswerMemory::Off,

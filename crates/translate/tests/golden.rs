@@ -43,7 +43,7 @@ struct Setting {
     max_output_tokens: Option<u64>,
     /// A chat provider that knows the old fields alone.
     plain: bool,
-    /// A messages model that takes budgets, and no instructions in the middle.
+    /// A model that takes budgets for thinking, and of messages no instructions in the middle.
     older: bool,
     /// A provider that searches the web.
     search: bool,
@@ -78,6 +78,7 @@ impl Setting {
             reasoning: self.reasoning,
             max_output_tokens: self.max_output_tokens,
             cache_breakpoints: !self.plain,
+            thinking_levels: !self.older,
             lossy: Lossy(&self.lossy),
             chat: match self.plain {
                 true => ChatCapabilities {

@@ -20,8 +20,6 @@ pub struct Capabilities {
     pub responses: ResponsesCapabilities,
     /// What only a messages provider differs in.
     pub messages: MessagesCapabilities,
-    /// What only a Gemini provider differs in.
-    pub gemini: GeminiCapabilities,
 }
 
 impl Default for Capabilities {
@@ -32,7 +30,6 @@ impl Default for Capabilities {
             chat: ChatCapabilities::ALL,
             responses: ResponsesCapabilities::ALL,
             messages: MessagesCapabilities::ALL,
-            gemini: GeminiCapabilities::ALL,
         }
     }
 }
@@ -144,29 +141,6 @@ impl MessagesCapabilities {
 }
 
 impl Default for MessagesCapabilities {
-    fn default() -> Self {
-        Self::ALL
-    }
-}
-
-/// What Gemini providers differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct GeminiCapabilities {
-    /// An effort goes as `thinkingLevel` (Gemini 3 and later), and calls of the history must have
-    /// signatures; otherwise it goes as `thinkingBudget`, in tokens.
-    pub thinking_levels: bool,
-}
-
-impl GeminiCapabilities {
-    /// What current models can.
-    pub const ALL: Self = Self {
-        thinking_levels: true,
-    };
-}
-
-impl Default for GeminiCapabilities {
     fn default() -> Self {
         Self::ALL
     }

@@ -28,7 +28,7 @@ mod usage;
 mod weight;
 
 pub use capabilities::{
-    Capabilities, ChatCapabilities, GeminiCapabilities, MessagesCapabilities, ResponsesCapabilities,
+    Capabilities, ChatCapabilities, MessagesCapabilities, ResponsesCapabilities,
 };
 pub use charge::{
     AdmissionGuard, BillingState, CountSource, Ending, Least, ReservationGuard, Settled, UpperBound,

@@ -13,7 +13,7 @@ use super::{
     ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
     TargetRules,
 };
-use crate::{AskedReasoning, request::conversation::Conversation};
+use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
 
 static SOURCE: SourceRules = SourceRules {
     shapes: &[
@@ -61,6 +61,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_search: |_| false,
         has_custom_tools: |target| target.chat.custom_tools,
         returns_reasoning: |target| target.chat.reasoning_content,
+        binds_reasoning: false,
         has_effort_with_tools: |target| target.chat.effort_with_tools,
         has_top_k: |target| target.chat.top_k,
         image_types: None,
@@ -70,7 +71,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: false,
         has_stop_sequences: true,
         has_json_objects: true,
-        tool_name_length: 64,
+        tool_names: NameLimits::up_to(64),
         call_id_length: 40,
         has_plain_ids: false,
     },

@@ -6,6 +6,7 @@ pub(crate) mod features;
 pub(crate) mod request_writer;
 
 use super::{FormatRules, ProviderRules, TargetRules};
+use crate::names::NameLimits;
 
 pub(crate) static RULES: FormatRules = FormatRules {
     client: None,
@@ -15,6 +16,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_search: |_| false,
         has_custom_tools: |_| false,
         returns_reasoning: |_| false,
+        binds_reasoning: true,
         has_effort_with_tools: |_| true,
         has_top_k: |_| true,
         image_types: Some(&[
@@ -30,7 +32,10 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: false,
         has_stop_sequences: true,
         has_json_objects: true,
-        tool_name_length: 64,
+        tool_names: NameLimits {
+            max_len: 64,
+            starts_with_letter: true,
+        },
         call_id_length: 64,
         has_plain_ids: true,
     },

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     AskedReasoning,
+    names::NameLimits,
     request::conversation::{Conversation, ThinkingMode},
 };
 
@@ -65,6 +66,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_search: |target| target.messages.web_search,
         has_custom_tools: |_| false,
         returns_reasoning: |_| false,
+        binds_reasoning: false,
         has_effort_with_tools: |_| true,
         has_top_k: |_| true,
         image_types: Some(&["image/png", "image/jpeg", "image/gif", "image/webp"]),
@@ -74,7 +76,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: false,
         has_stop_sequences: true,
         has_json_objects: false,
-        tool_name_length: 128,
+        tool_names: NameLimits::up_to(128),
         call_id_length: 128,
         has_plain_ids: true,
     },

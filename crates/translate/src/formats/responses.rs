@@ -13,7 +13,7 @@ use super::{
     ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
     TargetRules,
 };
-use crate::{AskedReasoning, request::conversation::Conversation};
+use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
 
 static SOURCE: SourceRules = SourceRules {
     shapes: &[
@@ -61,6 +61,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_search: |target| target.responses.web_search,
         has_custom_tools: |_| true,
         returns_reasoning: |_| false,
+        binds_reasoning: false,
         has_effort_with_tools: |_| true,
         has_top_k: |_| false,
         image_types: None,
@@ -71,7 +72,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: true,
         has_stop_sequences: false,
         has_json_objects: true,
-        tool_name_length: 64,
+        tool_names: NameLimits::up_to(64),
         call_id_length: 64,
         has_plain_ids: false,
     },

@@ -10,6 +10,7 @@ use crate::{
     formats::{SourceRules, TargetRules, rules, source},
     table::{Fate, Kinds, Row, Shape, field_path},
 };
+use std::borrow::Cow;
 use tollgate_types::Format;
 
 /// The direction of a translation and what it has left out so far.
@@ -70,6 +71,15 @@ impl<'t> Scope<'t> {
                 let why = "and it must not be dropped (`translation.strict`)";
                 Err(Refusal::new(path.as_str(), self.cannot(why)))
             }
+        }
+    }
+
+    /// What can read the reasoning of this target: the provider, or one model of it.
+    pub(crate) fn backend(&self) -> Cow<'t, str> {
+        let Target { backend, model, .. } = *self.target;
+        match self.rules.binds_reasoning {
+            true => format!("{backend} {model}").into(),
+            false => backend.into(),
         }
     }
 

@@ -96,8 +96,11 @@ fn native(provider: Format) -> Value {
     }
 }
 
+/// `backend`: the provider's name, or `provider/model`.
 fn send(caller: Format, provider: Format, backend: &str, body: &Value) -> Translated {
-    let mut target = Target::new("upstream-model", backend);
+    let usual = (backend, "upstream-model");
+    let (backend, model) = backend.split_once('/').unwrap_or(usual);
+    let mut target = Target::new(model, backend);
     // As some providers want it.
     target.chat.reasoning_content = true;
     match request(caller, provider, body.to_string().as_bytes(), &target) {
@@ -185,15 +188,18 @@ fn another_provider_gets_neither_the_reasoning_nor_a_word_of_it() {
 }
 
 #[test]
-fn a_gemini_provider_finds_its_own_signature_on_its_call_again() {
+fn a_gemini_model_finds_its_own_signature_on_its_call_again() {
     const NONE: &str = "skip_thought_signature_validator";
     for caller in others(Format::Gemini) {
-        for (again, expected) in [("north", "EusB+/=="), ("south", NONE)] {
+        for (again, expected) in [
+            ("north", "EusB+/=="),
+            ("north/another-model", NONE),
+            ("south", NONE),
+        ] {
             // Chat clients have no place for seals.
-            let expected = if caller == Format::Chat {
-                NONE
-            } else {
-                expected
+            let expected = match caller {
+                Format::Chat => NONE,
+                _ => expected,
             };
             let body = round(caller, Format::Gemini, again);
             let [_, answer, results] = &*body["contents"].as_array().unwrap().clone() else {

@@ -50,17 +50,17 @@ target_features! {
     TopP: CARRIED;
     TopK: CARRIED;
     TopKHint: CARRIED;
-    Seed: CARRIED;
-    Penalties: CARRIED;
+    Seed: mapped("left out with notice beyond 32 bits");
+    Penalties: Refused("its models refuse penalties");
     Logprobs: Refused("its log probabilities are not translated");
     TopLogprobs: Refused("its log probabilities are not translated");
     AnswerFormats: mapped("`responseMimeType` and `responseJsonSchema`");
     JsonObjects: mapped("`responseMimeType: application/json`");
     SchemaNames: mapped("kept for the answer; schemas have no names there");
     SchemaStrictness: mapped("answers follow the schema there even if it is `false`");
-    Effort: mapped("`thinkingConfig.thinkingLevel` or `thinkingBudget`, as the model takes it");
+    Effort: mapped("`thinkingConfig.thinkingLevel` or `thinkingBudget`, as the model takes it; one that always thinks does so least for `none`, with notice");
     ReasoningShown: mapped("`thinkingConfig.includeThoughts`");
-    Thoughts: mapped("`thoughtSignature` of the call after it where this provider made it, else left out with notice");
+    Thoughts: mapped("`thoughtSignature` of the call after it where this model made it, else left out with notice");
     CacheBreakpoints: Dropped(CACHING);
     CacheOptions: Dropped(CACHING);
     CacheKey: Dropped(CACHING);
@@ -68,5 +68,5 @@ target_features! {
     Includes: mapped("encrypted reasoning as seals; what belongs to the provider's own tools is dropped with notice; log probabilities are refused");
     Metadata: Dropped("it has no metadata");
     UserId: Dropped("it has no ids of users");
-    ServiceTier: Dropped("it has no service tiers");
+    ServiceTier: Dropped("its tiers are others, with other prices");
 }

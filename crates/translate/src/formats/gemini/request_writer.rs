@@ -21,6 +21,10 @@ use std::{borrow::Cow, collections::HashMap};
 /// without a signature, and does not check this one.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
+/// The types of what an address does not name the type of.
+const IMAGE: &str = "image/jpeg";
+const DOCUMENT: &str = "application/pdf";
+
 /// The calls of the conversation by their ids: a result names the function that was called.
 type Calls<'c, 'd> = HashMap<Cow<'d, str>, &'c Call<'d>>;
 
@@ -149,8 +153,8 @@ impl Writer<'_, '_> {
                 text(self.out.key("text"), *refusal);
                 self.out.end_object();
             }
-            Block::Image(image) if !is_model => self.gemini_media(&image.source),
-            Block::Document(file) if !is_model => self.gemini_media(&file.source),
+            Block::Image(image) if !is_model => self.gemini_media(&image.source, IMAGE),
+            Block::Document(file) if !is_model => self.gemini_media(&file.source, DOCUMENT),
             Block::Call(call) if is_model => self.gemini_call(call, signatures),
             Block::Thought(thought) if is_model => match self.restore(thought) {
                 Some(native) if native.form == ReasoningForm::CallSignature => {
@@ -186,14 +190,14 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    fn gemini_media(&mut self, source: &Source<'_>) {
+    /// An address has the usual type unless its end names another one.
+    fn gemini_media(&mut self, source: &Source<'_>, usual: &str) {
         self.out.item().begin_object();
         match source {
             Source::Url(url) => {
                 self.out.key("fileData").begin_object();
-                if let Some(media_type) = guessed_type(*url) {
-                    self.out.key("mimeType").string(media_type);
-                }
+                let media_type = guessed_type(*url).unwrap_or(usual);
+                self.out.key("mimeType").string(media_type);
                 text(self.out.key("fileUri"), *url);
             }
             Source::Data { media_type, data } => {
@@ -222,7 +226,7 @@ impl Writer<'_, '_> {
         self.out.end_object();
         match signatures.next.take() {
             Some(signature) => self.out.key("thoughtSignature").string(&signature),
-            None if is_first && self.scope.target.gemini.thinking_levels => {
+            None if is_first && self.scope.target.thinking_levels => {
                 self.out.key("thoughtSignature").string(NO_SIGNATURE);
             }
             None => {}
@@ -273,8 +277,8 @@ impl Writer<'_, '_> {
     fn gemini_result_media(&mut self, result: &CallResult<'_>) {
         for block in &result.content {
             match block {
-                Block::Image(image) => self.gemini_media(&image.source),
-                Block::Document(file) => self.gemini_media(&file.source),
+                Block::Image(image) => self.gemini_media(&image.source, IMAGE),
+                Block::Document(file) => self.gemini_media(&file.source, DOCUMENT),
                 _ => {}
             }
         }

@@ -2,8 +2,10 @@
 
 use crate::{
     Refusal,
+    document::Value,
+    formats::ReasoningUse,
     request::{
-        conversation::{AnswerFormat, Choice, Conversation},
+        conversation::{AnswerFormat, Choice, Conversation, Reasoning, ThinkingMode},
         reasoning::{self, effort_field},
         write::{Writer, shared::text},
     },
@@ -61,7 +63,7 @@ impl Writer<'_, '_> {
         &mut self,
         conversation: &Conversation<'_>,
     ) -> Result<(), Refusal> {
-        let effort = reasoning::effort(conversation, self.scope)?;
+        let effort = self.gemini_effort(conversation)?;
         self.out.key("generationConfig").begin_object();
         if let Some(limit) = conversation.limit {
             self.limit("maxOutputTokens", limit);
@@ -77,22 +79,19 @@ impl Writer<'_, '_> {
     fn gemini_sampling(&mut self, conversation: &Conversation<'_>) {
         let sampling = &conversation.sampling;
         let is_taken = self.scope.target.sampling;
+        let has_seed = |seed: Value<'_>| {
+            let seed = std::str::from_utf8(seed.raw()).unwrap_or_default();
+            seed.parse::<i32>().is_ok()
+        };
         for (path, name, value, is_taken) in [
             ("temperature", "temperature", sampling.temperature, is_taken),
             ("top_p", "topP", sampling.top_p, is_taken),
             ("top_k", "topK", sampling.top_k, is_taken),
-            ("seed", "seed", sampling.seed, true),
             (
-                "presence_penalty",
-                "presencePenalty",
-                sampling.presence_penalty,
-                true,
-            ),
-            (
-                "frequency_penalty",
-                "frequencyPenalty",
-                sampling.frequency_penalty,
-                true,
+                "seed",
+                "seed",
+                sampling.seed,
+                sampling.seed.is_some_and(has_seed),
             ),
         ] {
             match value {
@@ -133,40 +132,72 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Models that take levels think always, and the least level comes nearest to none.
     fn gemini_thinking(&mut self, conversation: &Conversation<'_>, effort: Option<Effort>) {
         let asked = &conversation.reasoning;
-        let thinks = effort.is_some_and(|effort| effort != Effort::None);
+        let thinks = effort.is_some_and(|it| it != Effort::None) && !asks_for_none(asked);
+        let is_read =
+            (self.scope.source.asked_reasoning)(conversation, ReasoningUse::default()).text;
         let is_shown = self.scope.target.reasoning != ReasoningMode::None
             && (thinks || asked.shown == Some(true))
-            && asked.shown != Some(false);
+            && is_read;
         if effort.is_none() && !is_shown {
             return;
         }
         self.out.key("thinkingConfig").begin_object();
-        if let Some(effort) = effort {
-            if self.scope.target.gemini.thinking_levels {
-                let level = match effort {
-                    Effort::None | Effort::Minimal => "minimal",
-                    Effort::Low => "low",
-                    Effort::Medium => "medium",
-                    Effort::High | Effort::Xhigh | Effort::Max => "high",
-                };
-                if effort == Effort::None {
-                    self.scope.note_dropped(effort_field(asked));
-                }
+        match effort {
+            Some(effort) if self.scope.target.thinking_levels => {
+                let level = self.level(effort);
                 self.out.key("thinkingLevel").string(level);
-            } else {
-                let budget = asked.budget.or(effort.thinking_budget());
-                let budget = if thinks { budget } else { Some(0) };
-                if let Some(budget) = budget {
+            }
+            Some(Effort::None) => self.out.key("thinkingBudget").number(0),
+            Some(effort) => {
+                if let Some(budget) = asked.budget.or(effort.thinking_budget()) {
                     self.out.key("thinkingBudget").number(budget);
                 }
             }
+            None => {}
         }
         if is_shown {
             self.out.key("includeThoughts").bool(true);
         }
         self.out.end_object();
     }
+
+    /// The effort that a model is asked for. One that takes levels thinks always, and its least
+    /// level comes nearest to none.
+    fn gemini_effort(
+        &mut self,
+        conversation: &Conversation<'_>,
+    ) -> Result<Option<Effort>, Refusal> {
+        let asked = &conversation.reasoning;
+        let effort = reasoning::effort(conversation, self.scope)?;
+        let target = self.scope.target;
+        if !asks_for_none(asked)
+            || !target.thinking_levels
+            || target.reasoning == ReasoningMode::None
+        {
+            return Ok(effort);
+        }
+        self.scope.note_dropped(effort_field(asked));
+        let known = target.efforts.iter().copied();
+        let least = known.filter(|it| *it != Effort::None).min();
+        Ok(Some(least.unwrap_or(Effort::Minimal)))
+    }
+
+    fn level(&self, effort: Effort) -> &'static str {
+        match effort {
+            Effort::None | Effort::Minimal => "MINIMAL",
+            Effort::Low => "LOW",
+            Effort::Medium => "MEDIUM",
+            // Few models have more, and they list it.
+            Effort::Xhigh | Effort::Max if self.scope.target.efforts.contains(&Effort::Xhigh) => {
+                "XHIGH"
+            }
+            Effort::High | Effort::Xhigh | Effort::Max => "HIGH",
+        }
+    }
+}
+
+fn asks_for_none(asked: &Reasoning) -> bool {
+    asked.effort == Some(Effort::None) || asked.mode == Some(ThinkingMode::Disabled)
 }
