@@ -12,9 +12,10 @@ const INTRODUCTION: &str = "\
 <!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
 
 Clients can use any model through any of the three formats of clients. This page lists what the gateway does with each request
-field when the provider uses another format; `gemini` is a format of providers only. It is written from the tables that the gateway itself reads: the fields of each format, and
-what each format does with each feature (`request_fields` and `features` in `crates/translate/src/formats`). Tests fail if a field
-of the official SDKs, or a place that the gateway reads, is not here.
+field when the provider uses another format; `gemini` is a format of providers only. It is written from the tables that the
+gateway itself reads: the fields of each format, and what each format does with each feature (`request_fields` and `features` in
+`crates/translate/src/formats`). Tests fail if a field of the official SDKs, or a place that the gateway reads, is
+not here.
 
 | Fate | Meaning |
 |---|---|

@@ -4,7 +4,6 @@ use super::{Writer, schema, shared::quoted};
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
-    features::Feature,
     names::ToolKind,
     request::{
         conversation::{Choice, Conversation, Takes, Tool},
@@ -150,14 +149,7 @@ impl Writer<'_, '_> {
     /// schemas than messages, and refuse the others.
     fn strictness(&mut self, asked: Option<bool>, schema: Option<Value<'_>>) -> Option<bool> {
         let is_asked = asked == Some(true);
-        let is_known = self
-            .scope
-            .rules
-            .features
-            .fate(Feature::Strictness)
-            .is_read();
-        let can =
-            is_known && (!self.scope.source.has_open_schemas || schema.is_some_and(is_closed));
+        let can = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
         if is_asked && !can {
             self.scope.note_dropped("tools[].strict");
         }
