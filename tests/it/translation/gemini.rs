@@ -1,7 +1,7 @@
 //! A provider that speaks Gemini alone, for clients of each format. The stand-in answers as the
 //! reference of `generateContent` describes.
 
-use super::support::{CHAT, Config, FORMATS, Gateway, MESSAGES, prompt, provider};
+use super::support::{CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, prompt, provider};
 use super::{streamed_text, text};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -14,6 +14,8 @@ const STREAM: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":
 const CUT: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel\"}],\"role\":\"model\"},\"index\":0}],\"responseId\":\"r1\"}\r\n\r\n";
 const BLOCKED: &str =
     r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}}"#;
+/// The answer to a wrong key: a 400, as if the request were at fault.
+const WRONG_KEY: &str = r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}]"#;
 const WHOLE: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Hello!"}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"candidatesTokenCount":3,"thoughtsTokenCount":5,"totalTokenCount":18},"modelVersion":"gemini-3-flash","responseId":"r1"}"#;
 
 /// A request as it came: its head, in lower case but for the first line, and its body.
@@ -76,6 +78,7 @@ async fn serve(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
             "application/json",
             r#"{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}"#,
         ),
+        line if line.contains("locked") => ("400 Bad Request", "application/json", WRONG_KEY),
         line if line.contains(":streamGenerateContent?alt=sse ") => {
             ("200 OK", "text/event-stream", STREAM)
         }
@@ -91,7 +94,8 @@ async fn gateway() -> (StandIn, Gateway) {
     let google = StandIn::start().await;
     let mut settings = provider(google.address);
     settings["formats"] = json!(["gemini"]);
-    let config = ["fine", "cut", "blocked", "full"].into_iter().fold(
+    let models = ["fine", "cut", "blocked", "full", "locked"];
+    let config = models.into_iter().fold(
         Config::new().provider("google", settings),
         |config, name| {
             let deployment =
@@ -162,6 +166,26 @@ async fn what_it_refuses_and_what_breaks_off_is_an_error_in_the_clients_format()
 }
 
 #[tokio::test]
+async fn a_key_that_google_refuses_is_the_operators_trouble_and_not_the_clients() {
+    let (_google, gateway) = gateway().await;
+    for path in FORMATS {
+        let answer = gateway.ask(path, "locked", "", json!({})).await;
+        assert!(answer.status >= 500, "{path}: {answer:?}");
+        assert!(!answer.text().contains("key"), "{}", answer.text());
+    }
+}
+
+/// Like for every provider without a counter of messages.
+#[tokio::test]
+async fn the_gateway_counts_the_tokens_of_its_models_by_itself() {
+    let (google, gateway) = gateway().await;
+    let answer = gateway.ask(COUNT_TOKENS, "fine", "", json!({})).await;
+    answer.assert_ok();
+    assert!(answer.json()["input_tokens"].as_u64().unwrap() > 0);
+    assert!(google.received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn settings_and_tools_go_in_its_words() {
     let (google, gateway) = gateway().await;
     let more = json!({
@@ -179,7 +203,7 @@ async fn settings_and_tools_go_in_its_words() {
     let expected = json!({
         "maxOutputTokens": 99, "temperature": 0.5, "seed": 7, "stopSequences": ["END"],
         "responseMimeType": "application/json", "responseJsonSchema": {"type": "object"},
-        "thinkingConfig": {"thinkingLevel": "low", "includeThoughts": true},
+        "thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": true},
     });
     assert_eq!(sent["generationConfig"], expected, "{sent}");
     let declared = &sent["tools"][0]["functionDeclarations"][0];
