@@ -1,7 +1,11 @@
 //! Requests with a value of the wrong kind in every place, and with unknown fields: each is
 //! translated into well-formed JSON or refused in words, and nothing panics.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use serde_json::{Value, json};
 use std::path::Path;
