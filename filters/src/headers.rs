@@ -178,7 +178,8 @@ impl Headers {
                     upstream.push((OPENAI_BETA, value.clone()));
                 }
             }
-            None => {}
+            // No client speaks Gemini.
+            Some(Format::Gemini) | None => {}
         }
         for name in &self.to_provider {
             for value in headers.get_all(name) {

@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
 
     /// A format, by the options modulo 3.
     pub fn format(self) -> Format {
-        Format::ALL[usize::from(self.options % 3)]
+        Format::OF_CLIENTS[usize::from(self.options % 3)]
     }
 
     /// Two different formats, by the options modulo 6: from and to.

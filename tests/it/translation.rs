@@ -2,6 +2,7 @@
 
 mod clients;
 mod formats;
+mod gemini;
 mod searches;
 
 use crate::support::{

@@ -108,6 +108,7 @@ pub fn target<'a>(
             adaptive_thinking: model.adaptive_thinking(&provider.capabilities.messages),
             ..provider.capabilities.messages
         },
+        thinking_levels: model.thinking_levels(),
         lossy: Lossy(&settings.lossy),
         strict: Strict(&settings.strict),
         ..Target::new(upstream_model, &provider.name)

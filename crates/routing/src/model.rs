@@ -164,6 +164,11 @@ impl Model {
         }
     }
 
+    /// Whether a request to a Gemini provider asks for a level of thinking, and not for a budget.
+    pub fn thinking_levels(&self) -> bool {
+        self.thinking != Some(ThinkingStyle::Budget)
+    }
+
     /// Whether this name leaves the choice to the gateway.
     pub fn is_auto(&self) -> bool {
         self.kind == ModelKind::Auto

@@ -105,9 +105,11 @@ pub struct FormatSettings {
     pub name: Format,
     /// Path after the base address; it may have a query. `{model}` stands for the upstream model
     /// name, percent-encoded: `/openai/deployments/{model}/chat/completions?api-version=2024-10-21`.
-    /// Usual: `/v1/chat/completions`, `/v1/responses`, `/v1/messages`.
+    /// Usual: `/v1/chat/completions`, `/v1/responses`, `/v1/messages`,
+    /// `/v1beta/models/{model}:generateContent`.
     pub path: Option<String>,
-    /// The same for requests whose answer is a stream. Default: `path`.
+    /// The same for requests whose answer is a stream. Default: `path`; Gemini:
+    /// `/v1beta/models/{model}:streamGenerateContent?alt=sse`.
     pub stream_path: Option<String>,
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
@@ -417,7 +419,8 @@ pub struct ModelSettings {
     pub sampling: Option<bool>,
     /// How it is asked to think by a request in the messages format, for requests that ask for
     /// no way themselves. Default: with a budget where `reasoning` is `extended`, else as its
-    /// provider's `capabilities.messages.adaptive_thinking` says.
+    /// provider's `capabilities.messages.adaptive_thinking` says. In the Gemini format `budget`
+    /// is for models before Gemini 3; the others take levels and check the signatures of calls.
     pub thinking: Option<ThinkingStyle>,
     /// The family by whose rules its tokens are counted, wherever it is served. Default: the
     /// provider's `tokenizer`, else from the provider's name for the model.

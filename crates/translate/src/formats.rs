@@ -2,6 +2,7 @@
 //! must know of a format. The rest names no format.
 
 pub(crate) mod chat;
+pub(crate) mod gemini;
 pub(crate) mod messages;
 pub(crate) mod responses;
 
@@ -14,6 +15,7 @@ use crate::{
     },
     document::Value,
     features::TargetFeatures,
+    names::NameLimits,
     request::{conversation::Conversation, scope::Scope, write::Writer},
     table::{Kinds, Shape},
     unsealed::Unsealer,
@@ -23,9 +25,9 @@ use tollgate_types::{Format, PerFormat};
 /// What the rest of the crate must know of a format.
 #[derive(Debug)]
 pub(crate) struct FormatRules {
-    pub(crate) source: SourceRules,
+    /// How its clients speak it; `None` if providers alone do.
+    pub(crate) client: Option<(&'static SourceRules, &'static ClientRules)>,
     pub(crate) target: TargetRules,
-    pub(crate) client: ClientRules,
     pub(crate) provider: ProviderRules,
     /// Whether a request can end with the beginning of the answer.
     pub(crate) has_begun_answers: bool,
@@ -52,7 +54,7 @@ pub(crate) struct SourceRules {
 }
 
 /// Which side needs the reasoning of an answer besides the client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReasoningUse {
     /// The gateway remembers the answer.
     pub(crate) is_remembered: bool,
@@ -66,6 +68,7 @@ pub(crate) struct SourcePaths {
     /// The list of messages or items.
     pub(crate) turns: &'static str,
     pub(crate) stop: &'static str,
+    pub(crate) parallel: &'static str,
     pub(crate) arguments: &'static str,
     pub(crate) tool_schema: &'static str,
     pub(crate) answer_format: &'static str,
@@ -85,6 +88,8 @@ pub(crate) struct TargetRules {
     pub(crate) has_custom_tools: fn(&Target<'_>) -> bool,
     /// Whether the provider refuses a request without its earlier reasoning.
     pub(crate) returns_reasoning: fn(&Target<'_>) -> bool,
+    /// Whether a model cannot read the reasoning of the provider's other models.
+    pub(crate) binds_reasoning: bool,
     /// Whether the provider takes an effort beside tools.
     pub(crate) has_effort_with_tools: fn(&Target<'_>) -> bool,
     /// Whether the provider takes `top_k`.
@@ -101,8 +106,7 @@ pub(crate) struct TargetRules {
     pub(crate) declares_strictness: bool,
     pub(crate) has_stop_sequences: bool,
     pub(crate) has_json_objects: bool,
-    /// Bytes of a tool's name, at most.
-    pub(crate) tool_name_length: usize,
+    pub(crate) tool_names: NameLimits,
     /// Bytes of a call's id, at most.
     pub(crate) call_id_length: usize,
     /// Whether ids consist of letters, digits, `_` and `-`.
@@ -151,9 +155,23 @@ static FORMATS: PerFormat<&FormatRules> = PerFormat {
     chat: &chat::RULES,
     responses: &responses::RULES,
     messages: &messages::RULES,
+    gemini: &gemini::RULES,
 };
 
 /// What the crate must know of a format.
 pub(crate) fn rules(format: Format) -> &'static FormatRules {
     FORMATS[format]
+}
+
+/// A format as that of a client's request; `None` if no client speaks it.
+pub(crate) fn source(format: Format) -> Option<&'static SourceRules> {
+    Some(rules(format).client?.0)
+}
+
+/// A format as that of the answer to a client. Notes of a translation exist for formats of
+/// clients only; for another one this is chat.
+pub(crate) fn client(format: Format) -> &'static ClientRules {
+    rules(format)
+        .client
+        .map_or(&chat::CLIENT, |(_, client)| client)
 }

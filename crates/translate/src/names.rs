@@ -30,6 +30,37 @@ pub struct ToolName {
     pub kind: ToolKind,
 }
 
+/// Which names a target takes: of letters, digits, `_` and `-`, and no others.
+#[derive(Clone, Copy, Debug)]
+pub struct NameLimits {
+    /// Bytes, at most.
+    pub max_len: usize,
+    /// Whether the first is a letter or `_`.
+    pub starts_with_letter: bool,
+}
+
+impl NameLimits {
+    /// Names of so many bytes, whatever they start with.
+    pub const fn up_to(max_len: usize) -> Self {
+        Self {
+            max_len,
+            starts_with_letter: false,
+        }
+    }
+
+    pub(crate) fn allow(self, name: &[u8]) -> bool {
+        (1..=self.max_len).contains(&name.len())
+            && !(self.starts_with_letter && name.first().is_some_and(|it| !is_initial(*it)))
+            && name
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    }
+}
+
+const fn is_initial(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_'
+}
+
 /// The tools of a request by both of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames {
@@ -39,10 +70,9 @@ pub struct ToolNames {
 
 impl ToolNames {
     /// The target's name for a tool: `name` itself, or `<namespace>__<name>`, and where that
-    /// has other characters than `[a-zA-Z0-9_-]`, has more than `max_len` bytes, or is
-    /// another tool's, a shortened form that ends in a hash of the whole. The same tool
-    /// always gets the same name.
-    pub fn target_name<'a>(&mut self, tool: &'a ToolName, max_len: usize) -> Cow<'a, str> {
+    /// is not within the limits or is another tool's, a shortened form that ends in a hash of the
+    /// whole. The same tool always gets the same name.
+    pub fn target_name<'a>(&mut self, tool: &'a ToolName, limits: NameLimits) -> Cow<'a, str> {
         if let Some(known) = self.targets.get(tool) {
             return known.clone().into();
         }
@@ -50,10 +80,10 @@ impl ToolNames {
             Some(namespace) => Cow::Owned(format!("{namespace}__{}", tool.name)),
             None => Cow::Borrowed(tool.name.as_str()),
         };
-        let is_fit = is_valid(&plain, max_len) && !self.callers.contains_key(plain.as_ref());
+        let is_fit = limits.allow(plain.as_bytes()) && !self.callers.contains_key(plain.as_ref());
         let target = match is_fit {
             true => plain,
-            false => Cow::Owned(hashed(&plain, tool, max_len)),
+            false => Cow::Owned(hashed(&plain, tool, limits)),
         };
         self.targets
             .insert(tool.clone(), target.clone().into_owned());
@@ -68,14 +98,8 @@ impl ToolNames {
     }
 }
 
-fn is_valid(name: &str, max_len: usize) -> bool {
-    let mut bytes = name.bytes();
-    (1..=max_len).contains(&name.len())
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-}
-
 /// As much of the name as fits, and a hash of everything that distinguishes the tool.
-fn hashed(name: &str, tool: &ToolName, max_len: usize) -> String {
+fn hashed(name: &str, tool: &ToolName, limits: NameLimits) -> String {
     const HASH_LEN: usize = 10;
     let mut hash = Sha256::new();
     for part in [tool.namespace.as_deref(), Some(&tool.name)] {
@@ -88,7 +112,11 @@ fn hashed(name: &str, tool: &ToolName, max_len: usize) -> String {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => c,
         _ => '_',
     });
-    let mut target: String = kept.take(max_len.saturating_sub(HASH_LEN + 1)).collect();
+    let starts_well = name.bytes().next().is_some_and(is_initial);
+    let initial = (limits.starts_with_letter && !starts_well).then_some('_');
+    let kept = initial.into_iter().chain(kept);
+    let most = limits.max_len.saturating_sub(HASH_LEN + 1);
+    let mut target: String = kept.take(most).collect();
     target.push('_');
     for byte in digest.iter().take(HASH_LEN / 2) {
         for digit in [byte >> 4, byte & 0xf] {

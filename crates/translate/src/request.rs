@@ -106,14 +106,14 @@ fn translate(
             "the body is in the target's format already",
         ));
     }
-    let mut scope = Scope::new(from, to, target);
+    let mut scope = Scope::new(from, to, target)?;
     let mut conversation = read::read(document, &mut scope)?;
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;
     let capacity = length.saturating_add(length / 8).saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
-    let notes = notes(conversation, written.names, from, to, target);
+    let notes = notes(conversation, written.names, &scope);
     let remembered = scope.source.remembered;
     let input = remembered.and_then(|field| scope::member(document.root(), field));
     let input = input.map(Value::span);
@@ -178,15 +178,20 @@ fn check_last_turn(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Result
 fn notes(
     mut conversation: Conversation<'_>,
     tools: ToolNames,
-    from: Format,
-    to: Format,
-    target: &Target<'_>,
+    scope: &Scope<'_>,
 ) -> TranslationNotes {
+    let Scope {
+        from,
+        to,
+        source,
+        rules,
+        target,
+        ..
+    } = *scope;
     let schema_name = match conversation.format {
         Some(AnswerFormat::Schema { name, .. }) => name.map(|name| name.decode().into_owned()),
         _ => None,
     };
-    let (source, rules) = (&rules(from).source, &rules(to).target);
     // The client itself keeps a summary, in place of the answers before it.
     let is_remembered = source.remembered.is_some()
         && target.memory == AnswerMemory::Keep
@@ -222,7 +227,7 @@ fn notes(
                 stop.map(|stop| stop.decode().into_owned()).collect()
             }
         },
-        backend: target.backend.to_owned(),
+        backend: scope.backend().into_owned(),
         memory: is_remembered.then_some(MemoryNotes {
             shows_state: conversation.encrypted_reasoning,
         }),

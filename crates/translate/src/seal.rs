@@ -70,6 +70,8 @@ pub enum ReasoningForm {
     /// The summary of a conversation, as text: the `encrypted_content` of a `compaction` item.
     /// It is for any backend.
     Summary,
+    /// Gemini: `thoughtSignature` of the call of a tool.
+    CallSignature,
 }
 
 impl ReasoningForm {
@@ -86,6 +88,7 @@ impl ReasoningForm {
             Self::Annotation => 9,
             Self::Citations => 10,
             Self::Summary => 11,
+            Self::CallSignature => 12,
         }
     }
 
@@ -102,6 +105,7 @@ impl ReasoningForm {
             9 => Some(Self::Annotation),
             10 => Some(Self::Citations),
             11 => Some(Self::Summary),
+            12 => Some(Self::CallSignature),
             _ => None,
         }
     }

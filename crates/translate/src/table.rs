@@ -12,7 +12,7 @@ pub use page::page;
 use crate::{
     document::{Value, is_word},
     features::{Feature, TargetFeatures},
-    formats::rules,
+    formats::{rules, source},
 };
 use std::collections::BTreeSet;
 use tollgate_types::Format;
@@ -224,9 +224,8 @@ pub(crate) use {declare_kinds, declare_shapes};
 
 /// Every shape of a format, the body first.
 pub fn shapes(format: Format) -> impl Iterator<Item = &'static Shape> {
-    rules(format)
-        .source
-        .shapes
+    source(format)
+        .map_or(&[][..], |source| source.shapes)
         .iter()
         .copied()
         .flatten()
@@ -235,9 +234,8 @@ pub fn shapes(format: Format) -> impl Iterator<Item = &'static Shape> {
 
 /// Every set of kinds of a format.
 pub fn kinds(format: Format) -> impl Iterator<Item = &'static Kinds> {
-    rules(format)
-        .source
-        .kinds
+    source(format)
+        .map_or(&[][..], |source| source.kinds)
         .iter()
         .copied()
         .flatten()

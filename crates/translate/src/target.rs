@@ -31,6 +31,8 @@ pub struct Target<'a> {
     pub responses: ResponsesCapabilities,
     /// What only a messages provider differs in.
     pub messages: MessagesCapabilities,
+    /// Gemini: the model takes levels of thinking, not budgets, and checks the signatures of calls.
+    pub thinking_levels: bool,
     /// Fields that the operator allows to be dropped with notice (`lossy: allow`).
     pub lossy: Lossy<'a>,
     /// Fields that the operator does not allow to be dropped (`strict`).
@@ -93,6 +95,7 @@ impl<'a> Target<'a> {
             chat: ChatCapabilities::ALL,
             responses: ResponsesCapabilities::ALL,
             messages: MessagesCapabilities::ALL,
+            thinking_levels: true,
             lossy: Lossy(&[]),
             strict: Strict(&[]),
             memory: AnswerMemory::Off,

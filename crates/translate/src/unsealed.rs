@@ -7,7 +7,7 @@
 
 use crate::{
     document::{Document, Kind, Value},
-    formats::rules,
+    formats::source,
     output::Output,
     request::scope::member,
     seal::is_sealed,
@@ -33,7 +33,7 @@ pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
         dropped: Vec::new(),
         is_changed: false,
     };
-    (rules(format).source.unseal)(&mut writer, document.root());
+    (source(format)?.unseal)(&mut writer, document.root());
     (writer.is_changed || !writer.dropped.is_empty()).then(|| Unsealed {
         body: writer.out.into_bytes().into(),
         dropped: writer.dropped,

@@ -38,7 +38,7 @@ fn recorded(format: Format) -> Option<Vec<Vec<u8>>> {
 
 #[test]
 fn every_recorded_request_is_translated_or_refused_by_name() {
-    for from in Format::ALL {
+    for from in Format::OF_CLIENTS {
         let Some(requests) = recorded(from) else {
             return;
         };
@@ -67,10 +67,14 @@ fn sweep(from: Format, to: Format, searches: bool, requests: &[Vec<u8>]) {
                         String::from_utf8_lossy(&done.body)
                     )
                 });
-                assert_eq!(json["model"], "upstream-model");
-                sdk::assert_known(to, &json);
-                request(to, from, &done.body, &target)
-                    .unwrap_or_else(|fault| panic!("{from} to {to}, read again: {fault}\n{json}"));
+                // Gemini has the model in its address, and no client speaks it.
+                if Format::OF_CLIENTS.contains(&to) {
+                    assert_eq!(json["model"], "upstream-model");
+                    sdk::assert_known(to, &json);
+                    request(to, from, &done.body, &target).unwrap_or_else(|fault| {
+                        panic!("{from} to {to}, read again: {fault}\n{json}")
+                    });
+                }
                 for path in done.dropped {
                     *dropped.entry(path).or_default() += 1;
                 }

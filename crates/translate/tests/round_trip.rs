@@ -205,6 +205,7 @@ impl Script {
             Format::Chat => self.chat(),
             Format::Responses => self.responses(),
             Format::Messages => self.messages(),
+            Format::Gemini => panic!("no client speaks it"),
         }
     }
 
@@ -528,8 +529,8 @@ proptest! {
 
     #[test]
     fn the_content_of_a_request_survives_the_way_there_and_back(script in script()) {
-        for from in Format::ALL {
-            for to in Format::ALL.into_iter().filter(|to| *to != from) {
+        for from in Format::OF_CLIENTS {
+            for to in Format::OF_CLIENTS.into_iter().filter(|to| *to != from) {
                 // Chat has no search.
                 let search = script.search.clone().filter(|_| from != Format::Chat && to != Format::Chat);
                 let original = Script { search, ..script.clone() }.write(from);

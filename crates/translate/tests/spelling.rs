@@ -2,7 +2,7 @@
 //! and what a gateway hands out comes back in those of the caller's language.
 
 use tollgate_translate::{Target, request};
-use tollgate_types::Format::{self, Chat, Messages, Responses};
+use tollgate_types::Format::{self, Chat, Gemini, Messages, Responses};
 
 /// What becomes of a body: the fields that were dropped, or the refusal.
 fn outcome(from: Format, to: Format, body: &str) -> Result<Vec<String>, String> {
@@ -20,6 +20,7 @@ fn assert_passes(from: Format, to: Format, body: &str) {
 /// A body with one field more than it needs.
 fn with(from: Format, field: &str) -> String {
     match from {
+        Gemini => format!(r#"{{"contents":[{{"parts":[{{"text":"Hi."}}]}}],{field}}}"#),
         Chat => {
             format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi."}}],{field}}}"#)
         }
@@ -69,8 +70,10 @@ fn a_field_that_asks_for_nothing_passes_in_any_spelling() {
         r#""frequency_penalty":-0"#,
         r#""presence_penalty":0e5"#,
         r#""n":1.0"#,
+        r#""top_k":-1.0"#,
     ];
     for field in chat {
+        assert_passes(Chat, Gemini, &with(Chat, field));
         assert_passes(Chat, Responses, &with(Chat, field));
         assert_passes(Chat, Messages, &with(Chat, field));
     }

@@ -16,6 +16,9 @@ pub enum Format {
     Responses,
     /// Anthropic Messages, `POST /v1/messages`.
     Messages,
+    /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Providers speak it; the
+    /// gateway has no endpoint for clients of it.
+    Gemini,
     /// A format that no provider speaks.
     #[cfg(feature = "made-up-format")]
     MadeUp,
@@ -23,16 +26,20 @@ pub enum Format {
 
 impl Format {
     /// The number of formats.
-    pub const COUNT: usize = 3 + cfg!(feature = "made-up-format") as usize;
+    pub const COUNT: usize = 4 + cfg!(feature = "made-up-format") as usize;
 
     /// Every format, in the order in which documents and metrics list them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Chat,
         Self::Responses,
         Self::Messages,
+        Self::Gemini,
         #[cfg(feature = "made-up-format")]
         Self::MadeUp,
     ];
+
+    /// The formats that a client may speak: those with endpoints at the gateway.
+    pub const OF_CLIENTS: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
     /// The name used in configuration, metrics and logs.
     pub const fn as_str(self) -> &'static str {
@@ -40,6 +47,7 @@ impl Format {
             Self::Chat => "chat",
             Self::Responses => "responses",
             Self::Messages => "messages",
+            Self::Gemini => "gemini",
             #[cfg(feature = "made-up-format")]
             Self::MadeUp => "made_up",
         }
@@ -65,10 +73,11 @@ impl fmt::Display for Format {
 ///     chat: "/v1/chat/completions",
 ///     responses: "/v1/responses",
 ///     messages: "/v1/messages",
+///     gemini: "/v1beta/models/{model}:generateContent",
 /// };
 /// assert_eq!(paths[Format::Messages], "/v1/messages");
 /// let lengths = PerFormat::from_fn(|format| paths[format].len());
-/// assert_eq!(lengths.iter().map(|(_, length)| length).max(), Some(&20));
+/// assert_eq!(lengths.iter().map(|(_, length)| length).max(), Some(&38));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PerFormat<T> {
@@ -78,6 +87,8 @@ pub struct PerFormat<T> {
     pub responses: T,
     /// The value for [`Format::Messages`].
     pub messages: T,
+    /// The value for [`Format::Gemini`].
+    pub gemini: T,
     /// The value for [`Format::MadeUp`].
     #[cfg(feature = "made-up-format")]
     pub made_up: T,
@@ -100,6 +111,7 @@ impl<T> PerFormat<T> {
             chat: value(Format::Chat)?,
             responses: value(Format::Responses)?,
             messages: value(Format::Messages)?,
+            gemini: value(Format::Gemini)?,
             #[cfg(feature = "made-up-format")]
             made_up: value(Format::MadeUp)?,
         })
@@ -112,6 +124,7 @@ impl<T> PerFormat<T> {
             Format::Chat => &self.chat,
             Format::Responses => &self.responses,
             Format::Messages => &self.messages,
+            Format::Gemini => &self.gemini,
             #[cfg(feature = "made-up-format")]
             Format::MadeUp => &self.made_up,
         }
@@ -141,6 +154,7 @@ impl<T> IndexMut<Format> for PerFormat<T> {
             Format::Chat => &mut self.chat,
             Format::Responses => &mut self.responses,
             Format::Messages => &mut self.messages,
+            Format::Gemini => &mut self.gemini,
             #[cfg(feature = "made-up-format")]
             Format::MadeUp => &mut self.made_up,
         }

@@ -14,6 +14,7 @@
 //! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
 
 mod chat;
+mod gemini;
 #[cfg(feature = "made-up-format")]
 mod made_up;
 mod messages;
@@ -27,6 +28,7 @@ static RULES: PerFormat<FormatRules> = PerFormat {
     chat: chat::RULES,
     responses: responses::RULES,
     messages: messages::RULES,
+    gemini: gemini::RULES,
     #[cfg(feature = "made-up-format")]
     made_up: made_up::RULES,
 };

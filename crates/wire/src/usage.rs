@@ -40,6 +40,9 @@ pub(crate) enum Counting {
     Inclusive,
     /// Each token counts in one number only.
     Exclusive,
+    /// The input contains the cached tokens. Reasoning and what the provider's tools read count
+    /// apart from output and input.
+    Apart,
 }
 
 /// The numbers of a usage object.
@@ -55,8 +58,10 @@ pub(crate) enum UsageField {
     CacheRead,
     /// `cache_write_tokens`, `cache_creation_input_tokens`.
     CacheWrite,
-    /// `reasoning_tokens`, `thinking_tokens`.
+    /// `reasoning_tokens`, `thinking_tokens`, `thoughtsTokenCount`.
     Reasoning,
+    /// `toolUsePromptTokenCount`.
+    ToolInput,
 }
 
 /// The reports so far. Streams report running totals, so a later number replaces an earlier one
@@ -88,6 +93,7 @@ struct Numbers {
     cache_read: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
+    tool_input: Option<u64>,
 }
 
 impl UsageReport {
@@ -142,9 +148,12 @@ impl UsageReport {
             usage: match counting {
                 Counting::Inclusive => numbers.inclusive(),
                 Counting::Exclusive => numbers.exclusive(),
+                Counting::Apart => numbers.apart(),
             },
             has_input: numbers.input.is_some(),
-            has_output: numbers.output.is_some(),
+            has_output: numbers.output.is_some()
+                // An answer that was cut while the model thought has no other output.
+                || (counting == Counting::Apart && numbers.reasoning.is_some()),
             absurd,
             conflicting,
         }
@@ -160,10 +169,11 @@ impl Numbers {
             UsageField::CacheRead => &mut self.cache_read,
             UsageField::CacheWrite => &mut self.cache_write,
             UsageField::Reasoning => &mut self.reasoning,
+            UsageField::ToolInput => &mut self.tool_input,
         }
     }
 
-    const fn fields(&self) -> [Option<u64>; 6] {
+    const fn fields(&self) -> [Option<u64>; 7] {
         [
             self.input,
             self.output,
@@ -171,6 +181,7 @@ impl Numbers {
             self.cache_read,
             self.cache_write,
             self.reasoning,
+            self.tool_input,
         ]
     }
 
@@ -203,6 +214,7 @@ impl Numbers {
             cache_read: self.cache_read.or(before.cache_read),
             cache_write: self.cache_write.or(before.cache_write),
             reasoning: self.reasoning.or(before.reasoning),
+            tool_input: self.tool_input.or(before.tool_input),
         };
         (whole, false)
     }
@@ -253,6 +265,22 @@ impl Numbers {
                 .unwrap_or(0)
                 .max(self.hidden_output())
                 .min(output),
+        }
+    }
+
+    /// The usage of a report whose output does not contain the reasoning.
+    fn apart(&self) -> Usage {
+        let prompt = self.input.unwrap_or(0);
+        let cache_read = self.cache_read.unwrap_or(0).min(prompt);
+        let reasoning = self.reasoning.unwrap_or(0);
+        Usage {
+            input: prompt
+                .saturating_sub(cache_read)
+                .saturating_add(self.tool_input.unwrap_or(0)),
+            cache_read,
+            cache_write: 0,
+            output: self.output.unwrap_or(0).saturating_add(reasoning),
+            reasoning,
         }
     }
 

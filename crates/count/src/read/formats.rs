@@ -14,4 +14,6 @@ pub(super) static FIELDS: PerFormat<Field> = PerFormat {
     chat: chat::field,
     responses: responses::field,
     messages: messages::field,
+    // No client sends it.
+    gemini: |_, _, _| false,
 };

@@ -35,7 +35,7 @@ pub fn status() -> Vec<u8> {
         object: "gateway",
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
-        formats: Format::ALL,
+        formats: Format::OF_CLIENTS,
         endpoints: rows.collect(),
     };
     // Plain data of our own: it cannot fail to be written.

@@ -18,6 +18,7 @@ use tollgate_settings::{KeyPath, Secret, SecretSource};
 use tollgate_types::PerFormat;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Headers that the gateway alone decides: they carry credentials, frame the message,
 /// or say where a request came from.
@@ -46,7 +47,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Headers that carry a provider's credential, and belong where credentials stand.
-const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key"];
+const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key", "x-goog-api-key"];
 
 /// A base address in its parts.
 struct Address {
@@ -125,7 +126,7 @@ impl<'a> Builder<'a> {
         if provider.formats.is_empty() {
             self.fault(
                 &path,
-                "name at least one format: chat, responses or messages",
+                "name at least one format: chat, responses, messages or gemini",
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
@@ -283,8 +284,10 @@ impl<'a> Builder<'a> {
             value.set_sensitive(true);
             Some((name, value))
         };
-        let headers = header(header::AUTHORIZATION).zip(header(X_API_KEY));
-        let Some((bearer, api_key)) = headers else {
+        let headers = header(header::AUTHORIZATION)
+            .zip(header(X_API_KEY))
+            .zip(header(X_GOOG_API_KEY));
+        let Some(((bearer, api_key), google)) = headers else {
             self.fault(at, "the secret holds a character that no header can carry");
             return None;
         };
@@ -292,6 +295,7 @@ impl<'a> Builder<'a> {
             chat: bearer.clone(),
             responses: bearer,
             messages: api_key,
+            gemini: google,
         })
     }
 

@@ -299,6 +299,25 @@ fn fields_are_removed_only_where_the_path_has_what_they_said() {
 }
 
 #[test]
+fn gemini_has_a_usual_path_for_each_kind_of_answer() {
+    let catalog = build(json!({
+        "providers": {"google": {"address": "https://google.example/base", "formats": ["gemini"]}},
+    }))
+    .unwrap();
+    let endpoint = catalog.providers()[0].endpoint(Format::Gemini).unwrap();
+    let path = |purpose| endpoint.target(purpose).map(|target| &*target.path);
+    assert_eq!(
+        path(Purpose::Answer),
+        Some("/base/v1beta/models/{model}:generateContent")
+    );
+    assert_eq!(
+        path(Purpose::Stream),
+        Some("/base/v1beta/models/{model}:streamGenerateContent?alt=sse")
+    );
+    assert_eq!(path(Purpose::Count), None);
+}
+
+#[test]
 fn every_fault_in_endpoints_is_reported() {
     let chat =
         |path: &str| json!({"address": "http://x", "formats": [{"name": "chat", "path": path}]});
@@ -315,6 +334,9 @@ fn every_fault_in_endpoints_is_reported() {
                 }, "remove": ["model", "stream", "max_tokens", "user"]},
             ]},
             "f": {"address": "http://x/{model}", "formats": ["chat"]},
+            "g": {"address": "http://x", "formats": [
+                {"name": "gemini", "path": "/models:generateContent", "set": {"contents": []}},
+            ]},
         },
     }))
     .unwrap_err();
@@ -334,6 +356,9 @@ fn every_fault_in_endpoints_is_reported() {
         "providers.e.formats[1].remove[0]: without 'model' the request would name no model: put {model} into `path`",
         "providers.e.formats[1].remove[2]: no request can be sent without 'max_tokens'",
         "providers.f.address: an address names no model: put {model} into `path` of a format",
+        "providers.g.formats[0].path: requests of gemini name the model in the path: put {model} into it",
+        "providers.g.formats[0]: gemini has one path for whole answers and one for streams: give `path` and `stream_path`, or neither",
+        "providers.g.formats[0].set.contents: 'contents' is set by the gateway alone",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

@@ -23,7 +23,7 @@ use crate::{
         write::Write,
     },
     fingerprint::Fingerprint,
-    formats::{ClientRules, ProviderRules, rules},
+    formats::{self, ClientRules, ProviderRules, rules},
     output::Output,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
@@ -87,7 +87,7 @@ impl Flow {
         Self {
             writer,
             stops: Stops::new(&notes.stop),
-            calls: ToolCalls::new(&rules(notes.from).client),
+            calls: ToolCalls::new(formats::client(notes.from)),
             object: (notes.check != AnswerCheck::None).then(Arguments::default),
             notes,
             context,
@@ -109,7 +109,7 @@ impl Flow {
     }
 
     fn client(&self) -> &'static ClientRules {
-        &rules(self.notes.from).client
+        formats::client(self.notes.from)
     }
 
     fn provider(&self) -> &'static ProviderRules {

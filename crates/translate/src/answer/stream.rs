@@ -12,7 +12,7 @@ use crate::{
         parts::{AnswerContext, Failure},
         read::{ReadAnswer, utf8},
     },
-    formats::rules,
+    formats::{client, rules},
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl StreamTranslator {
             flow: Flow::new(
                 Arc::clone(&notes),
                 context,
-                (rules(notes.from).client.stream)(&notes),
+                (client(notes.from).stream)(&notes),
             ),
             notes,
             ended: None,

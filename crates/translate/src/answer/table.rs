@@ -7,7 +7,7 @@
 
 pub(crate) mod rows;
 
-use crate::formats::rules;
+use crate::formats::{self, rules};
 use std::fmt::Write as _;
 use tollgate_types::Format;
 
@@ -86,7 +86,7 @@ impl AnswerRow {
             Feeds::Feature(feature, own) => (feature, own),
             Feeds::Nothing(fate) => return fate,
         };
-        let mut declared = rules(client).client.features.iter();
+        let mut declared = formats::client(client).features.iter();
         match declared.find(|(declared, _)| *declared == feature) {
             Some((_, AnswerFate::Carried)) => own,
             Some((_, fate)) => *fate,
@@ -128,7 +128,7 @@ error of a provider's becomes the gateway's own error in the caller's form; no w
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     for provider in Format::ALL {
-        let clients: Vec<_> = Format::ALL
+        let clients: Vec<_> = Format::OF_CLIENTS
             .into_iter()
             .filter(|it| *it != provider)
             .collect();

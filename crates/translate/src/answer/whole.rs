@@ -7,7 +7,7 @@
 use crate::{
     TranslationNotes,
     answer::{flow::Flow, parts::AnswerContext, read::utf8},
-    formats::rules,
+    formats::{client, rules},
     output::Output,
 };
 use bytes::Bytes;
@@ -80,7 +80,7 @@ impl AnswerTranslator {
         let facts = self.scanner.facts();
         let reported = self.scanner.usage();
         let is_reported = reported.has_input || reported.has_output;
-        let writer = (rules(self.notes.from).client.body)(&self.notes);
+        let writer = (client(self.notes.from).body)(&self.notes);
         /// What one format writes more than another around the same text, in bytes.
         const MORE: usize = 512;
         let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);

@@ -13,41 +13,55 @@ use super::{
     ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
     TargetRules,
 };
-use crate::{AskedReasoning, request::conversation::Conversation};
+use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
+
+static SOURCE: SourceRules = SourceRules {
+    shapes: &[
+        request_fields::SHAPES,
+        request_fields::messages::SHAPES,
+        request_fields::tools::SHAPES,
+    ],
+    kinds: &[
+        request_fields::KINDS,
+        request_fields::messages::KINDS,
+        request_fields::tools::KINDS,
+    ],
+    read: request_reader::read,
+    paths: SourcePaths {
+        turns: "messages",
+        stop: "stop",
+        parallel: "parallel_tool_calls",
+        arguments: "messages[].tool_calls[].function.arguments",
+        tool_schema: "tools[].function.parameters",
+        answer_format: "response_format",
+        answer_schema: "response_format.json_schema.schema",
+        json_object: "response_format.json_object",
+    },
+    has_open_schemas: false,
+    remembered: None,
+    asked_reasoning,
+    unseal: unsealed::unseal,
+};
+
+pub(crate) static CLIENT: ClientRules = ClientRules {
+    features: answer_fields::FEATURES,
+    stream: answer_writer::stream,
+    body: answer_writer::body,
+    call_id_prefix: "call",
+    has_plain_ids: false,
+    has_object_arguments: false,
+    search_seals: SealPlace::None,
+};
 
 pub(crate) static RULES: FormatRules = FormatRules {
-    source: SourceRules {
-        shapes: &[
-            request_fields::SHAPES,
-            request_fields::messages::SHAPES,
-            request_fields::tools::SHAPES,
-        ],
-        kinds: &[
-            request_fields::KINDS,
-            request_fields::messages::KINDS,
-            request_fields::tools::KINDS,
-        ],
-        read: request_reader::read,
-        paths: SourcePaths {
-            turns: "messages",
-            stop: "stop",
-            arguments: "messages[].tool_calls[].function.arguments",
-            tool_schema: "tools[].function.parameters",
-            answer_format: "response_format",
-            answer_schema: "response_format.json_schema.schema",
-            json_object: "response_format.json_object",
-        },
-        has_open_schemas: false,
-        remembered: None,
-        asked_reasoning,
-        unseal: unsealed::unseal,
-    },
+    client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
         write: request_writer::write,
         has_search: |_| false,
         has_custom_tools: |target| target.chat.custom_tools,
         returns_reasoning: |target| target.chat.reasoning_content,
+        binds_reasoning: false,
         has_effort_with_tools: |target| target.chat.effort_with_tools,
         has_top_k: |target| target.chat.top_k,
         image_types: None,
@@ -57,18 +71,9 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: false,
         has_stop_sequences: true,
         has_json_objects: true,
-        tool_name_length: 64,
+        tool_names: NameLimits::up_to(64),
         call_id_length: 40,
         has_plain_ids: false,
-    },
-    client: ClientRules {
-        features: answer_fields::FEATURES,
-        stream: answer_writer::stream,
-        body: answer_writer::body,
-        call_id_prefix: "call",
-        has_plain_ids: false,
-        has_object_arguments: false,
-        search_seals: SealPlace::None,
     },
     provider: ProviderRules {
         fields: answer_fields::ROWS,

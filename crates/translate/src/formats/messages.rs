@@ -16,42 +16,57 @@ use super::{
 };
 use crate::{
     AskedReasoning,
+    names::NameLimits,
     request::conversation::{Conversation, ThinkingMode},
 };
 
-pub(crate) static RULES: FormatRules = FormatRules {
-    source: SourceRules {
-        shapes: &[
-            request_fields::SHAPES,
-            request_fields::blocks::SHAPES,
-            request_fields::tools::SHAPES,
-        ],
-        kinds: &[
-            request_fields::KINDS,
-            request_fields::blocks::KINDS,
-            request_fields::tools::KINDS,
-        ],
-        read: request_reader::read,
-        paths: SourcePaths {
-            turns: "messages",
-            stop: "stop_sequences",
-            arguments: "messages[].content[].input",
-            tool_schema: "tools[].input_schema",
-            answer_format: "output_config.format",
-            answer_schema: "output_config.format.schema",
-            json_object: "output_config.format",
-        },
-        has_open_schemas: true,
-        remembered: None,
-        asked_reasoning,
-        unseal: unsealed::unseal,
+static SOURCE: SourceRules = SourceRules {
+    shapes: &[
+        request_fields::SHAPES,
+        request_fields::blocks::SHAPES,
+        request_fields::tools::SHAPES,
+    ],
+    kinds: &[
+        request_fields::KINDS,
+        request_fields::blocks::KINDS,
+        request_fields::tools::KINDS,
+    ],
+    read: request_reader::read,
+    paths: SourcePaths {
+        turns: "messages",
+        stop: "stop_sequences",
+        parallel: "tool_choice.disable_parallel_tool_use",
+        arguments: "messages[].content[].input",
+        tool_schema: "tools[].input_schema",
+        answer_format: "output_config.format",
+        answer_schema: "output_config.format.schema",
+        json_object: "output_config.format",
     },
+    has_open_schemas: true,
+    remembered: None,
+    asked_reasoning,
+    unseal: unsealed::unseal,
+};
+
+static CLIENT: ClientRules = ClientRules {
+    features: answer_fields::FEATURES,
+    stream: answer_writer::stream,
+    body: answer_writer::body,
+    call_id_prefix: "toolu",
+    has_plain_ids: true,
+    has_object_arguments: true,
+    search_seals: SealPlace::Inside,
+};
+
+pub(crate) static RULES: FormatRules = FormatRules {
+    client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
         write: request_writer::write,
         has_search: |target| target.messages.web_search,
         has_custom_tools: |_| false,
         returns_reasoning: |_| false,
+        binds_reasoning: false,
         has_effort_with_tools: |_| true,
         has_top_k: |_| true,
         image_types: Some(&["image/png", "image/jpeg", "image/gif", "image/webp"]),
@@ -61,18 +76,9 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: false,
         has_stop_sequences: true,
         has_json_objects: false,
-        tool_name_length: 128,
+        tool_names: NameLimits::up_to(128),
         call_id_length: 128,
         has_plain_ids: true,
-    },
-    client: ClientRules {
-        features: answer_fields::FEATURES,
-        stream: answer_writer::stream,
-        body: answer_writer::body,
-        call_id_prefix: "toolu",
-        has_plain_ids: true,
-        has_object_arguments: true,
-        search_seals: SealPlace::Inside,
     },
     provider: ProviderRules {
         fields: answer_fields::ROWS,

@@ -13,41 +13,55 @@ use super::{
     ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
     TargetRules,
 };
-use crate::{AskedReasoning, request::conversation::Conversation};
+use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
+
+static SOURCE: SourceRules = SourceRules {
+    shapes: &[
+        request_fields::SHAPES,
+        request_fields::items::SHAPES,
+        request_fields::tools::SHAPES,
+    ],
+    kinds: &[
+        request_fields::KINDS,
+        request_fields::items::KINDS,
+        request_fields::tools::KINDS,
+    ],
+    read: request_reader::read,
+    paths: SourcePaths {
+        turns: "input",
+        stop: "stop",
+        parallel: "parallel_tool_calls",
+        arguments: "input[].arguments",
+        tool_schema: "tools[].parameters",
+        answer_format: "text.format",
+        answer_schema: "text.format.schema",
+        json_object: "text.format.json_object",
+    },
+    has_open_schemas: false,
+    remembered: Some("input"),
+    asked_reasoning,
+    unseal: unsealed::unseal,
+};
+
+static CLIENT: ClientRules = ClientRules {
+    features: answer_fields::FEATURES,
+    stream: answer_writer::stream,
+    body: answer_writer::body,
+    call_id_prefix: "call",
+    has_plain_ids: false,
+    has_object_arguments: false,
+    search_seals: SealPlace::Beside,
+};
 
 pub(crate) static RULES: FormatRules = FormatRules {
-    source: SourceRules {
-        shapes: &[
-            request_fields::SHAPES,
-            request_fields::items::SHAPES,
-            request_fields::tools::SHAPES,
-        ],
-        kinds: &[
-            request_fields::KINDS,
-            request_fields::items::KINDS,
-            request_fields::tools::KINDS,
-        ],
-        read: request_reader::read,
-        paths: SourcePaths {
-            turns: "input",
-            stop: "stop",
-            arguments: "input[].arguments",
-            tool_schema: "tools[].parameters",
-            answer_format: "text.format",
-            answer_schema: "text.format.schema",
-            json_object: "text.format.json_object",
-        },
-        has_open_schemas: false,
-        remembered: Some("input"),
-        asked_reasoning,
-        unseal: unsealed::unseal,
-    },
+    client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
         write: request_writer::write,
         has_search: |target| target.responses.web_search,
         has_custom_tools: |_| true,
         returns_reasoning: |_| false,
+        binds_reasoning: false,
         has_effort_with_tools: |_| true,
         has_top_k: |_| false,
         image_types: None,
@@ -58,18 +72,9 @@ pub(crate) static RULES: FormatRules = FormatRules {
         declares_strictness: true,
         has_stop_sequences: false,
         has_json_objects: true,
-        tool_name_length: 64,
+        tool_names: NameLimits::up_to(64),
         call_id_length: 64,
         has_plain_ids: false,
-    },
-    client: ClientRules {
-        features: answer_fields::FEATURES,
-        stream: answer_writer::stream,
-        body: answer_writer::body,
-        call_id_prefix: "call",
-        has_plain_ids: false,
-        has_object_arguments: false,
-        search_seals: SealPlace::Beside,
     },
     provider: ProviderRules {
         fields: answer_fields::ROWS,

@@ -309,6 +309,7 @@ pub(crate) struct Sampling<'d> {
     pub(crate) temperature: Option<Value<'d>>,
     pub(crate) top_p: Option<Value<'d>>,
     pub(crate) top_k: Option<Value<'d>>,
+    pub(crate) seed: Option<Value<'d>>,
 }
 
 /// The form of the answer; `None` is plain text.

@@ -7,9 +7,10 @@ use super::{fields::Fields, path::Path};
 use crate::{
     Refusal, Target,
     document::{Kind, Text, Value, is_word},
-    formats::{SourceRules, TargetRules, rules},
+    formats::{SourceRules, TargetRules, rules, source},
     table::{Fate, Kinds, Row, Shape, field_path},
 };
+use std::borrow::Cow;
 use tollgate_types::Format;
 
 /// The direction of a translation and what it has left out so far.
@@ -40,17 +41,23 @@ const MAX_UNKNOWN: usize = 16;
 const ANY: &str = "*";
 
 impl<'t> Scope<'t> {
-    pub(crate) fn new(from: Format, to: Format, target: &'t Target<'t>) -> Self {
-        Self {
+    /// # Errors
+    /// No client speaks the source's format.
+    pub(crate) fn new(from: Format, to: Format, target: &'t Target<'t>) -> Result<Self, Refusal> {
+        let Some(source) = source(from) else {
+            let message = format!("no client speaks the {from} format");
+            return Err(Refusal::new("", message));
+        };
+        Ok(Self {
             from,
             to,
-            source: &rules(from).source,
+            source,
             rules: &rules(to).target,
             target,
             dropped: Vec::new(),
             unknown: 0,
             forbidden: None,
-        }
+        })
     }
 
     /// What was left out with notice, each path once, in the order in which it was met.
@@ -64,6 +71,15 @@ impl<'t> Scope<'t> {
                 let why = "and it must not be dropped (`translation.strict`)";
                 Err(Refusal::new(path.as_str(), self.cannot(why)))
             }
+        }
+    }
+
+    /// What can read the reasoning of this target: the provider, or one model of it.
+    pub(crate) fn backend(&self) -> Cow<'t, str> {
+        let Target { backend, model, .. } = *self.target;
+        match self.rules.binds_reasoning {
+            true => format!("{backend} {model}").into(),
+            false => backend.into(),
         }
     }
 

@@ -11,10 +11,11 @@ const INTRODUCTION: &str = "\
 
 <!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
 
-Clients can use any model through any of the three formats. This page lists what the gateway does with each request field when
-the provider uses another format. It is written from the tables that the gateway itself reads: the fields of each format, and
-what each format does with each feature (`request_fields` and `features` in `crates/translate/src/formats`). Tests fail if a field
-of the official SDKs, or a place that the gateway reads, is not here.
+Clients can use any model through any of the three formats of clients. This page lists what the gateway does with each request
+field when the provider uses another format; `gemini` is a format of providers only. It is written from the tables that the
+gateway itself reads: the fields of each format, and what each format does with each feature (`request_fields` and `features` in
+`crates/translate/src/formats`). Tests fail if a field of the official SDKs, or a place that the gateway reads, is
+not here.
 
 | Fate | Meaning |
 |---|---|
@@ -148,7 +149,7 @@ to responses providers too. A `compaction` item that a provider made can only go
 /// The whole page.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned() + &losses() + DETAILS;
-    for format in Format::ALL {
+    for format in Format::OF_CLIENTS {
         let others: Vec<_> = others(format).collect();
         let columns: Vec<_> = others.iter().map(|to| format!("to {to}")).collect();
         let columns = columns.join(" | ");

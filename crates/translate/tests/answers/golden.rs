@@ -8,7 +8,7 @@ use crate::{strict, support::*};
 use std::path::{Path, PathBuf};
 use tollgate_translate::{
     AskedSearch, ResponsesEcho, TranslationNotes,
-    names::{ToolKind, ToolName, ToolNames},
+    names::{NameLimits, ToolKind, ToolName, ToolNames},
 };
 use tollgate_types::Format;
 use tollgate_wire::stream::StreamEnd;
@@ -27,7 +27,7 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
             namespace: Some("agents".into()),
             kind: ToolKind::Function,
         };
-        tools.target_name(&list, 64);
+        tools.target_name(&list, NameLimits::up_to(64));
     }
     if caller != Format::Messages {
         let patch = ToolName {
@@ -35,7 +35,7 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
             namespace: None,
             kind: ToolKind::Custom,
         };
-        tools.target_name(&patch, 64);
+        tools.target_name(&patch, NameLimits::up_to(64));
     }
     let echo = ResponsesEcho {
         metadata: Some("{\n \"a\": \"b\"\r\n}".into()),

@@ -13,6 +13,9 @@ use tollgate_wire::{
 pub fn around(format: Format, event: &str) -> String {
     match format {
         Format::Chat => format!("data: {event}\n\ndata: [DONE]\n\n"),
+        Format::Gemini => {
+            format!("data: {event}\n\ndata: {{\"candidates\":[{{\"finishReason\":\"STOP\"}}]}}\n\n")
+        }
         Format::Messages => format!(
             "data: {{\"type\":\"message_start\",\"message\":{{\"id\":\"msg_1\"}}}}\n\ndata: {event}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
         ),
@@ -37,6 +40,22 @@ const BROKEN: &[(Format, &str)] = &[
     (
         Format::Chat,
         r#"{"choices":[{"index":-1,"delta":{"content":"a"}}]}"#,
+    ),
+    (
+        Format::Gemini,
+        r#"{"candidates":[{"content":{"parts":[{"text":1}]}}]}"#,
+    ),
+    (
+        Format::Gemini,
+        r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"a"}]}}]}"#,
+    ),
+    (
+        Format::Gemini,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"","args":{}}}]}}]}"#,
+    ),
+    (
+        Format::Gemini,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":[1]}}]}}]}"#,
     ),
     (
         Format::Chat,

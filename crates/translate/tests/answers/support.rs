@@ -47,9 +47,9 @@ pub fn context() -> AnswerContext {
     }
 }
 
-/// Both formats other than this one.
+/// The formats of clients other than this one.
 pub fn others(format: Format) -> impl Iterator<Item = Format> {
-    Format::ALL
+    Format::OF_CLIENTS
         .into_iter()
         .filter(move |other| *other != format)
 }
@@ -137,7 +137,7 @@ pub fn recorded() -> Vec<Record> {
         return Vec::new();
     }
     let mut records = Vec::new();
-    for format in Format::ALL {
+    for format in Format::OF_CLIENTS {
         let text = std::fs::read_to_string(folder.join(format!("{format}.jsonl"))).unwrap();
         for (line, text) in text.lines().enumerate() {
             let record: Value = serde_json::from_str(text).unwrap();

@@ -18,7 +18,7 @@ fn sdk_fields(format: Format) -> Vec<String> {
 
 #[test]
 fn every_field_of_the_official_sdks_is_in_the_table_of_answers() {
-    for format in Format::ALL {
+    for format in Format::OF_CLIENTS {
         let fields = sdk_fields(format);
         assert!(fields.len() > 50, "{format}: {}", fields.len());
         let unknown: Vec<_> = fields
@@ -31,7 +31,7 @@ fn every_field_of_the_official_sdks_is_in_the_table_of_answers() {
 
 #[test]
 fn every_row_of_the_table_of_answers_is_about_a_field_that_exists() {
-    for format in Format::ALL {
+    for format in Format::OF_CLIENTS {
         let fields = sdk_fields(format);
         let mut known = BTreeSet::new();
         for row in rows(format) {

@@ -25,6 +25,7 @@ fn ask(caller: Format, turns: &Value) -> Value {
             "thinking": {"type": "enabled", "budget_tokens": 4096},
             "tools": [{"name": "get_weather", "input_schema": schema}],
         }),
+        Format::Gemini => panic!("no client speaks it"),
     }
 }
 
@@ -59,6 +60,7 @@ fn next_turns(caller: Format, answer: &Value) -> Value {
                 json!({"type": "tool_result", "tool_use_id": call["id"], "content": "21 degrees"});
             json!([question, {"role": "assistant", "content": content}, {"role": "user", "content": [result]}])
         }
+        Format::Gemini => panic!("no client speaks it"),
     }
 }
 
@@ -84,11 +86,21 @@ fn native(provider: Format) -> Value {
             {"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {"city": "Paris"}},
         ], "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 2}})
         }
+        Format::Gemini => {
+            json!({"candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
+            {"text": "Hm.", "thought": true},
+            {"text": "Let me look."},
+            {"functionCall": {"name": "get_weather", "args": {"city": "Paris"}}, "thoughtSignature": "EusB+/=="},
+        ]}}], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}})
+        }
     }
 }
 
+/// `backend`: the provider's name, or `provider/model`.
 fn send(caller: Format, provider: Format, backend: &str, body: &Value) -> Translated {
-    let mut target = Target::new("upstream-model", backend);
+    let usual = (backend, "upstream-model");
+    let (backend, model) = backend.split_once('/').unwrap_or(usual);
+    let mut target = Target::new(model, backend);
     // As some providers want it.
     target.chat.reasoning_content = true;
     match request(caller, provider, body.to_string().as_bytes(), &target) {
@@ -171,6 +183,37 @@ fn another_provider_gets_neither_the_reasoning_nor_a_word_of_it() {
                 );
             }
             assert!(body.contains("Let me look."), "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_gemini_model_finds_its_own_signature_on_its_call_again() {
+    const NONE: &str = "skip_thought_signature_validator";
+    for caller in others(Format::Gemini) {
+        for (again, expected) in [
+            ("north", "EusB+/=="),
+            ("north/another-model", NONE),
+            ("south", NONE),
+        ] {
+            // Chat clients have no place for seals.
+            let expected = match caller {
+                Format::Chat => NONE,
+                _ => expected,
+            };
+            let body = round(caller, Format::Gemini, again);
+            let [_, answer, results] = &*body["contents"].as_array().unwrap().clone() else {
+                panic!("{caller}: {body}");
+            };
+            let [text, call] = &*answer["parts"].as_array().unwrap().clone() else {
+                panic!("{caller}: {body}");
+            };
+            assert_eq!(text["text"], "Let me look.");
+            assert_eq!(call["thoughtSignature"], expected, "{caller}: {body}");
+            let result = &results["parts"][0]["functionResponse"];
+            assert_eq!(result["id"], call["functionCall"]["id"], "{body}");
+            assert_eq!(result["name"], "get_weather", "{body}");
+            assert_eq!(result["response"], json!({"output": "21 degrees"}));
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) const DELTA_CONTAINER: u64 = at([Delta, Container, Id]);
 
 // Failure.
 pub(crate) const ERROR: u64 = at([Error]);
+/// Why a provider does not answer such a request.
+pub(crate) const BLOCK_REASON: u64 = at([PromptFeedback, BlockReason]);
 pub(crate) const CHOICE_ERROR: u64 = at([Choices, Item, Error]);
 
 // How the answer ended.
@@ -63,4 +65,6 @@ pub(crate) const USAGE_CACHE_READ: u64 = at([Usage, CacheRead]);
 pub(crate) const USAGE_CACHE_WRITE: u64 = at([Usage, CacheWrite]);
 pub(crate) const DETAILS_CACHE_READ: u64 = at([Usage, PromptDetails, CacheRead]);
 pub(crate) const DETAILS_CACHE_WRITE: u64 = at([Usage, PromptDetails, CacheWrite]);
+pub(crate) const USAGE_TOOL_INPUT: u64 = at([Usage, ToolInput]);
+pub(crate) const USAGE_REASONING: u64 = at([Usage, UsageReasoning]);
 pub(crate) const DETAILS_REASONING: u64 = at([Usage, CompletionDetails, UsageReasoning]);

@@ -35,16 +35,46 @@ impl StopReason {
         matches!(self, Self::Done | Self::ToolCalls | Self::Other)
     }
 
+    /// Whether a finish reason means that the provider failed, in any format.
+    pub(super) fn is_failure(reason: &str) -> bool {
+        // The others are Gemini's: its model wrote a call that is none, or the account is limited.
+        matches!(
+            reason,
+            "error"
+                | "MALFORMED_FUNCTION_CALL"
+                | "UNEXPECTED_TOOL_CALL"
+                | "TOO_MANY_TOOL_CALLS"
+                | "MISSING_THOUGHT_SIGNATURE"
+                | "MALFORMED_RESPONSE"
+                | "PUP_LIMITED_DISABLED"
+        )
+    }
+
     /// Reads `finish_reason`, `stop_reason`, `status` of a finished response, or the reason
     /// of its `incomplete_details`.
     pub(super) fn parse(reason: &str) -> Self {
         match reason {
-            "stop" | "end_turn" | "stop_sequence" | "completed" => Self::Done,
+            "stop" | "end_turn" | "stop_sequence" | "completed" | "STOP" => Self::Done,
             "tool_calls" | "tool_use" | "function_call" => Self::ToolCalls,
-            "length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded" => {
-                Self::MaxTokens
-            }
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "model_context_window_exceeded"
+            | "MAX_TOKENS"
+            | "CONTINUATION" => Self::MaxTokens,
             "content_filter" | "refusal" => Self::Refused,
+            // Gemini.
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "LANGUAGE"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION"
+            | "MODEL_ARMOR"
+            | "ESCALATION" => Self::Refused,
             "pause_turn" => Self::Paused,
             _ => Self::Other,
         }

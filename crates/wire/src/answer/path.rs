@@ -12,6 +12,7 @@ pub(crate) enum Key {
     /// An element of an array.
     Item,
     Arguments,
+    BlockReason,
     CacheRead,
     CacheWrite,
     Choices,
@@ -37,6 +38,7 @@ pub(crate) enum Key {
     Output,
     OutputItem,
     PromptDetails,
+    PromptFeedback,
     Reason,
     Reasoning,
     ReasoningContent,
@@ -46,6 +48,7 @@ pub(crate) enum Key {
     SequenceNumber,
     Status,
     StopReason,
+    ToolInput,
     Total,
     Type,
     Usage,

@@ -231,7 +231,9 @@ impl Reader {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
             }
             at::STATUS => self.status(text.as_str()),
-            at::ERROR | at::CHOICE_ERROR if text.len > 0 => self.event.error = true,
+            at::ERROR | at::CHOICE_ERROR | at::BLOCK_REASON if text.len > 0 => {
+                self.event.error = true
+            }
             _ => {
                 if let Some(ids) = self.ids_at(here) {
                     keep_id(ids, text);
@@ -272,7 +274,7 @@ impl Reader {
 
     fn finish_choice(&mut self, reason: &str) {
         self.event.content = true;
-        if reason == "error" {
+        if StopReason::is_failure(reason) {
             self.event.error = true;
             return;
         }
@@ -300,7 +302,8 @@ impl Reader {
             at::USAGE_TOTAL => UsageField::Total,
             at::USAGE_CACHE_READ | at::DETAILS_CACHE_READ => UsageField::CacheRead,
             at::USAGE_CACHE_WRITE | at::DETAILS_CACHE_WRITE => UsageField::CacheWrite,
-            at::DETAILS_REASONING => UsageField::Reasoning,
+            at::DETAILS_REASONING | at::USAGE_REASONING => UsageField::Reasoning,
+            at::USAGE_TOOL_INPUT => UsageField::ToolInput,
             _ => return None,
         })
     }

@@ -2,7 +2,9 @@
 //!
 //! Decides what is the message, what are the codes; judges nothing.
 
+use super::text::wait_of;
 use serde_json::Value;
+use std::time::Duration;
 
 /// The fields of an error body that distinguish failures.
 #[derive(Debug, Default)]
@@ -23,10 +25,16 @@ pub(super) struct ErrorFields {
     pub(super) code: Option<Box<str>>,
     /// The parameter at fault.
     pub(super) param: Option<String>,
-    /// The findings of a moderation stand beside the message (OpenRouter).
+    /// The findings of a moderation stand beside the message (OpenRouter), or in its place
+    /// (Gemini).
     pub(super) is_flagged: bool,
     /// The caller said which providers behind the provider may serve it (OpenRouter).
     pub(super) names_providers: bool,
+    /// Whether an exceeded quota is one that waiting does not mend soon: that of a day, or one of
+    /// nothing; `None` if the provider does not say which it is (Google says it).
+    pub(super) is_lasting: Option<bool>,
+    /// How long the provider asks to wait (Google).
+    pub(super) wait: Option<Duration>,
 }
 
 impl ErrorFields {
@@ -47,7 +55,12 @@ impl ErrorFields {
         fields.param = string(error.get("param")).map(str::to_owned);
         let has = |place: &str| error.pointer(place).is_some_and(|value| !value.is_null());
         fields.names_providers = has("/metadata/requested_providers");
-        fields.is_flagged = has("/metadata/reasons") || has("/metadata/flagged_input");
+        fields.is_flagged = has("/metadata/reasons")
+            || has("/metadata/flagged_input")
+            || outer
+                .pointer("/promptFeedback/blockReason")
+                .is_some_and(Value::is_string);
+        fields.read_quota(error);
         fields
     }
 
@@ -92,8 +105,28 @@ impl ErrorFields {
         self.text = plain(&format!("{message}\n{behind}"));
     }
 
+    /// Reads which quota was exceeded, and the wait that goes with it.
+    fn read_quota(&mut self, error: &Value) {
+        for detail in details(error) {
+            let violations = detail.get("violations").and_then(Value::as_array);
+            for violation in violations.into_iter().flatten() {
+                let Some(quota) = string(violation.get("quotaId")) else {
+                    continue;
+                };
+                let is_nothing = string(violation.get("quotaValue")) == Some("0");
+                let lasts = is_nothing || quota.contains("PerDay");
+                self.is_lasting = Some(lasts || self.is_lasting == Some(true));
+            }
+            let wait = string(detail.get("retryDelay")).and_then(wait_of);
+            self.wait = self.wait.or(wait);
+        }
+    }
+
     fn read_names(&mut self, outer: &Value, error: &Value) {
+        // The reason of Google says more than its status.
+        let reason = details(error).find_map(|detail| detail.get("reason"));
         let places = [
+            reason,
             error.pointer("/details/error_code"),
             error.pointer("/innererror/code"),
             error.get("code"),
@@ -129,6 +162,12 @@ fn error_object(outer: &Value) -> &Value {
     .flatten()
     .find(|value| value.is_object() || value.is_string())
     .unwrap_or(outer)
+}
+
+/// The details of an error of Google.
+fn details(error: &Value) -> impl Iterator<Item = &Value> {
+    let details = error.get("details").and_then(Value::as_array);
+    details.into_iter().flatten()
 }
 
 fn string(value: Option<&Value>) -> Option<&str> {

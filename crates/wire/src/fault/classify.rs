@@ -75,7 +75,9 @@ fn words(class: FaultClass, fields: &ErrorFields) -> Option<Box<ProviderWords>> 
 fn stated_wait(class: FaultClass, fields: &ErrorFields) -> Option<Duration> {
     use FaultClass as C;
     match class {
-        C::RateLimit | C::RequestOverRateLimit | C::Busy | C::Quota => wait_in_text(&fields.text),
+        C::RateLimit | C::RequestOverRateLimit | C::Busy | C::Quota => {
+            fields.wait.or_else(|| wait_in_text(&fields.text))
+        }
         _ => None,
     }
 }
@@ -135,7 +137,7 @@ fn named(name: &str) -> Option<FaultClass> {
         "contextlengthexceeded" | "exceedcontextsizeerror" => {
             FaultClass::ContextLength(Default::default())
         }
-        "insufficientquota" | "arrearage" | "billingerror" => FaultClass::Quota,
+        "insufficientquota" | "arrearage" | "billingerror" | "billingdisabled" => FaultClass::Quota,
         "modelnotfound" | "deploymentnotfound" | "invalidmodel" => FaultClass::InvalidModel,
         "contentfilter"
         | "contentpolicyviolation"
@@ -149,7 +151,11 @@ fn named(name: &str) -> Option<FaultClass> {
         "ratelimitexceeded" | "ratelimiterror" | "ramplimitexceeded" | "slowdown"
         | "limitrequests" => FaultClass::RateLimit,
         "overloadederror" | "serverisoverloaded" => FaultClass::Busy,
-        "invalidapikey" | "authenticationerror" | "organizationonhold" => FaultClass::Credential,
+        "invalidapikey"
+        | "apikeyinvalid"
+        | "consumersuspended"
+        | "authenticationerror"
+        | "organizationonhold" => FaultClass::Credential,
         "invalidencryptedcontent" => FaultClass::UnreadableReasoning,
         _ if name.ends_with("spendlimitreached") => FaultClass::Quota,
         _ if name.starts_with("throttling") => FaultClass::RateLimit,
@@ -168,6 +174,8 @@ fn by_quota_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultCla
         "exceeded your current quota",
         "used all available credits",
         "monthly spending limit",
+        "monthly spending cap",
+        "prepayment credits are depleted",
         "doesn't have any credits",
         "requires more credits",
         "free allocated quota",
@@ -175,6 +183,8 @@ fn by_quota_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultCla
     ];
     let says_so = match status {
         Some(402) => true,
+        // Google has the same words for a quota of a minute and one of a day.
+        Some(429) if fields.is_lasting.is_some() => fields.is_lasting == Some(true),
         Some(403 | 429) => {
             let own = forms::own_words(&fields.text);
             PHRASES.iter().any(|phrase| own.contains(phrase))
@@ -252,7 +262,7 @@ fn by_request_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultCla
 }
 
 fn by_key_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
-    (matches!(status, None | Some(400)) && forms::is_wrong_key(fields))
+    (matches!(status, None | Some(400 | 403)) && forms::is_wrong_key(fields))
         .then_some(FaultClass::Credential)
 }
 
@@ -271,6 +281,10 @@ fn by_reasoning_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<Faul
     const PHRASES: &[&str] = &[
         "invalid `signature` in `thinking` block",
         "invalid signature in thinking block",
+        // Google.
+        "corrupted thought signature",
+        "invalid thought signature",
+        "thought signature is not valid",
     ];
     (matches!(status, None | Some(400)) && says(fields, PHRASES))
         .then_some(FaultClass::UnreadableReasoning)

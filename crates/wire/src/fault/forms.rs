@@ -24,7 +24,8 @@ pub(super) fn is_empty_account(fields: &ErrorFields) -> bool {
     name.is_some_and(|name| name.len() <= MOST_OF_A_NAME && !name.contains(':'))
 }
 
-/// The gateway's key is wrong: xAI, whose error is a string, and Google.
+/// The gateway's key is wrong, or is not served where the gateway runs: xAI, whose error is a
+/// string, and Google.
 pub(super) fn is_wrong_key(fields: &ErrorFields) -> bool {
     let of_xai = || {
         let rest = fields
@@ -34,7 +35,15 @@ pub(super) fn is_wrong_key(fields: &ErrorFields) -> bool {
         let is_advice = rest == "you can obtain an api key from https://console.x.ai.";
         Some(key.ends_with('.') && (rest.is_empty() || is_advice))
     };
-    let of_google = ["api key not valid. please pass a valid api key."];
+    let of_google = [
+        "api key not valid. please pass a valid api key.",
+        "api key not found. please pass a valid api key.",
+        "api key expired. please renew the api key.",
+        "your api key was reported as leaked. please use another api key.",
+        "user location is not supported for the api use.",
+        "gemini api free tier is not available in your country. please enable billing on your \
+         project in google ai studio.",
+    ];
     (fields.is_bare && of_xai().unwrap_or(false)) || of_google.contains(&&*fields.message)
 }
 

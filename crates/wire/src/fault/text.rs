@@ -130,8 +130,12 @@ pub(super) fn wait_in_text(text: &str) -> Option<Duration> {
         "try again after ",
     ]
     .into_iter()
-    .find_map(|phrase| duration(text.split_once(phrase)?.1))
-    .map(|wait| wait.min(MAX_WAIT))
+    .find_map(|phrase| wait_of(text.split_once(phrase)?.1))
+}
+
+/// The wait at the start of a text: "34.07s".
+pub(super) fn wait_of(text: &str) -> Option<Duration> {
+    duration(text).map(|wait| wait.min(MAX_WAIT))
 }
 
 /// A run of numbers with units at the start of `text`.

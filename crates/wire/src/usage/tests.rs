@@ -229,3 +229,30 @@ fn of_two_reports_that_contradict_each_other_the_greater_stands_and_is_marked() 
         assert_eq!(seen.believed(), Some(sum), "{reports:?}");
     }
 }
+
+#[test]
+fn thoughts_and_what_tools_read_count_beside_output_and_input() {
+    let reported = |usage: &str| {
+        let mut scanner = AnswerScanner::new(Format::Gemini);
+        let body =
+            format!("{{\"candidates\":[{{\"finishReason\":\"STOP\"}}],\"usageMetadata\":{usage}}}");
+        scanner.push(body.as_bytes());
+        scanner.finish();
+        scanner.usage().believed()
+    };
+    assert_eq!(
+        reported(
+            r#"{"promptTokenCount":10,"cachedContentTokenCount":4,"toolUsePromptTokenCount":2,"candidatesTokenCount":3,"thoughtsTokenCount":5,"totalTokenCount":20}"#
+        ),
+        Some(usage(8, 4, 0, 8, 5))
+    );
+    // Zeros are not written: the limit was met in a thought.
+    assert_eq!(
+        reported(r#"{"promptTokenCount":10,"thoughtsTokenCount":5,"totalTokenCount":15}"#),
+        Some(usage(10, 0, 0, 5, 5))
+    );
+    assert_eq!(
+        reported(r#"{"promptTokenCount":10,"totalTokenCount":10}"#),
+        None
+    );
+}

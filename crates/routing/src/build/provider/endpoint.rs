@@ -10,6 +10,15 @@ const USUAL_PATHS: PerFormat<&str> = PerFormat {
     chat: "/v1/chat/completions",
     responses: "/v1/responses",
     messages: "/v1/messages",
+    gemini: "/v1beta/models/{model}:generateContent",
+};
+
+/// The same for streams, in the formats that have another path for them.
+const USUAL_STREAM_PATHS: PerFormat<Option<&str>> = PerFormat {
+    chat: None,
+    responses: None,
+    messages: None,
+    gemini: Some("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
 };
 
 /// What the gateway writes itself in requests of every format. Without its `stream_options` a stream of
@@ -29,6 +38,7 @@ const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
         "store",
     ],
     messages: &["messages", "max_tokens", "system"],
+    gemini: &["contents", "systemInstruction", "generationConfig"],
 };
 
 const LONGEST_NAME: usize = 64;
@@ -59,6 +69,7 @@ impl Builder<'_> {
                 "only the messages format has a token counter",
             );
         }
+        self.check_paths_of_gemini(settings, at);
         if settings.path.is_none() && prefix.ends_with("/v1") {
             self.fault(
                 at,
@@ -69,14 +80,41 @@ impl Builder<'_> {
         }
         self.check_patch(settings, at);
         let path = settings.path.as_deref().unwrap_or(usual);
+        let usual_stream = USUAL_STREAM_PATHS[settings.name].unwrap_or(path);
+        let streamed = settings.stream_path.as_deref().unwrap_or(usual_stream);
         let target = |path: &str| Target {
             path: format!("{prefix}{path}").into(),
             patch: patch(settings, capabilities, path),
         };
         Endpoint {
             whole: target(path),
-            streamed: target(settings.stream_path.as_deref().unwrap_or(path)),
+            streamed: target(streamed),
             count_tokens: settings.count_tokens.as_deref().map(target),
+        }
+    }
+
+    /// Bodies of Gemini name no model and do not ask for a stream: the paths do both.
+    fn check_paths_of_gemini(&mut self, settings: &FormatSettings, at: &KeyPath) {
+        if settings.name != Format::Gemini {
+            return;
+        }
+        let paths = [
+            ("path", &settings.path),
+            ("stream_path", &settings.stream_path),
+        ];
+        for (key, path) in paths {
+            if path.as_deref().is_some_and(|it| !it.contains(MODEL)) {
+                self.fault(
+                    &at.key(key),
+                    format!("requests of gemini name the model in the path: put {MODEL} into it"),
+                );
+            }
+        }
+        if settings.path.is_some() != settings.stream_path.is_some() {
+            self.fault(
+                at,
+                "gemini has one path for whole answers and one for streams: give `path` and `stream_path`, or neither",
+            );
         }
     }
 

@@ -10,6 +10,9 @@ use crate::{
     table::{Row, core, declare_kinds, declare_shapes, field, implied, refused, tag},
 };
 
+/// What `top_k` is at providers that know it if every token may be drawn.
+pub(crate) const ALL_TOKENS: &[&str] = &["0", "-1"];
+
 const CACHE_CONTROL_ROW: Row = field("cache_control", F::CacheBreakpoints).extra();
 
 declare_shapes! {
@@ -51,7 +54,7 @@ declare_shapes! {
         field("verbosity", F::Verbosity),
         refused("web_search_options", "offer a web search tool").whole(),
         core("stream"),
-        field("top_k", F::TopK).extra(),
+        field("top_k", F::TopK).extra().unless(ALL_TOKENS),
         field("reasoning", F::Effort).extra(),
     ];
 

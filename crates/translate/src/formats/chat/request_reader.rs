@@ -54,7 +54,10 @@ pub(crate) fn read<'d>(
     conversation.sampling = Sampling {
         temperature: top.number("temperature", 0.0, 2.0)?,
         top_p: top.number("top_p", 0.0, 1.0)?,
-        top_k: top.number("top_k", -1.0, f64::MAX)?,
+        top_k: top
+            .number("top_k", -1.0, f64::MAX)?
+            .filter(|it| !table::ALL_TOKENS.iter().any(|all| it.says(all))),
+        seed: top.number("seed", f64::MIN, f64::MAX)?,
     };
     if let Some(value) = top.take("stop") {
         conversation.stop = stops(value, &Path::ROOT.field("stop"))?;

@@ -54,6 +54,7 @@ pub(crate) fn read<'d>(
         temperature: top.number("temperature", 0.0, 1.0)?,
         top_p: top.number("top_p", 0.0, 1.0)?,
         top_k: top.number("top_k", 0.0, f64::MAX)?,
+        ..Sampling::default()
     };
     if let Some(value) = top.array("stop_sequences")? {
         conversation.stop = stops(value, &Path::ROOT.field("stop_sequences"))?;

@@ -370,7 +370,8 @@ impl Writer<'_, '_> {
             | ReasoningForm::Hidden
             | ReasoningForm::SearchItem
             | ReasoningForm::Annotation
-            | ReasoningForm::Summary => {
+            | ReasoningForm::Summary
+            | ReasoningForm::CallSignature => {
                 self.forget_thought(thought);
             }
         }

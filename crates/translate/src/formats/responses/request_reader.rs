@@ -78,6 +78,7 @@ pub(crate) fn read<'d>(
         temperature: top.number("temperature", 0.0, 2.0)?,
         top_p: top.number("top_p", 0.0, 1.0)?,
         top_k: None,
+        ..Sampling::default()
     };
     if let Some(value) = top.take("text") {
         text_config(scope, value, &mut conversation)?;

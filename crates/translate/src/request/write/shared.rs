@@ -4,7 +4,7 @@ use super::Writer;
 use crate::{
     document::{Text, Value, is_object},
     fingerprint::fingerprint,
-    names::{ToolKind, ToolName},
+    names::{NameLimits, ToolKind, ToolName},
     output::Output,
     request::{
         conversation::{
@@ -98,8 +98,10 @@ impl Writer<'_, '_> {
 
     /// The provider's name in seals; made when the first seal is read.
     pub(crate) fn backend(&mut self) -> Backend {
-        let name = self.scope.target.backend;
-        *self.backend.get_or_insert_with(|| Backend::new(name))
+        let scope = &self.scope;
+        *self
+            .backend
+            .get_or_insert_with(|| Backend::new(&scope.backend()))
     }
 
     /// Leaves reasoning out, with notice.
@@ -126,11 +128,11 @@ impl Writer<'_, '_> {
         namespace: Option<Text<'_>>,
         kind: ToolKind,
     ) {
-        let max_len = self.scope.rules.tool_name_length;
+        let limits = self.scope.rules.tool_names;
         let is_plain = namespace.is_none()
             && kind == ToolKind::Function
             && !self.has_renamed
-            && is_plain_name(name.json(), max_len);
+            && limits.allow(name.json());
         if is_plain {
             text(&mut self.out, name);
             return;
@@ -140,7 +142,7 @@ impl Writer<'_, '_> {
             namespace: namespace.map(|it| it.decode().into_owned()),
             kind,
         };
-        self.out.string(&self.names.target_name(&tool, max_len));
+        self.out.string(&self.names.target_name(&tool, limits));
     }
 
     /// Writes the name of the tool that a call of the past names. What kind of tool it is
@@ -157,7 +159,7 @@ impl Writer<'_, '_> {
     pub(crate) fn call_id(&mut self, id: Text<'_>) {
         let max_len = self.scope.rules.call_id_length;
         let is_plain = match self.scope.rules.has_plain_ids {
-            true => is_plain_name(id.json(), max_len),
+            true => NameLimits::up_to(max_len).allow(id.json()),
             false => !id.is_escaped() && (1..=max_len).contains(&id.json().len()),
         };
         if is_plain {
@@ -314,14 +316,6 @@ pub(crate) fn pieces(out: &mut Output, words: &Words<'_>) {
         Words::Asked(text) => out.escaped(text.json()),
         Words::Made(text) => out.text(text),
     }
-}
-
-/// Whether a name or an id passes everywhere as it stands.
-fn is_plain_name(name: &[u8], max_len: usize) -> bool {
-    (1..=max_len).contains(&name.len())
-        && name
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 fn utf8(json: &[u8]) -> &str {

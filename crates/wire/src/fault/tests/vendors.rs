@@ -385,3 +385,167 @@ fn the_rest_goes_by_status() {
         ],
     );
 }
+
+#[test]
+fn errors_of_gemini_are_recognised() {
+    let google = |code: u16, message: &str, status: &str| {
+        (
+            code,
+            format!(r#"{{"error":{{"code":{code},"message":"{message}","status":"{status}"}}}}"#),
+        )
+    };
+    for (class, (status, body)) in [
+        (
+            C::RateLimit,
+            google(
+                429,
+                "Resource has been exhausted (e.g. check quota).",
+                "RESOURCE_EXHAUSTED",
+            ),
+        ),
+        (
+            C::Busy,
+            google(
+                503,
+                "The model is overloaded. Please try again later.",
+                "UNAVAILABLE",
+            ),
+        ),
+        (
+            C::Busy,
+            google(
+                504,
+                "Deadline expired before operation could complete.",
+                "DEADLINE_EXCEEDED",
+            ),
+        ),
+        (
+            C::ServerError,
+            google(500, "An internal error has occurred.", "INTERNAL"),
+        ),
+        (
+            C::Credential,
+            google(
+                400,
+                "API key not valid. Please pass a valid API key.",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::Credential,
+            google(
+                400,
+                "API key expired. Please renew the API key.",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::Credential,
+            google(
+                403,
+                "Your API key was reported as leaked. Please use another API key.",
+                "PERMISSION_DENIED",
+            ),
+        ),
+        (
+            C::Credential,
+            google(
+                400,
+                "User location is not supported for the API use.",
+                "FAILED_PRECONDITION",
+            ),
+        ),
+        (
+            C::Quota,
+            google(
+                429,
+                "Your prepayment credits are depleted. Please go to AI Studio at https://ai.studio/projects to manage your project and billing.",
+                "RESOURCE_EXHAUSTED",
+            ),
+        ),
+        (
+            C::UnreadableReasoning,
+            google(400, "Corrupted thought signature.", "INVALID_ARGUMENT"),
+        ),
+        (
+            C::UnreadableReasoning,
+            google(
+                400,
+                "Unable to submit request because Thought signature is not valid..",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::Forbidden,
+            google(403, "Permission denied on resource.", "PERMISSION_DENIED"),
+        ),
+        (
+            C::InvalidRequest,
+            google(
+                400,
+                "Request contains an invalid argument.",
+                "INVALID_ARGUMENT",
+            ),
+        ),
+        (
+            C::InvalidModel,
+            google(
+                404,
+                "models/x is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods.",
+                "NOT_FOUND",
+            ),
+        ),
+    ] {
+        assert_eq!(upstream(status, &body).class, class, "{body}");
+    }
+    // The details say what the status does not.
+    let detailed = |code: u16, message: &str, details: &str| {
+        let body = format!(
+            r#"[{{"error":{{"code":{code},"message":"{message}","status":"S","details":[{details}]}}}}]"#
+        );
+        upstream(code, &body)
+    };
+    let reason = |reason: &str| {
+        format!(
+            r#"{{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"{reason}","domain":"googleapis.com"}}"#
+        )
+    };
+    let fault = detailed(400, "Other words.", &reason("API_KEY_INVALID"));
+    assert_eq!(fault.class, C::Credential);
+    assert_eq!(fault.provider_code.as_deref(), Some("API_KEY_INVALID"));
+    let suspended = "Permission denied: Consumer 'api_key:SECRET' has been suspended.";
+    let fault = detailed(403, suspended, &reason("CONSUMER_SUSPENDED"));
+    assert_eq!(fault.class, C::Credential);
+    let fault = detailed(403, "No billing.", &reason("BILLING_DISABLED"));
+    assert_eq!(fault.class, C::Quota);
+    // The message is the same for a quota of a minute and one of a day.
+    const EXCEEDED: &str = "You exceeded your current quota, please check your plan and billing details. Please retry in 9s.";
+    let quota = |id: &str, value: &str| {
+        format!(
+            r#"{{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{{"quotaId":"GenerateContentInputTokensPerModelPerMinute","quotaValue":"1000"}},{{"quotaId":"{id}","quotaValue":"{value}"}}]}},{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}}"#
+        )
+    };
+    for (class, id, value) in [
+        (
+            C::RateLimit,
+            "GenerateRequestsPerMinutePerProjectPerModel",
+            "5",
+        ),
+        (C::Quota, "GenerateRequestsPerDayPerProjectPerModel", "250"),
+        (
+            C::Quota,
+            "GenerateRequestsPerMinutePerProjectPerModel-FreeTier",
+            "0",
+        ),
+    ] {
+        let fault = detailed(429, EXCEEDED, &quota(id, value));
+        assert_eq!(fault.class, class, "{id}");
+        assert_eq!(fault.retry_after, Some(Duration::from_millis(34_500)));
+    }
+    let fault = detailed(429, EXCEEDED, "");
+    assert_eq!(fault.class, C::Quota);
+    assert_eq!(fault.retry_after, Some(Duration::from_secs(9)));
+    let blocked =
+        r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}"#;
+    assert_eq!(classify_body(blocked.as_bytes()).class, C::ContentPolicy);
+}

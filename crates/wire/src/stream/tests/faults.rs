@@ -17,6 +17,20 @@ fn errors(format: Format) -> Vec<(String, FaultClass)> {
             .collect()
     };
     match format {
+        Format::Gemini => of(&[
+            (
+                "data: {\"error\":{\"code\":503,\"message\":\"TEXT\",\"status\":\"UNAVAILABLE\"}}\n\n",
+                C::Busy,
+            ),
+            (
+                "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n",
+                C::ContentPolicy,
+            ),
+            (
+                "data: {\"candidates\":[{\"finishReason\":\"MALFORMED_FUNCTION_CALL\",\"finishMessage\":\"TEXT\"}]}\n\n",
+                C::ServerError,
+            ),
+        ]),
         Format::Messages => of(&[
             (
                 "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"TEXT\"},\"request_id\":\"TEXT\"}\n\n",

@@ -28,7 +28,7 @@ pub(crate) fn recorded() -> Option<Vec<(Format, String)>> {
         return None;
     }
     let mut streams = BTreeSet::new();
-    for format in Format::ALL {
+    for format in Format::OF_CLIENTS {
         let text = std::fs::read_to_string(folder.join(format!("{format}.jsonl"))).unwrap();
         for line in text.lines() {
             let record: Value = serde_json::from_str(line).unwrap();

@@ -38,7 +38,7 @@ declare_shapes! {
         core("name").how("shortened where the target takes less"),
         core("description"),
         field("parameters", F::Parameters).whole(),
-        field("strict", F::Strictness),
+        field("strict", F::Strictness).unless(&["false"]),
     ];
 
     CUSTOM_TOOL: &["tools[]"], &["custom"] => &[tag("type"), core("custom"), CACHE_CONTROL];

@@ -29,7 +29,7 @@ declare_shapes! {
         field("input_schema", F::Parameters).how("`parameters`").whole(),
         core("name").how("shortened where the target takes less"),
         core("description"),
-        core("strict"),
+        field("strict", F::Strictness).unless(&["false"]),
         core("defer_loading").how("the tool is offered at once"),
         ALLOWED_CALLERS,
         CACHE_CONTROL,

@@ -37,7 +37,7 @@ declare_shapes! {
         core("name").how("with its namespace, shortened where the target takes less"),
         core("description"),
         field("parameters", F::Parameters).whole(),
-        core("strict"),
+        field("strict", F::Strictness).unless(&["false"]),
         field("output_schema", F::OutputSchemas).whole(),
         ASYNC,
         ALLOWED_CALLERS,

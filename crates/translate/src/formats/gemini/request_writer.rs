@@ -1,0 +1,325 @@
+//! Writes a Gemini request: its conversation. `settings` writes its tools and its settings.
+
+mod settings;
+
+use crate::{
+    Refusal,
+    document::Text,
+    request::{
+        conversation::{Block, Call, CallResult, Conversation, Role, Source, TextBlock, Turn},
+        write::{
+            Writer,
+            shared::{is_said, misplaced, pieces, text, words},
+        },
+    },
+    seal::ReasoningForm,
+};
+use std::{borrow::Cow, collections::HashMap};
+
+/// Stands on a call that the model did not make itself. From Google's documentation on thought
+/// signatures (<https://ai.google.dev/gemini-api/docs/thought-signatures>): Gemini 3 refuses calls
+/// without a signature, and does not check this one.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The types of what an address does not name the type of.
+const IMAGE: &str = "image/jpeg";
+const DOCUMENT: &str = "application/pdf";
+
+/// The calls of the conversation by their ids: a result names the function that was called.
+type Calls<'c, 'd> = HashMap<Cow<'d, str>, &'c Call<'d>>;
+
+/// Writes the members of the body. The model and the choice of a stream stand in the address.
+pub(crate) fn write(
+    writer: &mut Writer<'_, '_>,
+    conversation: &Conversation<'_>,
+) -> Result<(), Refusal> {
+    writer.gemini(conversation)
+}
+
+/// What of a turn the next parts depend on.
+#[derive(Default)]
+struct Signatures {
+    /// Of the thought before the call that comes next.
+    next: Option<String>,
+    has_call: bool,
+}
+
+impl Writer<'_, '_> {
+    fn gemini(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        let turns = &conversation.turns;
+        let mut leading = turns.iter().take_while(|it| it.role.instructs()).count();
+        if leading == turns.len() {
+            // A request must have a conversation: the last instruction becomes it.
+            leading = leading.saturating_sub(1);
+        }
+        let (system, turns) = turns.split_at_checked(leading).unwrap_or_default();
+        self.gemini_instructions(system)?;
+        let calls = calls(conversation);
+        self.out.key("contents").begin_array();
+        let start = self.out.as_bytes().len();
+        // Results must stand in one content, and providers refuse contents without parts.
+        let is_model = |turn: &Turn<'_>| turn.role == Role::Assistant;
+        for turns in turns.chunk_by(|one, next| is_model(one) == is_model(next)) {
+            self.gemini_content(turns, &calls)?;
+        }
+        self.end_turns(start)?;
+        self.gemini_tools(conversation)?;
+        self.gemini_settings(conversation)
+    }
+
+    fn gemini_instructions(&mut self, turns: &[Turn<'_>]) -> Result<(), Refusal> {
+        let mut has_begun = false;
+        for turn in turns {
+            for block in &turn.blocks {
+                let Block::Text(block) = block else {
+                    let message = format!("holds {}, which instructions cannot", misplaced(block));
+                    return Err(self.refuse_turn(turn, message));
+                };
+                if !is_said(&block.words) {
+                    continue;
+                }
+                if !std::mem::replace(&mut has_begun, true) {
+                    self.out.key("systemInstruction").begin_object();
+                    self.out.key("parts").begin_array();
+                }
+                self.gemini_text(block);
+            }
+        }
+        if has_begun {
+            self.out.end_array();
+            self.out.end_object();
+        }
+        Ok(())
+    }
+
+    /// Turns of one side, as one content.
+    fn gemini_content(&mut self, turns: &[Turn<'_>], calls: &Calls<'_, '_>) -> Result<(), Refusal> {
+        let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
+        if !blocks.any(has_part) {
+            for turn in turns {
+                self.gemini_forget(turn);
+            }
+            return Ok(());
+        }
+        let is_model = turns.iter().any(|turn| turn.role == Role::Assistant);
+        self.out.item().begin_object();
+        let role = if is_model { "model" } else { "user" };
+        self.out.key("role").string(role);
+        self.out.key("parts").begin_array();
+        // Results first: the provider refuses other parts between them and the calls.
+        for turn in turns {
+            for block in &turn.blocks {
+                if let Block::Result(result) = block {
+                    self.gemini_result(result, turn, calls)?;
+                }
+            }
+        }
+        for turn in turns {
+            let mut signatures = Signatures::default();
+            for block in &turn.blocks {
+                self.gemini_block(block, turn, &mut signatures)?;
+            }
+        }
+        self.out.end_array();
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// Leaves out what is not said in a turn without parts.
+    fn gemini_forget(&mut self, turn: &Turn<'_>) {
+        for block in &turn.blocks {
+            match block {
+                Block::Thought(thought) => self.forget_thought(thought),
+                Block::Search(search) => self.forget_search(search),
+                _ => {}
+            }
+        }
+    }
+
+    fn gemini_block(
+        &mut self,
+        block: &Block<'_>,
+        turn: &Turn<'_>,
+        signatures: &mut Signatures,
+    ) -> Result<(), Refusal> {
+        let is_model = turn.role == Role::Assistant;
+        match block {
+            Block::Text(block) if !is_said(&block.words) => {}
+            Block::Text(block) if turn.role.instructs() => self.gemini_reminder(block),
+            Block::Text(block) => self.gemini_text(block),
+            Block::Refusal(refusal) if refusal.is_empty() => {}
+            Block::Refusal(refusal) => {
+                self.out.item().begin_object();
+                text(self.out.key("text"), *refusal);
+                self.out.end_object();
+            }
+            Block::Image(image) if !is_model => self.gemini_media(&image.source, IMAGE),
+            Block::Document(file) if !is_model => self.gemini_media(&file.source, DOCUMENT),
+            Block::Call(call) if is_model => self.gemini_call(call, signatures),
+            Block::Thought(thought) if is_model => match self.restore(thought) {
+                Some(native) if native.form == ReasoningForm::CallSignature => {
+                    signatures.next = Some(native.payload);
+                }
+                _ => self.forget_thought(thought),
+            },
+            Block::Search(search) => self.forget_search(search),
+            // What they hold besides text; the rest is written before.
+            Block::Result(result) => self.gemini_result_media(result),
+            other => {
+                let message = format!("holds {}, which its role cannot", misplaced(other));
+                return Err(self.refuse_turn(turn, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn gemini_text(&mut self, said: &TextBlock<'_>) {
+        self.out.item().begin_object();
+        words(self.out.key("text"), &said.words);
+        self.out.end_object();
+    }
+
+    /// An instruction in the middle.
+    fn gemini_reminder(&mut self, said: &TextBlock<'_>) {
+        self.out.item().begin_object();
+        self.out.key("text").begin_string();
+        self.out.text("<system-reminder>\n");
+        pieces(&mut self.out, &said.words);
+        self.out.text("\n</system-reminder>");
+        self.out.end_string();
+        self.out.end_object();
+    }
+
+    /// An address has the usual type unless its end names another one.
+    fn gemini_media(&mut self, source: &Source<'_>, usual: &str) {
+        self.out.item().begin_object();
+        match source {
+            Source::Url(url) => {
+                self.out.key("fileData").begin_object();
+                let media_type = guessed_type(*url).unwrap_or(usual);
+                self.out.key("mimeType").string(media_type);
+                text(self.out.key("fileUri"), *url);
+            }
+            Source::Data { media_type, data } => {
+                self.out.key("inlineData").begin_object();
+                self.out.key("mimeType").string(media_type);
+                self.out.key("data").begin_string();
+                self.out.escaped(data);
+                self.out.end_string();
+            }
+        }
+        self.out.end_object();
+        self.out.end_object();
+    }
+
+    /// Of parallel calls the first alone has a signature.
+    fn gemini_call(&mut self, call: &Call<'_>, signatures: &mut Signatures) {
+        let is_first = !std::mem::replace(&mut signatures.has_call, true);
+        self.out.item().begin_object();
+        self.out.key("functionCall").begin_object();
+        self.out.key("id");
+        self.call_id(call.id);
+        self.out.key("name");
+        self.called_name(call);
+        self.out.key("args");
+        self.input(&call.input);
+        self.out.end_object();
+        match signatures.next.take() {
+            Some(signature) => self.out.key("thoughtSignature").string(&signature),
+            None if is_first && self.scope.target.thinking_levels => {
+                self.out.key("thoughtSignature").string(NO_SIGNATURE);
+            }
+            None => {}
+        }
+        self.out.end_object();
+    }
+
+    fn gemini_result(
+        &mut self,
+        result: &CallResult<'_>,
+        turn: &Turn<'_>,
+        calls: &Calls<'_, '_>,
+    ) -> Result<(), Refusal> {
+        self.out.item().begin_object();
+        self.out.key("functionResponse").begin_object();
+        self.out.key("id");
+        self.call_id(result.id);
+        if let Some(call) = calls.get(&result.id.decode()) {
+            self.out.key("name");
+            self.called_name(call);
+        }
+        self.out.key("response").begin_object();
+        let key = if result.is_error { "error" } else { "output" };
+        self.out.key(key).begin_string();
+        let mut is_first = true;
+        for block in &result.content {
+            match block {
+                Block::Text(block) => {
+                    self.out.text(if is_first { "" } else { "\n" });
+                    is_first = false;
+                    pieces(&mut self.out, &block.words);
+                }
+                Block::Image(_) | Block::Document(_) => {}
+                other => {
+                    let message = format!("holds {} in the result of a tool", misplaced(other));
+                    return Err(self.refuse_turn(turn, message));
+                }
+            }
+        }
+        self.out.end_string();
+        self.out.end_object();
+        self.out.end_object();
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// Images and documents of a result, which only newer models take within it.
+    fn gemini_result_media(&mut self, result: &CallResult<'_>) {
+        for block in &result.content {
+            match block {
+                Block::Image(image) => self.gemini_media(&image.source, IMAGE),
+                Block::Document(file) => self.gemini_media(&file.source, DOCUMENT),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn calls<'c, 'd>(conversation: &'c Conversation<'d>) -> Calls<'c, 'd> {
+    let blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
+    let called = blocks.filter_map(|block| match block {
+        Block::Call(call) => Some((call.id.decode(), call)),
+        _ => None,
+    });
+    called.collect()
+}
+
+fn has_part(block: &Block<'_>) -> bool {
+    match block {
+        Block::Text(block) => is_said(&block.words),
+        Block::Refusal(text) => !text.is_empty(),
+        Block::Thought(_) | Block::Search(_) => false,
+        Block::Image(_) | Block::Document(_) | Block::Call(_) | Block::Result(_) => true,
+    }
+}
+
+/// The type that the end of an address names, for providers that ask for one.
+fn guessed_type(url: Text<'_>) -> Option<&'static str> {
+    const TYPES: [(&str, &str); 8] = [
+        ("png", "image/png"),
+        ("jpg", "image/jpeg"),
+        ("jpeg", "image/jpeg"),
+        ("webp", "image/webp"),
+        ("heic", "image/heic"),
+        ("heif", "image/heif"),
+        ("pdf", "application/pdf"),
+        ("txt", "text/plain"),
+    ];
+    let url = url.decode();
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let (_, ending) = path.rsplit_once('.')?;
+    let mut types = TYPES.iter();
+    types
+        .find(|(name, _)| ending.eq_ignore_ascii_case(name))
+        .map(|(_, media_type)| *media_type)
+}

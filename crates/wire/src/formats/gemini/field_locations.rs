@@ -1,0 +1,156 @@
+//! Where Gemini keeps what the gateway reads. Source: the reference of `generateContent`
+//! (`v1beta`).
+
+use super::{
+    super::rules::{
+        Conversation, DocumentRules, Entry, EntryRules, Lack, OutputLimitRules, RequestRules,
+        TextPlaces, ToolRules,
+    },
+    stream,
+};
+use crate::{
+    address::AddressRules,
+    answer::{
+        at,
+        path::{Key, KeySet},
+        text::TextClass,
+    },
+    peek::{
+        location::{self, Checked, Location, Medium, Settings, Slot, Table},
+        node::NodeFlags,
+    },
+};
+
+pub(super) const REQUEST: RequestRules = RequestRules {
+    address: Some(AddressRules {
+        whole: "/v1beta/models/{model}:generateContent",
+        streamed: "/v1beta/models/{model}:streamGenerateContent?alt=sse",
+    }),
+    top,
+    node,
+    conversation: Conversation {
+        field: "contents",
+        wanted: "an array of contents",
+        wanted_entry: "an array of at least one content",
+        takes_text: false,
+        entry: Slot::Content,
+    },
+    entries: EntryRules {
+        roles: None,
+        null_role: true,
+        type_is_string: false,
+        null_content: false,
+        object_content: false,
+        lacks: content_lacks,
+    },
+    tools: ToolRules {
+        function_is_object: false,
+        lacks: |_| None,
+    },
+    output_limit: OutputLimitRules {
+        field: "generationConfig.maxOutputTokens",
+        is_required: false,
+    },
+    effort: "generationConfig.thinkingConfig.thinkingLevel",
+    has_thinking_budget: false,
+    null_is_absent: true,
+};
+
+fn top(key: &[u8]) -> Slot {
+    match key {
+        b"contents" => Slot::Conversation,
+        b"systemInstruction" => Slot::Content,
+        b"generationConfig" => Slot::Settings(&GENERATION_CONFIG),
+        // The address has them.
+        b"model" | b"stream" => Slot::Json,
+        _ => location::top(key),
+    }
+}
+
+static GENERATION_CONFIG: Settings = Settings {
+    field: "generationConfig",
+    location: Location::Table(Table(|key| match key {
+        b"candidateCount" => Slot::Choices("generationConfig.candidateCount"),
+        b"maxOutputTokens" => Slot::OutputLimit,
+        b"temperature" => Slot::Checked(Checked::Temperature),
+        _ => Slot::Ignored,
+    })),
+};
+
+fn node(key: &[u8]) -> Slot {
+    match key {
+        b"parts" => Slot::NodeContent,
+        b"inlineData" => Slot::Payload(Medium::Image),
+        b"thoughtSignature" => Slot::Seal,
+        _ => location::node(key),
+    }
+}
+
+fn content_lacks(content: Entry) -> Option<Lack> {
+    let has_parts = content.members.contains(NodeFlags::CONTENT);
+    (!has_parts).then_some(Lack::of(".parts"))
+}
+
+fn key(name: &[u8]) -> Key {
+    match name {
+        b"args" => Key::Arguments,
+        b"blockReason" => Key::BlockReason,
+        b"cachedContentTokenCount" => Key::CacheRead,
+        b"candidates" => Key::Choices,
+        b"candidatesTokenCount" => Key::Output,
+        b"content" => Key::Delta,
+        b"error" => Key::Error,
+        b"finishReason" => Key::FinishReason,
+        b"index" => Key::Index,
+        b"modelVersion" => Key::Model,
+        b"promptFeedback" => Key::PromptFeedback,
+        b"promptTokenCount" => Key::Input,
+        b"responseId" => Key::Id,
+        b"role" => Key::Role,
+        b"thoughtsTokenCount" => Key::UsageReasoning,
+        b"toolUsePromptTokenCount" => Key::ToolInput,
+        b"totalTokenCount" => Key::Total,
+        b"usageMetadata" => Key::Usage,
+        // Ids, types, signatures, data, and descriptions of the text.
+        b"avgLogprobs"
+        | b"citationMetadata"
+        | b"codeExecutionResult"
+        | b"data"
+        | b"executableCode"
+        | b"fileData"
+        | b"finishMessage"
+        | b"groundingMetadata"
+        | b"id"
+        | b"inlineData"
+        | b"logprobsResult"
+        | b"safetyRatings"
+        | b"thoughtSignature"
+        | b"urlContextMetadata" => Key::Metadata,
+        _ => Key::Other,
+    }
+}
+
+pub(super) const BODY: DocumentRules = DocumentRules {
+    key,
+    name: at::TYPE,
+    kind: stream::body_kind,
+    is_untyped: true,
+    text_class: TextClass::piece,
+    wrapper: None,
+    main_list: at::CHOICES,
+    text: TextPlaces {
+        outer: KeySet::of(&[Key::Choices]),
+        inner: KeySet::of(&[Key::Item]),
+    },
+    whole_text: None,
+    reasoning: &[],
+    stored_ids: &[],
+    containers: &[],
+    // Numbers of a stream are running totals, and zeros are not written.
+    usage_is_complete: true,
+};
+
+pub(super) const EVENT: DocumentRules = DocumentRules {
+    kind: stream::event_kind,
+    ..BODY
+};

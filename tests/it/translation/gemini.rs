@@ -1,0 +1,217 @@
+//! A provider that speaks Gemini alone, for clients of each format. The stand-in answers as the
+//! reference of `generateContent` describes.
+
+use super::support::{CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, prompt, provider};
+use super::{streamed_text, text};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const STREAM: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel\"}],\"role\":\"model\"},\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":10,\"totalTokenCount\":10},\"modelVersion\":\"gemini-3-flash\",\"responseId\":\"r1\"}\r\n\r\ndata: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"lo!\"}],\"role\":\"model\"},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":10,\"candidatesTokenCount\":3,\"thoughtsTokenCount\":5,\"totalTokenCount\":18},\"modelVersion\":\"gemini-3-flash\",\"responseId\":\"r1\"}\r\n\r\n";
+/// A stream that breaks off: there is no finish reason.
+const CUT: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel\"}],\"role\":\"model\"},\"index\":0}],\"responseId\":\"r1\"}\r\n\r\n";
+const BLOCKED: &str =
+    r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}}"#;
+/// The answer to a wrong key: a 400, as if the request were at fault.
+const WRONG_KEY: &str = r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}]"#;
+const WHOLE: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Hello!"}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"candidatesTokenCount":3,"thoughtsTokenCount":5,"totalTokenCount":18},"modelVersion":"gemini-3-flash","responseId":"r1"}"#;
+
+/// A request as it came: its head, in lower case but for the first line, and its body.
+type Received = (String, Value);
+
+/// What it answers with depends on the model in the path.
+struct StandIn {
+    address: SocketAddr,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl StandIn {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let received = Arc::default();
+        let kept = Arc::clone(&received);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&kept)));
+            }
+        });
+        Self { address, received }
+    }
+
+    fn last(&self) -> Received {
+        let received = self.received.lock().unwrap();
+        received.last().expect("a request").clone()
+    }
+}
+
+async fn serve(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
+    let mut bytes = Vec::new();
+    let (head, length) = loop {
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            let lower = head.to_lowercase();
+            let length = lower.split("content-length: ").nth(1).unwrap();
+            let length: usize = length.lines().next().unwrap().parse().unwrap();
+            break (head.to_owned(), length);
+        }
+    };
+    let start = head.len() + 4;
+    while bytes.len() < start + length {
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let body = serde_json::from_slice(&bytes[start..start + length]).unwrap();
+    let line = head.lines().next().unwrap().to_owned();
+    kept.lock().unwrap().push((head, body));
+    let (status, kind, answer) = match line {
+        line if line.contains("cut") => ("200 OK", "text/event-stream", CUT),
+        line if line.contains("blocked") => ("200 OK", "application/json", BLOCKED),
+        line if line.contains("full") => (
+            "429 Too Many Requests",
+            "application/json",
+            r#"{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}"#,
+        ),
+        line if line.contains("locked") => ("400 Bad Request", "application/json", WRONG_KEY),
+        line if line.contains(":streamGenerateContent?alt=sse ") => {
+            ("200 OK", "text/event-stream", STREAM)
+        }
+        line if line.contains(":generateContent ") => ("200 OK", "application/json", WHOLE),
+        line => panic!("no such method: {line}"),
+    };
+    // The end of a stream is the end of the connection.
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n");
+    let _ = stream.write_all((head + answer).as_bytes()).await;
+}
+
+async fn gateway() -> (StandIn, Gateway) {
+    let google = StandIn::start().await;
+    let mut settings = provider(google.address);
+    settings["formats"] = json!(["gemini"]);
+    let models = ["fine", "cut", "blocked", "full", "locked"];
+    let config = models.into_iter().fold(
+        Config::new().provider("google", settings),
+        |config, name| {
+            let deployment =
+                json!([{"provider": "google", "upstream_model": format!("gemini/{name}")}]);
+            config.model(name, deployment)
+        },
+    );
+    (google, Gateway::start(config).await)
+}
+
+#[tokio::test]
+async fn clients_of_each_format_reach_it_with_the_model_in_the_path() {
+    let (google, gateway) = gateway().await;
+    for path in FORMATS {
+        let answer = gateway.ask(path, "fine", "", json!({})).await;
+        answer.assert_ok();
+        assert_eq!(text(path, &answer.json()), "Hello!", "{path}");
+        let (head, body) = google.last();
+        assert!(
+            head.starts_with("POST /v1beta/models/gemini%2Ffine:generateContent HTTP/1.1"),
+            "{head}"
+        );
+        assert!(head.to_lowercase().contains("x-goog-api-key: "), "{head}");
+        assert!(!head.to_lowercase().contains("authorization"), "{head}");
+        let last = body["contents"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["role"], "user", "{body}");
+        assert_eq!(body.get("model"), None, "{body}");
+        let line = gateway.access_line(|line| line["status"] == 200).await;
+        assert_eq!(line["model"], "fine", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn streams_end_with_their_finish_reason_and_with_the_usage() {
+    let (google, gateway) = gateway().await;
+    for path in FORMATS {
+        let more = json!({"stream": true, "stream_options": {"include_usage": true}});
+        let more = if path == CHAT {
+            more
+        } else {
+            json!({"stream": true})
+        };
+        let answer = gateway.ask(path, "fine", "", more).await;
+        answer.assert_ok();
+        assert_eq!(streamed_text(path, &answer.events()), "Hello!", "{path}");
+        let (head, _) = google.last();
+        let target = "POST /v1beta/models/gemini%2Ffine:streamGenerateContent?alt=sse ";
+        assert!(head.starts_with(target), "{head}");
+        let whole = answer.text();
+        // Thoughts count as output: 3 and 5.
+        let counted = ["\"output_tokens\":8", "\"completion_tokens\":8"];
+        assert!(counted.iter().any(|it| whole.contains(it)), "{whole}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_refuses_and_what_breaks_off_is_an_error_in_the_clients_format() {
+    let (_google, gateway) = gateway().await;
+    for path in FORMATS {
+        let answer = gateway.ask(path, "blocked", "", json!({})).await;
+        answer.assert_error(400, "content_policy_violation");
+        let answer = gateway.ask(path, "cut", "", json!({"stream": true})).await;
+        assert!(answer.text().contains("error"), "{}", answer.text());
+        assert!(!answer.text().contains("[DONE]"), "{}", answer.text());
+    }
+    let answer = gateway.ask(CHAT, "full", "", json!({})).await;
+    answer.assert_error(429, "rate_limit_exceeded");
+}
+
+#[tokio::test]
+async fn a_key_that_google_refuses_is_the_operators_trouble_and_not_the_clients() {
+    let (_google, gateway) = gateway().await;
+    for path in FORMATS {
+        let answer = gateway.ask(path, "locked", "", json!({})).await;
+        assert!(answer.status >= 500, "{path}: {answer:?}");
+        assert!(!answer.text().contains("key"), "{}", answer.text());
+    }
+}
+
+/// Like for every provider without a counter of messages.
+#[tokio::test]
+async fn the_gateway_counts_the_tokens_of_its_models_by_itself() {
+    let (google, gateway) = gateway().await;
+    let answer = gateway.ask(COUNT_TOKENS, "fine", "", json!({})).await;
+    answer.assert_ok();
+    assert!(answer.json()["input_tokens"].as_u64().unwrap() > 0);
+    assert!(google.received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn settings_and_tools_go_in_its_words() {
+    let (google, gateway) = gateway().await;
+    let more = json!({
+        "max_completion_tokens": 99, "seed": 7, "stop": ["END"], "temperature": 0.5,
+        "reasoning_effort": "low",
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}},
+    });
+    let body = prompt(CHAT, "fine", "Hello!", more);
+    let answer = gateway.post(CHAT, &body).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-dropped-fields"), None);
+    let (_, sent) = google.last();
+    let expected = json!({
+        "maxOutputTokens": 99, "temperature": 0.5, "seed": 7, "stopSequences": ["END"],
+        "responseMimeType": "application/json", "responseJsonSchema": {"type": "object"},
+        "thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": true},
+    });
+    assert_eq!(sent["generationConfig"], expected, "{sent}");
+    let declared = &sent["tools"][0]["functionDeclarations"][0];
+    assert_eq!(declared["parametersJsonSchema"]["type"], "object", "{sent}");
+    let expected = json!({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}});
+    assert_eq!(sent["toolConfig"], expected, "{sent}");
+    // Messages has no seed, and a refusal of it would name it.
+    let answer = gateway.ask(MESSAGES, "fine", "", json!({"top_k": 5})).await;
+    answer.assert_ok();
+    assert_eq!(google.last().1["generationConfig"]["topK"], 5);
+}
