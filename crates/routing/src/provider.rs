@@ -207,7 +207,7 @@ pub struct Credential {
 #[derive(Clone)]
 pub(crate) enum LogIn {
     /// With a secret: the header for each format, ready to send and marked sensitive.
-    Fixed(PerFormat<(HeaderName, HeaderValue)>),
+    Fixed(Box<PerFormat<(HeaderName, HeaderValue)>>),
     /// With tokens of this source, in this header. Health keeps the current one.
     Tokens {
         source: Arc<Source>,

@@ -3,9 +3,10 @@
 
 use super::support::{CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, prompt, provider};
 use super::{streamed_text, text};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -42,7 +43,7 @@ impl StandIn {
     }
 
     fn last(&self) -> Received {
-        let received = self.received.lock().unwrap();
+        let received = self.received.lock();
         received.last().expect("a request").clone()
     }
 }
@@ -69,7 +70,7 @@ async fn serve(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
     }
     let body = serde_json::from_slice(&bytes[start..start + length]).unwrap();
     let line = head.lines().next().unwrap().to_owned();
-    kept.lock().unwrap().push((head, body));
+    kept.lock().push((head, body));
     let (status, kind, answer) = match line {
         line if line.contains("cut") => ("200 OK", "text/event-stream", CUT),
         line if line.contains("blocked") => ("200 OK", "application/json", BLOCKED),
@@ -182,7 +183,7 @@ async fn the_gateway_counts_the_tokens_of_its_models_by_itself() {
     let answer = gateway.ask(COUNT_TOKENS, "fine", "", json!({})).await;
     answer.assert_ok();
     assert!(answer.json()["input_tokens"].as_u64().unwrap() > 0);
-    assert!(google.received.lock().unwrap().is_empty());
+    assert!(google.received.lock().is_empty());
 }
 
 #[tokio::test]

@@ -180,7 +180,7 @@ impl<'a> Builder<'a> {
                     match source.resolve(self.environment, &folder) {
                         Ok(secret) => self
                             .credential_headers(&settings, &secret, &at)
-                            .map(LogIn::Fixed),
+                            .map(|headers| LogIn::Fixed(Box::new(headers))),
                         Err(cause) => {
                             self.fault(&secret_path, cause.to_string());
                             None
