@@ -471,10 +471,13 @@ async fn the_memory_for_all_bodies_is_bounded() {
         .with("server.limits.body_bytes", json!("100kB"))
         .with("server.limits.bodies_in_memory", json!("250kB"));
     let gateway = Gateway::start(config).await;
-    let request = Request::new("POST", CHAT)
-        .header("content-type", "application/json")
-        .key(&gateway.key)
-        .body(body("test-model", 90_000));
+    let of = |key: &str| {
+        Request::new("POST", CHAT)
+            .header("content-type", "application/json")
+            .key(key)
+            .body(body("test-model", 90_000))
+    };
+    let request = of(&gateway.key);
     let holding = request.clone().orders("hang");
     let mut first = gateway.connect().await;
     first.write(&holding.bytes()).await;
@@ -482,9 +485,13 @@ async fn the_memory_for_all_bodies_is_bounded() {
         .when("a body is held", |it| it.open_answers == 1)
         .await;
 
-    let answer = gateway.send(&request).await;
+    let another = gateway.create_key(&[]).await;
+    let answer = gateway.send(&of(&another)).await;
     answer.assert_error(503, "service_unavailable");
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    // The key whose body fills the memory has more than its share.
+    let answer = gateway.send(&request).await;
+    answer.assert_error(429, "rate_limit_exceeded");
     drop(first);
     gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
     gateway.send(&request).await.assert_ok();

@@ -52,7 +52,7 @@ pub fn folder() -> PathBuf {
 pub fn cases(folder: &Path) -> io::Result<Vec<Case>> {
     let mut seen = BTreeSet::new();
     let mut cases = Vec::new();
-    for format in Format::ALL {
+    for format in Format::OF_CLIENTS {
         let text = std::fs::read_to_string(folder.join(format!("{format}.jsonl")))?;
         let records = text
             .lines()
