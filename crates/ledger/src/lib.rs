@@ -50,6 +50,7 @@ pub use ownership::{
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
     CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse, Revocation,
-    Store, StoreError, Verification, check_pepper, plans_beyond,
+    Server, ServerSettings, ServerTls, Store, StoreError, Verification, check_pepper, migrate,
+    plans_beyond,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

@@ -63,7 +63,6 @@ macro_rules! conformance_tests {
             reads::an_answer_is_its_keys_until_it_is_forgotten_or_too_old,
             reads::answers_with_a_future_time_delay_the_expiry_of_no_other,
             reads::changes_of_answers_end_with_the_bytes_that_fit,
-            reads::a_backup_is_a_whole_database_without_leases,
         }
     };
     (@ $make:expr; $($group:ident :: $case:ident,)*) => {
