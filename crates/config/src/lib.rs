@@ -44,7 +44,7 @@ pub use restart::{Started, needs_restart, takes_restart};
 pub use schema::{schema, schema_text};
 pub use sections::{
     AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress, ListenSettings,
-    LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings,
+    LogLevel, LogSettings, PostgresSettings, ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings,
     TlsSettings, TranslationSettings, UpgradeSettings,
 };
 pub use settlement::{DrainSettings, SettlementSettings};
@@ -136,6 +136,8 @@ pub struct Config {
     pub admin_token: Option<Secret>,
     /// Where keys and usage are kept; the path is taken from the folder of the file that says it.
     pub store: StoreSettings,
+    /// The URL of the database, if it is on a server.
+    pub store_url: Option<Secret>,
     /// The secret under which API keys are hashed.
     pub pepper: Secret,
     /// Refused credentials that an address may send in a minute; `None`: any number.
@@ -325,6 +327,29 @@ impl<'a> Loader<'a> {
                 .map_err(|fault| faults.push(fault))
                 .ok()
         });
+        let store_path = KeyPath::root().key("store").key("path");
+        let server_path = KeyPath::root().key("store").key("postgres");
+        let mut store = StoreSettings {
+            path: folder(&store_path).join(settings.store.path),
+            postgres: settings.store.postgres,
+        };
+        let mut store_url = None;
+        if let Some(server) = &mut store.postgres {
+            let url_path = server_path.key("url");
+            match server.url.resolve(self.environment, &folder(&url_path)) {
+                Ok(url) => store_url = Some(url),
+                Err(cause) => faults.push(url_path.fault(cause.to_string())),
+            }
+            let ca = server.ca.take();
+            server.ca = ca.map(|ca| folder(&server_path.key("ca")).join(ca));
+            if server.lease_term.get() < PostgresSettings::MIN_LEASE_TERM {
+                let path = server_path.key("lease_term");
+                faults.push(path.fault(format!(
+                    "{} is too short: at least 5s, because gateways renew their leases once a second",
+                    server.lease_term
+                )));
+            }
+        }
         let catalog = CatalogSettings {
             providers: settings.providers,
             families: settings.families,
@@ -356,14 +381,12 @@ impl<'a> Loader<'a> {
             );
             return Err(located);
         };
-        let store_path = KeyPath::root().key("store").key("path");
         Ok(Config {
             server: settings.server.with_paths_from(folder),
             admin: settings.admin,
             admin_token,
-            store: StoreSettings {
-                path: folder(&store_path).join(settings.store.path),
-            },
+            store,
+            store_url,
             pepper,
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
             log: settings.log,

@@ -285,15 +285,58 @@ impl Default for AdminSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreSettings {
-    /// The database file; it is made where there is none.
+    /// The database file; it is made where there is none. With `postgres` there is no such file: the
+    /// settlement files of this machine lie beside this path, on a disk of its own.
     pub path: PathBuf,
+    /// A database on a PostgreSQL server (15 or newer) instead, which gateways on several machines share.
+    pub postgres: Option<PostgresSettings>,
 }
 
 impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             path: "tollgate.db".into(),
+            postgres: None,
         }
+    }
+}
+
+/// A database on a PostgreSQL server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PostgresSettings {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; several hosts, separated by commas, for a primary
+    /// and its standbys. Through a connection pooler sessions must stay on one connection.
+    pub url: SecretSource,
+    /// Whether connections over TCP use TLS, with a certificate for the name of the host.
+    #[serde(default = "yes")]
+    pub tls: bool,
+    /// A PEM file with the authorities that may sign the certificate of the server. Default: those of
+    /// the system.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// Most connections of this gateway, besides the one over which it settles.
+    #[serde(default = "eight")]
+    pub connections: NonZeroU32,
+    /// How long the tokens that a gateway has leased stay its own while it cannot reach the database, at
+    /// least 5 s. It serves from them for half of this time, then answers 503.
+    #[serde(default = "PostgresSettings::default_lease_term")]
+    pub lease_term: Duration,
+}
+
+impl PostgresSettings {
+    /// The shortest term of leases.
+    pub const MIN_LEASE_TERM: std::time::Duration = std::time::Duration::from_secs(5);
+
+    const fn default_lease_term() -> Duration {
+        Duration::from_secs(30)
+    }
+}
+
+const fn eight() -> NonZeroU32 {
+    match NonZeroU32::new(8) {
+        Some(eight) => eight,
+        None => NonZeroU32::MIN,
     }
 }
 
