@@ -220,10 +220,21 @@ async fn every_expression_finds_its_series() {
         return;
     }
     let provider = Provider::start().await;
-    let config = Config::of(&provider).with(
-        "auto",
-        json!({"family": "test", "candidates": ["test-model"]}),
-    );
+    let print = r#"echo '{"token": "abc", "expires_in": 3600}'"#;
+    let credential = json!({"name": "main", "command": {"run": ["sh", "-c", print]}});
+    let config = Config::of(&provider)
+        .with(
+            "auto",
+            json!({"family": "test", "candidates": ["test-model"]}),
+        )
+        // Metrics of tokens appear with the first credential that has one.
+        .with(
+            "providers.tokens",
+            json!({
+                "address": "http://127.0.0.1:9", "formats": ["chat"], "credentials": [credential],
+            }),
+        )
+        .model("with-token", json!(["tokens/with-token"]));
     let gateway = Gateway::start(config).await;
     let prometheus = Prometheus::start(gateway.admin).await;
     let load = async {
