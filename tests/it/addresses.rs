@@ -190,11 +190,13 @@ async fn the_examples_of_the_guide_have_no_fault() {
         for secret in ["azure.key", "vertex.token"] {
             fs::write(folder.path().join(secret), "secret").unwrap();
         }
-        let models = match example.contains("models:") {
-            true => "",
-            false => {
-                "families: { f: { group: other, deployments: [vertex] } }\nmodels: { m: { family: f } }\n"
-            }
+        let models = if example.contains("models:") {
+            String::new()
+        } else {
+            let provider = example.lines().nth(1).unwrap().trim().trim_end_matches(':');
+            format!(
+                "families: {{ f: {{ group: other, deployments: [{provider}] }} }}\nmodels: {{ m: {{ family: f }} }}\n"
+            )
         };
         let text = format!("{example}{models}");
         fs::write(folder.path().join("tollgate.yaml"), text).unwrap();
