@@ -7,6 +7,7 @@ use super::memory_permit::MemoryPermit;
 use super::outgoing::{self, NotReady, Outgoing};
 use super::remembered::Kept;
 use super::timer::AttemptTimer;
+use super::trace;
 use crate::candidate::{self, full_fault};
 use crate::clock;
 use crate::upstreams::Pool;
@@ -446,6 +447,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                     choose_http(&mut peer, &candidate.deployment.provider, body);
                 }
                 start_timer(exchange, &mut peer, began);
+                trace::begin_attempt(exchange);
                 return Some(peer);
             }
             Err(Refusal::Full(full)) => {

@@ -17,6 +17,7 @@ use tollgate_filter::RequestContext;
 use tollgate_ledger::Unpaid;
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
+use tollgate_traces::RequestTrace;
 use tollgate_types::{ErrorCode, Format, RequestId, Share};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
@@ -70,6 +71,8 @@ pub struct Exchange {
     pub answer_bytes: usize,
     /// The access log; taken when the request is recorded.
     pub log: Option<AccessLog>,
+    /// Its trace; taken when the request is recorded. `None`: traces are off.
+    pub trace: Option<Box<RequestTrace>>,
     /// Counts it for its key, once that is known.
     pub of_key: Option<Share>,
     /// Counts it among all concurrent requests.
@@ -125,6 +128,7 @@ impl Exchange {
             first_byte: None,
             answer_bytes: 0,
             log: Some(log),
+            trace: None,
             of_key: None,
             in_flight,
         }

@@ -4,7 +4,7 @@
 
 use super::exchange::Exchange;
 use super::stage::Stage;
-use super::{count, outcome, respond, stored};
+use super::{count, outcome, respond, stored, trace};
 use crate::events;
 use crate::upstreams::is_out_of_files;
 use pingora_core::{Error, ErrorType};
@@ -31,6 +31,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
         &fault,
         cause.map(|it| it as _),
     );
+    trace::fail_attempt(exchange, &fault);
     // No breaker stays open for longer, so no client has to wait for longer.
     if let Some((ticket, _)) = exchange.attempts.ticket()
         && let Some(policy) = ticket.handle().policy()
@@ -126,6 +127,7 @@ pub fn end_attempt(again: bool) -> Box<Error> {
 /// Ends an attempt of which nothing was sent: the same candidate is asked again.
 pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
     outcome::not_sent(exchange);
+    trace::retract_attempt(exchange);
     exchange.attempts.step_back();
     end_attempt(exchange.attempts.may_go_on())
 }

@@ -7,7 +7,7 @@
 //! 3. [`answer`]: holds the answer until it can be committed; then [`passthrough`] sends it on.
 //! 4. [`respond`]: writes heads and bodies to the client.
 //! 5. [`settlement`]: charges the request before its last bytes are sent.
-//! 6. [`record`]: metrics and one line of the access log, once for each request.
+//! 6. [`record`]: metrics, one line of the access log and the [`trace`], once for each request.
 
 mod admission;
 mod answer;
@@ -38,6 +38,7 @@ mod settlement;
 mod stage;
 mod stored;
 mod timer;
+mod trace;
 mod unflushed;
 mod upload_progress;
 mod watch;
@@ -68,6 +69,7 @@ use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timer::Reader;
+use tollgate_traces::Traces;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
 
@@ -76,6 +78,7 @@ pub struct Gateway {
     current: Arc<Current>,
     retries: Arc<RetryBudgets>,
     access_log: AccessLog,
+    traces: Traces,
     connection: ConnectionOf,
     leaves: Leaves,
 }
@@ -109,6 +112,7 @@ impl Gateway {
         current: Arc<Current>,
         retries: Arc<RetryBudgets>,
         access_log: AccessLog,
+        traces: Traces,
         connection: ConnectionOf,
         leaves: Leaves,
     ) -> Self {
@@ -116,6 +120,7 @@ impl Gateway {
             current,
             retries,
             access_log,
+            traces,
             connection,
             leaves,
         }
@@ -158,6 +163,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<bool> {
         let head = session.req_header();
         exchange.target = (head.method.clone(), head.uri.clone());
+        exchange.trace = self.traces.begin(&head.headers);
         prepare_connection(session, &exchange.snapshot);
         match admission::admit(session, exchange).await {
             Admission::Forward => Ok(false),
@@ -467,6 +473,7 @@ impl ProxyHttp for Gateway {
             // The provider closed a connection that was kept: not its fault, and no attempt
             // that anyone needs to hear of. The same candidate is asked again.
             outcome::not_sent(exchange);
+            trace::retract_attempt(exchange);
             exchange.attempts.step_back();
             error.retry = RetryType::Decided(true);
             return error;

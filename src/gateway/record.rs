@@ -2,7 +2,7 @@
 
 use super::body::RequestBody;
 use super::exchange::{Exchange, SentHead};
-use super::{admission, outcome, settlement};
+use super::{admission, outcome, settlement, trace};
 use crate::access_log::Fields;
 use crate::clock;
 use crate::events::{self, Finished};
@@ -54,16 +54,20 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         cost,
         generation: exchange.timer.since_sent(),
     });
+    // The settlement counts, even if the last bytes could not be sent.
+    let settled = exchange.settlement.settled();
+    let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
+    let trace_id = exchange.trace.as_ref().map(|trace| trace.id());
     log.line(|line| {
         let (method, uri) = &exchange.target;
-        let settled = exchange.settlement.settled();
         let facts = request.and_then(|request| request.facts_if_read());
         let identity = exchange.stage.identity();
         let body = exchange.stage.body();
-        // The settlement counts, even if the last bytes could not be sent.
-        let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
         line.word("time", clock::now().as_str());
         line.word("id", exchange.id.as_str());
+        if let Some(trace_id) = &trace_id {
+            line.word("trace_id", trace_id);
+        }
         let client = exchange.client.map(|client| client.to_string());
         line.optional_text("client", client.as_deref());
         line.text("method", method.as_str());
@@ -96,6 +100,14 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         let counted = settled.filter(|(_, settled)| settled.usage.total() > 0);
         line.optional_word("count", counted.map(|(_, settled)| settled.source.as_str()));
     });
+    let ended = trace::Ended {
+        status,
+        code,
+        outcome,
+        usage,
+        cost,
+    };
+    trace::finish(exchange, &ended);
 }
 
 fn write_usage(usage: Usage, line: &mut Fields<'_>) {

@@ -53,6 +53,7 @@ use stop::{Sessions, Signals, Stopping, wait_for_the_end};
 use successor::Succession;
 use tokens::Tokens;
 use tokio::sync::watch;
+use tollgate_traces::{Exporter, Traces};
 
 /// Why a gateway cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +140,12 @@ impl Start {
         reload::check_models(config)?;
         let (runtime, signals) = hangups.and_others()?;
         let (access_log, writer) = access_log(config.log.access)?;
+        let (traces, exporter) = match &config.traces {
+            Some(target) => {
+                Traces::to(target).map(|(traces, exporter)| (traces, Some(exporter)))?
+            }
+            None => (Traces::off(), None),
+        };
         let settings = &config.server;
         let (inherited_admin, mut inherited) = match &mut self.predecessor {
             Some(predecessor) => (
@@ -187,6 +194,7 @@ impl Start {
                 Arc::clone(&current),
                 Arc::clone(&retries),
                 access_log.clone(),
+                traces.clone(),
                 connections::shared,
                 stop::begun(&ends.ending),
             );
@@ -231,6 +239,7 @@ impl Start {
             stop,
             ends,
             _writer: writer,
+            _exporter: exporter,
         })
     }
 }
@@ -252,6 +261,8 @@ struct Assembled {
     ends: Ends,
     /// Writes what is left of the access log at the very end.
     _writer: Option<access_log::Writer>,
+    /// Exports the last spans at the very end.
+    _exporter: Option<Exporter>,
 }
 
 impl Assembled {

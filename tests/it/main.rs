@@ -50,6 +50,7 @@ mod strict;
 mod support;
 mod timeouts;
 mod torn_answers;
+mod traces;
 mod translation;
 mod upgrade;
 mod upkeep;

@@ -17,6 +17,7 @@ mod accounts;
 mod answer;
 mod auto;
 mod caller;
+pub mod collector;
 mod config;
 mod doorman;
 pub mod flooder;

@@ -26,6 +26,7 @@ mod schema;
 mod sections;
 mod settlement;
 mod sources;
+mod traces;
 mod tree;
 mod yaml;
 
@@ -49,6 +50,7 @@ pub use sections::{
 };
 pub use settlement::{DrainSettings, SettlementSettings};
 pub use sources::Sources;
+pub use traces::{SampleSettings, TraceProtocol, TraceSettings, TraceTarget};
 pub use tree::Position;
 
 use indexmap::IndexMap;
@@ -83,6 +85,8 @@ struct Settings {
     keys: KeysSettings,
     /// What is written to the log.
     log: LogSettings,
+    /// Where traces of requests are exported to. Default: there are none.
+    traces: Option<TraceSettings>,
     /// The services that answer, by name.
     providers: IndexMap<String, ProviderSettings>,
     /// Families of models, by name.
@@ -142,6 +146,8 @@ pub struct Config {
     pub failed_keys_per_minute: Option<NonZeroU32>,
     /// What is written to the log.
     pub log: LogSettings,
+    /// Where traces are exported to. `None`: there are none.
+    pub traces: Option<TraceTarget>,
     /// Providers and models.
     pub catalog: Catalog,
     /// How often and how long a request is tried.
@@ -325,6 +331,10 @@ impl<'a> Loader<'a> {
                 .map_err(|fault| faults.push(fault))
                 .ok()
         });
+        let traces = settings.traces.as_ref().and_then(|traces| {
+            let target = traces.check(self.environment, &folder);
+            target.map_err(|found| faults.extend(found)).ok()
+        });
         let catalog = CatalogSettings {
             providers: settings.providers,
             families: settings.families,
@@ -367,6 +377,7 @@ impl<'a> Loader<'a> {
             pepper,
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
             log: settings.log,
+            traces,
             catalog,
             failover: settings.failover,
             memory: match settings.translation.memory {

@@ -2,13 +2,13 @@
 
 use crate::{
     Config, ListenAddress, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
-    UpgradeSettings,
+    TraceTarget, UpgradeSettings,
 };
 use std::num::NonZeroU32;
 use tollgate_settings::Duration;
 
 /// The settings that a reload cannot change.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq)]
 pub struct Started {
     listen: Vec<Listening>,
     threads: Option<u16>,
@@ -22,6 +22,7 @@ pub struct Started {
     pepper: String,
     failed_keys_per_minute: Option<NonZeroU32>,
     log: LogSettings,
+    traces: Option<TraceTarget>,
 }
 
 /// What of a listener cannot be changed; its certificate can.
@@ -60,13 +61,14 @@ impl Started {
             pepper: config.pepper.expose().to_owned(),
             failed_keys_per_minute: config.failed_keys_per_minute,
             log: config.log.clone(),
+            traces: config.traces.clone(),
         }
     }
 
     /// What cannot be changed of something at a key path: itself, where it is such a setting or
     /// stands in one, else the settings of that kind that stand in it.
     fn parts_of(path: &str) -> Vec<&str> {
-        const PATHS: [&str; 12] = [
+        const PATHS: [&str; 13] = [
             "server.listen",
             "server.threads",
             "server.upstream_keepalive_pool",
@@ -79,6 +81,7 @@ impl Started {
             "keys.failed_attempts_per_minute",
             "log.access",
             "log.level",
+            "traces",
         ];
         let is_below = |path: &str, above: &str| {
             let rest = path.strip_prefix(above);
@@ -118,6 +121,7 @@ impl Started {
                 self.failed_keys_per_minute != other.failed_keys_per_minute,
             ),
             ("log", self.log != other.log),
+            ("traces", self.traces != other.traces),
         ]
         .into_iter()
         .filter_map(|(path, differs)| differs.then_some(path))

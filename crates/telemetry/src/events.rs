@@ -49,6 +49,7 @@ struct Metrics {
     breakers_opened: IntCounterVec,
     token_refreshes: IntCounterVec,
     access_lines_lost: IntCounter,
+    spans: IntCounterVec,
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
     choices: IntCounterVec,
@@ -187,6 +188,11 @@ impl Metrics {
                 &["provider", "credential", "outcome"],
             ),
             access_lines_lost: lost,
+            spans: counters(
+                "tollgate_trace_spans_total",
+                "Sampled spans, by result: exported, dropped because the queue was full, or failed at the collector.",
+                &["result"],
+            ),
             reloads: counters(
                 "tollgate_configuration_reloads_total",
                 "Reloads of the configuration: applied, unchanged or failed.",
@@ -206,6 +212,9 @@ impl Metrics {
         };
         for outcome in ReloadOutcome::ALL {
             metrics.reloads.with_label_values(&[outcome.as_str()]);
+        }
+        for result in SpanResult::ALL {
+            metrics.spans.with_label_values(&[result.as_str()]);
         }
         for source in CountSource::ALL {
             metrics.token_counts.with_label_values(&[source.as_str()]);
@@ -572,6 +581,36 @@ pub fn tokens_counted(source: CountSource) {
 pub fn model_chosen(decision: &Decision) {
     let labels = [&*decision.profile, &*decision.model.id, decision.label()];
     METRICS.choices.with_label_values(&labels).inc();
+}
+
+/// What became of a sampled span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanResult {
+    /// The collector has accepted it.
+    Exported,
+    /// The queue was full.
+    Dropped,
+    /// The collector did not accept it.
+    Failed,
+}
+
+impl SpanResult {
+    const ALL: [Self; 3] = [Self::Exported, Self::Dropped, Self::Failed];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exported => "exported",
+            Self::Dropped => "dropped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Counts sampled spans.
+pub fn spans(result: SpanResult, count: usize) {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    let labels = [result.as_str()];
+    METRICS.spans.with_label_values(&labels).inc_by(count);
 }
 
 /// A line of the access log was dropped.

@@ -46,6 +46,9 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     } else {
         parts.headers.remove(CONTENT_LENGTH);
     }
+    if let Some(trace) = &exchange.trace {
+        trace.inject(&mut parts.headers);
+    }
     Some(parts.into())
 }
 

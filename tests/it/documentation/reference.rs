@@ -162,6 +162,7 @@ async fn eventful() -> (Gateway, Provider) {
             json!([{"command": {"run": ["false"]}}]),
         )
         .with("server.limits.requests_in_flight", json!(2))
+        .with("traces", json!({"endpoint": "http://127.0.0.1:1"}))
         .with(
             "auto",
             json!({"family": "test", "candidates": ["test-model"]}),

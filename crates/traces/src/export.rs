@@ -1,0 +1,193 @@
+//! The export of spans, on a thread of its own. Requests never wait for it: spans that find the queue full
+//! are dropped and counted.
+
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_otlp::tonic_types::metadata::MetadataMap;
+use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tollgate_config::{TraceProtocol, TraceTarget};
+use tollgate_telemetry::events::{self, SpanResult};
+
+/// Requests that wait for the export of their spans.
+const MOST_WAITING: usize = 4096;
+/// Spans of one export.
+const BATCH: usize = 512;
+/// How long a span waits for others.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long an export may take, with its retries.
+const EXPORT_LIMIT: Duration = Duration::from_secs(10);
+/// How long the end of the program waits for the last export.
+const LAST_EXPORT: Duration = Duration::from_secs(3);
+
+/// Takes spans without waiting.
+pub(crate) struct Queue(SyncSender<Vec<SpanData>>);
+
+impl Queue {
+    /// Adds the spans of a request. If there is no room, they are lost.
+    pub(crate) fn add(&self, spans: Vec<SpanData>) {
+        let count = spans.len();
+        if self.0.try_send(spans).is_err() {
+            events::spans(SpanResult::Dropped, count);
+        }
+    }
+}
+
+/// The exporting thread. Dropping it exports the spans that wait, within three seconds.
+pub struct Exporter {
+    stop: SyncSender<()>,
+    /// Closed at the end of the thread.
+    end: Receiver<()>,
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.stop.try_send(());
+        if self.end.recv_timeout(LAST_EXPORT) == Err(RecvTimeoutError::Timeout) {
+            log::warn!("traces: the collector does not answer; the last spans are lost");
+        }
+    }
+}
+
+/// Starts the exporting thread.
+pub(crate) fn start(target: &TraceTarget) -> io::Result<(Queue, Exporter)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let exporter = {
+        // The connection needs it.
+        let _runtime = runtime.enter();
+        exporter(target).map_err(|cause| io::Error::other(format!("traces: {cause}")))?
+    };
+    let (queue, waiting) = mpsc::sync_channel(MOST_WAITING);
+    let (stop, stopped) = mpsc::sync_channel(1);
+    let (at_its_end, end) = mpsc::channel();
+    std::thread::Builder::new()
+        .name("traces".to_owned())
+        .spawn(move || {
+            run(&runtime, &exporter, &waiting, &stopped);
+            drop::<mpsc::Sender<()>>(at_its_end);
+        })?;
+    Ok((Queue(queue), Exporter { stop, end }))
+}
+
+fn run(
+    runtime: &Runtime,
+    exporter: &SpanExporter,
+    waiting: &Receiver<Vec<SpanData>>,
+    stopped: &Receiver<()>,
+) {
+    let mut fails = false;
+    loop {
+        let is_last = stopped.try_recv().is_ok();
+        let batch = collect(
+            waiting,
+            if is_last {
+                Duration::ZERO
+            } else {
+                LONGEST_WAIT
+            },
+        );
+        let count = batch.len();
+        if count == 0 && is_last {
+            return;
+        }
+        if count == 0 {
+            continue;
+        }
+        let export = async { tokio::time::timeout(EXPORT_LIMIT, exporter.export(batch)).await };
+        let fault = match runtime.block_on(export) {
+            Ok(Ok(())) => None,
+            Ok(Err(cause)) => Some(cause.to_string()),
+            Err(_) => Some(format!("no answer within {} s", EXPORT_LIMIT.as_secs())),
+        };
+        // A line for each change, not for each batch.
+        let failed = fails;
+        fails = fault.is_some();
+        match fault {
+            Some(cause) => {
+                events::spans(SpanResult::Failed, count);
+                if !failed {
+                    log::warn!("traces: the collector does not accept spans: {cause}");
+                }
+            }
+            None => {
+                events::spans(SpanResult::Exported, count);
+                if failed {
+                    log::info!("traces: the collector accepts spans again");
+                }
+            }
+        }
+        if is_last && fails {
+            return;
+        }
+    }
+}
+
+/// The spans that arrive within `patience`, at most about a batch of them.
+fn collect(waiting: &Receiver<Vec<SpanData>>, patience: Duration) -> Vec<SpanData> {
+    let begun = Instant::now();
+    let mut batch = Vec::new();
+    while batch.len() < BATCH {
+        let left = patience.saturating_sub(begun.elapsed());
+        match waiting.recv_timeout(left) {
+            Ok(mut spans) => batch.append(&mut spans),
+            Err(_) => break,
+        }
+    }
+    batch
+}
+
+type Fault = Box<dyn std::error::Error>;
+
+fn exporter(target: &TraceTarget) -> Result<SpanExporter, Fault> {
+    let endpoint = target.endpoint.to_string();
+    let is_tls = target.endpoint.scheme_str() == Some("https");
+    let headers = target.headers.iter();
+    let mut exporter = match target.protocol {
+        TraceProtocol::Grpc => {
+            let headers =
+                headers.map(|(name, secret)| Ok((name.clone(), secret.expose().parse()?)));
+            let headers: Result<_, Fault> = headers.collect();
+            let builder = SpanExporter::builder()
+                .with_tonic()
+                .with_endpoint(endpoint)
+                .with_metadata(MetadataMap::from_headers(headers?))
+                .with_timeout(EXPORT_LIMIT);
+            match is_tls {
+                true => builder.with_tls_config(ClientTlsConfig::new().with_native_roots()),
+                false => builder,
+            }
+            .build()?
+        }
+        TraceProtocol::Http => {
+            let text = |name: &http::HeaderName| name.as_str().to_owned();
+            let headers = headers.map(|(name, secret)| (text(name), secret.expose().to_owned()));
+            SpanExporter::builder()
+                .with_http()
+                .with_http_client(HyperClient::new(connector()?, EXPORT_LIMIT, None))
+                .with_endpoint(endpoint)
+                .with_headers(headers.collect())
+                .with_timeout(EXPORT_LIMIT)
+                .build()?
+        }
+    };
+    let resource = Resource::builder().with_service_name("tollgate");
+    let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    exporter.set_resource(&resource.with_attribute(version).build());
+    Ok(exporter)
+}
+
+/// TLS with the system's certificate authorities.
+fn connector() -> io::Result<HttpsConnector<HttpConnector>> {
+    let provider = rustls::crypto::ring::default_provider();
+    let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider)?;
+    Ok(tls.https_or_http().enable_http1().build())
+}

@@ -1,0 +1,101 @@
+//! The trace of a request: what the exchange puts into its spans.
+
+use super::exchange::Exchange;
+use std::sync::Arc;
+use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_ledger::BillingState;
+use tollgate_traces::{Attempt, Facts};
+use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
+use tollgate_wire::answer::StopReason;
+use tollgate_wire::fault::UpstreamFault;
+
+/// The current candidate is asked.
+pub fn begin_attempt(exchange: &mut Exchange) {
+    let Some(trace) = &mut exchange.trace else {
+        return;
+    };
+    let Some(candidate) = exchange.attempts.current() else {
+        return;
+    };
+    let provider = &candidate.deployment.provider;
+    let upstream_model = |asked| candidate.deployment.upstream_model(asked).to_owned();
+    let admitted = exchange.stage.admitted();
+    trace.begin_attempt(Attempt {
+        provider: Arc::clone(&provider.name),
+        host: Arc::clone(&provider.host),
+        port: provider.port,
+        operation: operation(exchange.stage.request(), candidate.format),
+        model: admitted.map(|it| upstream_model(it.model_asked())),
+    });
+}
+
+/// The current attempt has failed.
+pub fn fail_attempt(exchange: &mut Exchange, fault: &UpstreamFault) {
+    if let Some(trace) = &mut exchange.trace {
+        trace.fail_attempt(fault.class.as_str(), fault.status);
+    }
+}
+
+/// Nothing of the current attempt was sent: it has no span.
+pub fn retract_attempt(exchange: &mut Exchange) {
+    if let Some(trace) = &mut exchange.trace {
+        trace.retract_attempt();
+    }
+}
+
+/// What `record` knows of the end of a request.
+pub struct Ended {
+    /// The status that the client got.
+    pub status: u16,
+    /// The code of the error that the client got.
+    pub code: Option<ErrorCode>,
+    /// How the request has ended.
+    pub outcome: BillingState,
+    /// What the provider reported.
+    pub usage: Option<Usage>,
+    /// What it cost, if the prices are known.
+    pub cost: Option<Money>,
+}
+
+/// Ends the trace.
+pub fn finish(exchange: &mut Exchange, ended: &Ended) {
+    let Some(trace) = exchange.trace.take() else {
+        return;
+    };
+    let request = exchange.stage.request();
+    let facts = request.and_then(RequestContext::facts_if_read);
+    let answer = exchange.answer.facts();
+    let settled = exchange.settlement.settled();
+    let identity = exchange.stage.identity();
+    trace.finish(&Facts {
+        id: exchange.id.as_str(),
+        method: exchange.target.0.as_str(),
+        route: request.map(|request| request.endpoint.path()),
+        status: ended.status,
+        code: ended.code.map(ErrorCode::as_str),
+        outcome: ended.outcome.as_str(),
+        has_failed: ended.status >= 500 || exchange.broken.is_some(),
+        key: identity.map(|identity| identity.key.as_str()),
+        model: exchange.model_name(),
+        stream: facts.is_some_and(|facts| facts.stream),
+        output_limit: facts.and_then(|facts| facts.output_limit),
+        choices: facts.map_or(1, |facts: &RequestFacts| facts.choices),
+        usage: ended.usage,
+        charged: settled.map(|(_, settled)| settled.charged),
+        cost: ended.cost,
+        first_byte: exchange.first_byte,
+        stop: answer.and_then(|it| it.stop).map(StopReason::as_str),
+        answer_id: answer.and_then(|it| it.id.as_deref()),
+        answer_model: answer.and_then(|it| it.model.as_deref()),
+    });
+}
+
+/// The operation in the semantic conventions, which define the first two of these names.
+fn operation(request: Option<&RequestContext>, format: Format) -> &'static str {
+    match request.map(|request| request.endpoint) {
+        Some(Endpoint::CountTokens | Endpoint::InputTokens) => "count_tokens",
+        Some(endpoint) if endpoint.is_stored() => "stored_response",
+        _ if format == Format::Gemini => "generate_content",
+        _ => "chat",
+    }
+}

@@ -1,0 +1,370 @@
+//! Traces: what a collector gets over gRPC and HTTP, which requests are sampled, and what a collector that
+//! does not answer costs.
+
+use crate::support::collector::{Collector, attributes};
+use crate::support::{
+    Act, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, Output, PATIENCE, Provider, Request,
+    Upstream, closed_port, eventually, prompt, tollgate,
+};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Exports of all requests.
+fn to(collector: &Collector) -> Value {
+    json!({"endpoint": format!("http://{}", collector.address), "sample": {"share": 1}})
+}
+
+fn ask(gateway: &Gateway, path: &str, model: &str, more: Value) -> Request {
+    Request::post(path, &prompt(path, model, "A secret question.", more)).key(&gateway.key)
+}
+
+fn texts(spans: &[Span]) -> String {
+    format!("{spans:?}")
+}
+
+#[tokio::test]
+async fn a_request_is_a_span_and_its_attempt_another_with_what_the_provider_reported() {
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let config = Config::of(&provider)
+        .with("traces", to(&collector))
+        .with("models.test-model.price", json!({"input": 3, "output": 15}));
+    let gateway = Gateway::start(config).await;
+    for path in FORMATS {
+        for stream in [false, true] {
+            let request = ask(&gateway, path, "test-model", json!({"stream": stream}));
+            let answer = gateway.send(&request).await;
+            answer.assert_ok();
+            let line = gateway.line_of(&answer).await;
+            let trace = collector.trace_of(line["id"].as_str().unwrap()).await;
+            let [request, attempt] = &trace[..] else {
+                panic!("{trace:#?}");
+            };
+            assert_eq!(hex(&request.trace_id), line["trace_id"]);
+            assert_eq!(request.kind, SpanKind::Server as i32);
+            assert_eq!(request.name, format!("POST {path}"));
+            assert!(request.parent_span_id.is_empty());
+            let of_request = attributes(request);
+            let expected = json!({
+                "http.request.method": "POST", "http.route": path,
+                "http.response.status_code": 200, "tollgate.request.id": line["id"],
+                "tollgate.outcome": "completed", "tollgate.key": line["key"],
+                "tollgate.model": "test-model", "tollgate.charged": line["charged"],
+                "tollgate.cost": line["cost"],
+            });
+            assert_eq!(of_request, expected);
+
+            assert_eq!(attempt.kind, SpanKind::Client as i32);
+            assert_eq!(attempt.name, "chat upstream-model");
+            assert_eq!(attempt.trace_id, request.trace_id);
+            assert!(request.start_time_unix_nano <= attempt.start_time_unix_nano);
+            assert!(attempt.end_time_unix_nano <= request.end_time_unix_nano);
+            let mut of_attempt = attributes(attempt);
+            let first = of_attempt["gen_ai.response.time_to_first_chunk"].take();
+            assert!((0.0..30.0).contains(&first.as_f64().unwrap()), "{first}");
+            for known in ["gen_ai.response.id", "gen_ai.response.model"] {
+                assert!(of_attempt[known].take().is_string(), "{trace:#?}");
+            }
+            let usage = |kind: &str| line["usage"][kind].as_u64().unwrap();
+            let input = usage("input") + usage("cache_read") + usage("cache_write");
+            let max_tokens = (path == "/v1/messages").then_some(1000);
+            let mut expected = json!({
+                "gen_ai.operation.name": "chat", "gen_ai.provider.name": "sim",
+                "server.address": "127.0.0.1", "server.port": provider.address.port(),
+                "gen_ai.request.model": "upstream-model", "gen_ai.request.stream": stream,
+                "gen_ai.response.finish_reasons": ["done"],
+                "gen_ai.response.id": null, "gen_ai.response.model": null,
+                "gen_ai.response.time_to_first_chunk": null,
+                "gen_ai.usage.input_tokens": input,
+                "gen_ai.usage.cache_read.input_tokens": usage("cache_read"),
+                "gen_ai.usage.cache_creation.input_tokens": usage("cache_write"),
+                "gen_ai.usage.output_tokens": usage("output"),
+                "gen_ai.usage.reasoning.output_tokens": usage("reasoning"),
+            });
+            if let Some(limit) = max_tokens {
+                expected["gen_ai.request.max_tokens"] = json!(limit);
+            }
+            assert_eq!(of_attempt, expected);
+            assert_eq!(attempt.events[0].name, "gen_ai.first_chunk");
+            let first = attempt.events[0].time_unix_nano;
+            assert!((attempt.start_time_unix_nano..=attempt.end_time_unix_nano).contains(&first));
+        }
+    }
+    let spans = texts(&collector.spans());
+    let answer = provider.last();
+    assert!(!spans.contains("secret question"), "{spans}");
+    assert!(!spans.contains(&gateway.key), "{spans}");
+    let export = &collector.exports()[0];
+    assert_eq!(export.resource["service.name"], "tollgate");
+    // The provider continues the trace of the attempt.
+    let passed = answer.headers["traceparent"].to_str().unwrap();
+    let attempts: Vec<_> = collector.spans();
+    let attempts = attempts.iter().map(|span| hex(&span.span_id));
+    let attempts: Vec<_> = attempts.collect();
+    assert!(
+        attempts.iter().any(|id| passed.contains(id.as_str())),
+        "{passed} {attempts:?}"
+    );
+    assert!(!answer.headers.contains_key("tracestate"));
+}
+
+#[tokio::test]
+async fn a_request_continues_the_trace_of_its_client() {
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let traces = json!({
+        "endpoint": format!("http://{}/v1/traces", collector.address), "protocol": "http",
+        "headers": {"authorization": "env:TEST_OTHER_KEY"},
+        "sample": {"share": 0, "errors": false},
+    });
+    let gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
+    let request = |parent: &str| {
+        ask(&gateway, CHAT, "test-model", Value::Null)
+            .header("traceparent", parent)
+            .header("tracestate", "vendor=value")
+    };
+    for (parent, continues, samples) in [
+        (format!("00-{TRACE}-{PARENT}-01"), true, true),
+        (format!("00-{TRACE}-{PARENT}-00"), true, false),
+        (format!("00-{TRACE}-0000000000000000-01"), false, false),
+        ("nonsense".to_owned(), false, false),
+    ] {
+        let answer = gateway.send(&request(&parent)).await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["trace_id"] == TRACE, continues, "{parent}");
+        let passed = provider.last().headers;
+        let traceparent = passed["traceparent"].to_str().unwrap();
+        let trace_id = line["trace_id"].as_str().unwrap();
+        assert!(
+            traceparent.starts_with(&format!("00-{trace_id}-")),
+            "{traceparent}"
+        );
+        assert!(!traceparent.contains(PARENT), "{traceparent}");
+        assert_eq!(traceparent.ends_with("-01"), samples, "{traceparent}");
+        assert_eq!(passed.contains_key("tracestate"), continues, "{parent}");
+        if samples {
+            let trace = collector
+                .trace_of(answer.header("x-request-id").unwrap())
+                .await;
+            assert_eq!(hex(&trace[0].parent_span_id), PARENT);
+            assert_eq!(trace[0].trace_state, "vendor=value");
+        }
+    }
+    let exports = collector.exports();
+    assert_eq!(collector.spans().len(), 2, "{exports:#?}");
+    let authorization = &exports[0].headers["authorization"];
+    assert_eq!(authorization, "another-credential-of-the-provider");
+}
+
+#[tokio::test]
+async fn failures_are_exported_with_their_class_and_other_requests_are_not() {
+    const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 2\r\n\r\n{}";
+    let failing = Upstream::playing([Act::send(FAILS), Act::Again]).await;
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let mut traces = to(&collector);
+    traces["sample"] = json!({"share": 0});
+    let config = Config::first_and_second(failing.address, provider.address)
+        .model("fails", json!(["a"]))
+        .model("works", json!(["b"]))
+        .with("failover.again", json!(0))
+        .with("traces", traces);
+    let gateway = Gateway::start(config).await;
+    let send = async |model: &str| {
+        let answer = gateway.send(&ask(&gateway, CHAT, model, Value::Null)).await;
+        (
+            answer.status,
+            answer.header("x-request-id").unwrap().to_owned(),
+        )
+    };
+    let (status, works) = send("works").await;
+    assert_eq!(status, 200);
+    let (status, refused) = send("unknown").await;
+    assert_eq!(status, 404);
+    let (status, elsewhere) = send("m").await;
+    assert_eq!(status, 200);
+    let trace = collector.trace_of(&elsewhere).await;
+    let [request, first, second] = &trace[..] else {
+        panic!("{trace:#?}");
+    };
+    assert!(
+        request
+            .status
+            .as_ref()
+            .is_none_or(|it| it.code != StatusCode::Error as i32)
+    );
+    assert_eq!(
+        first.status.as_ref().unwrap().code,
+        StatusCode::Error as i32
+    );
+    assert_eq!(attributes(first)["error.type"], "server_error");
+    assert_eq!(attributes(first)["http.response.status_code"], 500);
+    assert_eq!(attributes(first).get("gen_ai.usage.input_tokens"), None);
+    assert_eq!(attributes(second)["gen_ai.provider.name"], "b");
+    assert!(first.end_time_unix_nano <= second.start_time_unix_nano);
+
+    let (status, fails) = send("fails").await;
+    assert!(status >= 500, "{status}");
+    let trace = collector.trace_of(&fails).await;
+    assert_eq!(
+        trace[0].status.as_ref().unwrap().code,
+        StatusCode::Error as i32
+    );
+    let line = gateway.access_line(|line| line["id"] == *fails).await;
+    assert_eq!(attributes(&trace[0])["error.type"], line["code"]);
+    for span in collector.spans() {
+        let id = &attributes(&span)["tollgate.request.id"];
+        assert!(*id != *works && *id != *refused, "{span:?}");
+    }
+}
+
+#[tokio::test]
+async fn slow_requests_are_exported_and_counts_have_an_operation_of_their_own() {
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let mut traces = to(&collector);
+    traces["sample"] = json!({"share": 0, "slower_than": "300ms"});
+    let gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
+    let quick = gateway
+        .send(&ask(&gateway, COUNT_TOKENS, "test-model", Value::Null))
+        .await;
+    quick.assert_ok();
+    let slow = ask(&gateway, COUNT_TOKENS, "test-model", Value::Null).orders("delay-500ms");
+    let slow = gateway.send(&slow).await;
+    slow.assert_ok();
+    let trace = collector
+        .trace_of(slow.header("x-request-id").unwrap())
+        .await;
+    assert_eq!(trace[1].name, "count_tokens upstream-model");
+    assert_eq!(collector.spans().len(), 2);
+}
+
+#[tokio::test]
+async fn a_collector_that_does_not_answer_delays_no_request_and_its_losses_are_counted() {
+    let provider = Provider::start().await;
+    let stuck = Upstream::playing([Act::Hang]).await;
+    let traces = json!({
+        "endpoint": format!("http://{}/v1/traces", stuck.address), "protocol": "http",
+        "sample": {"share": 1},
+    });
+    let mut gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
+    let begun = Instant::now();
+    let mut connection = gateway.connect().await;
+    let request = ask(&gateway, CHAT, "test-model", Value::Null);
+    // More than wait for their export.
+    for _ in 0..4600 {
+        connection.send(&request).await.assert_ok();
+    }
+    let dropped = "tollgate_trace_spans_total{result=\"dropped\"}";
+    eventually("dropped spans", async || {
+        gateway.sample(dropped).await.filter(|count| *count > 0.0)
+    })
+    .await;
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    gateway.signal("TERM").await;
+    gateway.ended().await;
+    assert!(
+        gateway
+            .log_line("the last spans are lost")
+            .await
+            .contains("traces")
+    );
+}
+
+#[tokio::test]
+async fn a_collector_that_comes_later_gets_the_spans_of_later_requests() {
+    let provider = Provider::start().await;
+    let (address, socket) = closed_port();
+    let traces = json!({"endpoint": format!("http://{address}"), "sample": {"share": 1}});
+    let gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
+    let sample = |result: &str| format!("tollgate_trace_spans_total{{result=\"{result}\"}}");
+    for result in ["exported", "dropped", "failed"] {
+        assert_eq!(gateway.sample(&sample(result)).await, Some(0.0));
+    }
+    let send = async || {
+        let request = ask(&gateway, CHAT, "test-model", Value::Null);
+        gateway.send(&request).await.assert_ok();
+    };
+    send().await;
+    gateway.sample_is(&sample("failed"), 2.0).await;
+    assert!(
+        gateway
+            .log_line("does not accept spans")
+            .await
+            .contains("traces")
+    );
+    let collector = Collector::on(socket.listen(16).unwrap());
+    eventually("a span", async || {
+        send().await;
+        let exported = gateway.sample(&sample("exported")).await?;
+        (exported > 0.0).then_some(())
+    })
+    .await;
+    gateway.log_line("accepts spans again").await;
+    assert!(!collector.spans().is_empty());
+}
+
+#[tokio::test]
+async fn the_last_spans_are_exported_before_the_end() {
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let mut gateway = Gateway::start(Config::of(&provider).with("traces", to(&collector))).await;
+    gateway
+        .send(&ask(&gateway, CHAT, "test-model", Value::Null))
+        .await
+        .assert_ok();
+    gateway.signal("TERM").await;
+    assert!(gateway.ended().await.success());
+    assert_eq!(collector.spans().len(), 2);
+}
+
+#[tokio::test]
+async fn without_traces_nothing_of_a_clients_trace_leaves() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    let request = ask(&gateway, CHAT, "test-model", Value::Null)
+        .header("traceparent", &format!("00-{TRACE}-{PARENT}-01"));
+    let answer = gateway.send(&request).await;
+    answer.assert_ok();
+    assert!(!provider.last().headers.contains_key("traceparent"));
+    assert_eq!(gateway.line_of(&answer).await.get("trace_id"), None);
+}
+
+#[tokio::test]
+async fn check_names_what_is_wrong_with_the_settings() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let text = r#"
+traces:
+  endpoint: http://user:hidden-word@collector.example:4317
+  headers: { "bad name": "env:TEST_OTHER_KEY", authorization: "env:TEST_NO_SUCH_VARIABLE" }
+  sample: { share: 0.5 }
+"#;
+    std::fs::write(folder.path().join("tollgate.yaml"), text).unwrap();
+    let mut check = tollgate();
+    check.arg("check").current_dir(&folder);
+    let output = Output::within(PATIENCE, &mut check).await;
+    assert!(!output.status.success(), "{output:?}");
+    for expected in [
+        "tollgate.yaml:3:13: traces.endpoint: expected the address of a collector, such as http://127.0.0.1:4317",
+        "'bad name' is not the name of a header",
+        "TEST_NO_SUCH_VARIABLE",
+    ] {
+        assert!(
+            output.stderr.contains(expected),
+            "{expected}\n{}",
+            output.stderr
+        );
+    }
+    assert!(!output.stderr.contains("hidden-word"), "{}", output.stderr);
+}
