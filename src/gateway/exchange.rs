@@ -7,7 +7,7 @@ use super::{
     settlement::SettlementGuard, stage::Stage, stored::Noted, timer::AttemptTimer,
 };
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
-use http::{HeaderValue, Method, Uri};
+use http::{HeaderValue, Method, Uri, Version};
 use std::{
     net::IpAddr,
     sync::Arc,
@@ -33,6 +33,8 @@ pub struct Exchange {
     pub origin: Option<HeaderValue>,
     /// Its method and URI.
     pub target: (Method, Uri),
+    /// Its version of HTTP.
+    pub version: Version,
     /// The configuration that was current when it began.
     pub snapshot: Arc<Snapshot>,
     /// How far it has come, and what is known of it.
@@ -109,6 +111,7 @@ impl Exchange {
             client: None,
             origin: None,
             target: (Method::GET, Uri::default()),
+            version: Version::HTTP_11,
             snapshot,
             stage: Stage::default(),
             attempts: Attempts::default(),

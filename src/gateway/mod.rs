@@ -163,6 +163,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<bool> {
         let head = session.req_header();
         exchange.target = (head.method.clone(), head.uri.clone());
+        exchange.version = head.version;
         exchange.trace = self.traces.begin(&head.headers);
         prepare_connection(session, &exchange.snapshot);
         match admission::admit(session, exchange).await {

@@ -6,6 +6,7 @@ use super::{admission, outcome, settlement, trace};
 use crate::access_log::Fields;
 use crate::clock;
 use crate::events::{self, Finished};
+use http::Version;
 use pingora_core::{Error, ErrorSource};
 use std::time::Instant;
 use tollgate_ledger::BillingState;
@@ -72,6 +73,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         line.optional_text("client", client.as_deref());
         line.text("method", method.as_str());
         line.text("path", uri.path());
+        line.word("protocol", protocol(exchange.version));
         line.optional_word("format", exchange.format().map(Format::as_str));
         line.optional_text("key", identity.map(|identity| identity.key.as_str()));
         line.optional_text(
@@ -108,6 +110,15 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         cost,
     };
     trace::finish(exchange, &ended);
+}
+
+/// As it stands in a request line.
+const fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
 }
 
 fn write_usage(usage: Usage, line: &mut Fields<'_>) {

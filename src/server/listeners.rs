@@ -8,13 +8,16 @@ use super::RunError;
 use crate::config::{self, Answering, Config, Faults, MOST_CERTIFICATE_BYTES};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use listenfd::ListenFd;
 use parking_lot::Mutex;
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::tls::TlsSettings;
 use pingora_core::server::{Fds, ListenFds, ShutdownWatch};
 use pingora_core::services::listening::Service;
 use pingora_core::tls::sign::CertifiedKey;
-use pingora_core::tls::{self, ClientHello, CryptoProvider, ResolvesServerCert};
+use pingora_core::tls::{self, ClientHello, CryptoProvider, ResolvesServerCert, RootCertStore};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::HashMap;
@@ -37,6 +40,34 @@ impl Sockets {
         Self(sockets.into_iter().map(listener).collect())
     }
 
+    /// Those that systemd has opened for this process (`LISTEN_FDS`).
+    ///
+    /// # Errors
+    ///
+    /// One of them does not listen on TCP.
+    pub(super) fn activated() -> io::Result<Self> {
+        let mut passed = ListenFd::from_env();
+        let mut sockets = Self::default();
+        for place in 0..passed.len() {
+            let taken = passed.take_tcp_listener(place);
+            let listener = taken.map_err(|cause| {
+                io::Error::other(format!(
+                    "socket activation: only TCP sockets can be used: {cause}"
+                ))
+            })?;
+            if let Some(listener) = listener {
+                sockets.0.push((listener.local_addr()?, listener));
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Takes the socket for an address out.
+    pub(super) fn remove(&mut self, address: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
+        let place = self.0.iter().position(|(known, _)| *known == address)?;
+        Some(self.0.swap_remove(place))
+    }
+
     /// Takes over the socket for an address from `earlier`, else takes the address itself.
     ///
     /// # Errors
@@ -44,9 +75,8 @@ impl Sockets {
     /// When the address cannot be had.
     pub(super) fn take(&mut self, address: SocketAddr, earlier: &mut Self) -> Result<(), RunError> {
         let fault = |cause| RunError::Listen { address, cause };
-        let place = earlier.0.iter().position(|(known, _)| *known == address);
-        let listener = match place {
-            Some(place) => earlier.0.swap_remove(place).1,
+        let listener = match earlier.remove(address) {
+            Some((_, listener)) => listener,
             None => TcpListener::bind(address).map_err(fault)?,
         };
         listener.set_nonblocking(true).map_err(fault)?;
@@ -121,30 +151,36 @@ impl<A: ServerApp + Send + Sync + 'static> pingora_core::services::Service for O
     }
 }
 
-/// The certificates of the listeners, by address.
+/// What checks the certificates of clients; `None`: they present none.
+type Verifier = Option<Arc<dyn ClientCertVerifier>>;
+
+/// The certificates of the listeners, by address. What checks those of clients stays the same.
 #[derive(Default)]
-pub(super) struct Certificates(HashMap<SocketAddr, Arc<Renewable>>);
+pub(super) struct Certificates(HashMap<SocketAddr, (Arc<Renewable>, Verifier)>);
 
 /// Certificates that were read and fit their keys.
 #[derive(Default)]
-pub(super) struct Read(Vec<(SocketAddr, Arc<CertifiedKey>)>);
+pub(super) struct Read(Vec<(SocketAddr, Arc<CertifiedKey>, Verifier)>);
 
 impl Certificates {
     /// Begins with these.
     pub(super) fn with(read: &Read) -> Self {
-        let renewable = |(address, key): &(_, Arc<_>)| {
+        let renewable = |(address, key, verifier): &(_, Arc<_>, Verifier)| {
             let key = ArcSwap::new(Arc::clone(key));
-            (*address, Arc::new(Renewable(key)))
+            (*address, (Arc::new(Renewable(key)), verifier.clone()))
         };
         Self(read.0.iter().map(renewable).collect())
     }
 
     /// What Pingora is to know of TLS at an address; `None` where there is none.
     pub(super) fn settings(&self, address: SocketAddr, http2: bool) -> Option<TlsSettings> {
-        let certificate = Arc::clone(self.0.get(&address)?);
+        let (certificate, verifier) = self.0.get(&address)?.clone();
         // The paths are not looked at: the certificate is asked for at each handshake.
         let mut settings = TlsSettings::intermediate("", "").ok()?;
         settings.set_cert_resolver(certificate);
+        if let Some(verifier) = verifier {
+            settings.set_client_cert_verifier(verifier);
+        }
         if http2 {
             settings.enable_h2();
         }
@@ -153,8 +189,8 @@ impl Certificates {
 
     /// From the next handshake on, these. An address that does not serve TLS stays so.
     pub(super) fn replace(&self, read: &Read) {
-        for (address, key) in &read.0 {
-            if let Some(certificate) = self.0.get(address) {
+        for (address, key, _) in &read.0 {
+            if let Some((certificate, _)) = self.0.get(address) {
                 certificate.0.store(Arc::clone(key));
             }
         }
@@ -173,9 +209,13 @@ impl Read {
         let section = KeyPath::root().key("server").key("listen");
         for (place, listen) in config.server.listen.iter().enumerate() {
             let Some(tls) = &listen.tls else { continue };
-            match read_certificate(tls, &section.index(place).key("tls")) {
-                Ok(key) => read.0.push((listen.address.get(), Arc::new(key))),
-                Err(found) => faults.extend(found),
+            let section = section.index(place).key("tls");
+            let key = read_certificate(tls, &section).map_err(|found| faults.extend(found));
+            let verifier = tls.client_ca.as_deref().map(client_verifier).transpose();
+            let verifier =
+                verifier.map_err(|what| faults.push(section.key("client_ca").fault(what)));
+            if let (Ok(key), Ok(verifier)) = (key, verifier) {
+                read.0.push((listen.address.get(), Arc::new(key), verifier));
             }
         }
         match faults.is_empty() {
@@ -228,6 +268,24 @@ fn read_certificate(
             "the certificate {certificate} with the key {key} cannot be used: {cause}"
         ))]
     })
+}
+
+/// Checks clients' certificates by the authorities in a file.
+fn client_verifier(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    tls::install_default_crypto_provider();
+    let authorities = || {
+        let pem = Answering.read_bytes(file, MOST_CERTIFICATE_BYTES);
+        let pem = pem.map_err(|cause| format!("cannot be read: {cause}"))?;
+        let mut authorities = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            let certificate = certificate.map_err(|cause| format!("is not PEM: {cause}"))?;
+            let added = authorities.add(certificate);
+            added.map_err(|cause| format!("has a certificate of no authority: {cause}"))?;
+        }
+        let verifier = WebPkiClientVerifier::builder(Arc::new(authorities)).build();
+        verifier.map_err(|cause| format!("cannot be used: {cause}"))
+    };
+    authorities().map_err(|what: String| format!("{} {what}", file.display()))
 }
 
 /// The certificate of a listener, until another one is put in its place.

@@ -25,7 +25,8 @@ use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{
-    self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources, Started,
+    self, AccessFormat, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, LogSettings,
+    Sources, Started,
 };
 use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
@@ -139,7 +140,7 @@ impl Start {
         let config = &self.config;
         reload::check_models(config)?;
         let (runtime, signals) = hangups.and_others()?;
-        let (access_log, writer) = access_log(config.log.access)?;
+        let (access_log, writer) = access_log(&config.log)?;
         let (traces, exporter) = match &config.traces {
             Some(target) => {
                 Traces::to(target).map(|(traces, exporter)| (traces, Some(exporter)))?
@@ -152,12 +153,20 @@ impl Start {
                 predecessor.admin.take(),
                 std::mem::take(&mut predecessor.callers),
             ),
-            None => (None, Sockets::default()),
+            None => {
+                let mut activated = Sockets::activated()?;
+                (activated.remove(config.admin.listen.get()), activated)
+            }
         };
         let admin = take_admin(config.admin.listen.get(), inherited_admin)?;
         let mut sockets = Sockets::default();
         for listen in &settings.listen {
             sockets.take(listen.address.get(), &mut inherited)?;
+        }
+        for (address, _) in inherited.iter() {
+            log::warn!(
+                "a socket for {address} was passed to this process, and no listener has this address"
+            );
         }
         let material = Material::of(config)?;
         let certificates = Arc::new(Certificates::with(&material.certificates));
@@ -405,11 +414,18 @@ const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     write: Some(4096),
 };
 
-fn access_log(target: AccessLogTarget) -> io::Result<(AccessLog, Option<access_log::Writer>)> {
-    let (log, writer) = match target {
-        AccessLogTarget::None => return Ok((AccessLog::off(), None)),
-        AccessLogTarget::Stdout => AccessLog::to(io::stdout())?,
-        AccessLogTarget::Stderr => AccessLog::to(io::stderr())?,
+fn access_log(settings: &LogSettings) -> io::Result<(AccessLog, Option<access_log::Writer>)> {
+    let format = match settings.access_format {
+        AccessFormat::Json => access_log::Format::Json,
+        AccessFormat::Common => access_log::Format::Common,
+    };
+    let (log, writer) = match (&settings.access_file, settings.access) {
+        (Some(file), _) => AccessLog::to_file(file.clone(), format).map_err(|cause| {
+            io::Error::other(format!("log.access_file: {}: {cause}", file.display()))
+        })?,
+        (None, AccessLogTarget::None) => return Ok((AccessLog::off(), None)),
+        (None, AccessLogTarget::Stdout) => AccessLog::to(io::stdout(), format)?,
+        (None, AccessLogTarget::Stderr) => AccessLog::to(io::stderr(), format)?,
     };
     Ok((log, Some(writer)))
 }

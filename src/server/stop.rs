@@ -239,6 +239,8 @@ pub(super) struct EndSignals {
 
 impl Signals {
     fn take(hangup: Signal) -> io::Result<Self> {
+        // Sent after the rotation of log files. The file is followed anyway, and the signal must not kill.
+        drop(signal(SignalKind::user_defined1())?);
         Ok(Self {
             end: EndSignals {
                 terminate: signal(SignalKind::terminate())?,

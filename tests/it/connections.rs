@@ -2,11 +2,13 @@
 //! protocols that are spoken.
 
 use crate::support::{
-    self, Act, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2, MESSAGES,
-    Provider, Request, Upstream, bounded, closed_port, in_front_of, prompt, provider_at,
+    self, Act, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2, Identity,
+    MESSAGES, Output, Ports, Provider, Request, Upstream, bounded, closed_port, in_front_of,
+    prompt, provider_at, tollgate,
 };
 use serde_json::json;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -523,4 +525,93 @@ async fn connections_under_an_authority_that_a_reload_took_out_are_not_used_agai
         ask().await.assert_error(503, "service_unavailable");
     }
     assert_eq!(provider.handle.counters().requests, asked);
+}
+
+#[tokio::test]
+async fn a_listener_with_client_certificates_serves_only_clients_that_present_one() {
+    let provider = Provider::start().await;
+    let authority = Authority::new();
+    let stranger = Authority::new();
+    let folder = TempDir::new().unwrap();
+    authority.issue("gateway.test").write(folder.path(), "tls");
+    std::fs::write(folder.path().join("clients.pem"), authority.pem()).unwrap();
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key", "client_ca": "clients.pem"});
+    let config = Config::of(&provider).with("server.listen", json!([{"tls": tls}]));
+    let gateway = Gateway::start_in(folder, config).await;
+    let send = async |client: Option<Identity>| {
+        let stream = TcpStream::connect(gateway.address).await.unwrap();
+        let session =
+            authority.try_connect_as(client.as_ref(), stream, "gateway.test", &["http/1.1"]);
+        let mut session = session.await?;
+        // The server's verdict follows its own part of the handshake.
+        session.write_all(&ask(&gateway, CHAT).bytes()).await?;
+        let mut begin = [0; 12];
+        session.read_exact(&mut begin).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&begin).into_owned())
+    };
+    let served = send(Some(authority.issue("client.test"))).await.unwrap();
+    assert_eq!(served, "HTTP/1.1 200");
+    for client in [
+        None,
+        Some(stranger.issue("client.test")),
+        Some(authority.issue_expired("client.test")),
+    ] {
+        assert!(send(client).await.is_err());
+    }
+    gateway
+        .sample_is("tollgate_tls_handshakes_failed_total", 3.0)
+        .await;
+    assert_eq!(provider.handle.counters().requests, 1);
+
+    let mut tls = tls;
+    tls["client_ca"] = json!("none.pem");
+    let text = gateway.config().with(
+        "server.listen",
+        json!([{"address": "127.0.0.1:0", "tls": tls}]),
+    );
+    std::fs::write(gateway.folder.path().join("none.pem"), "no certificate").unwrap();
+    std::fs::write(gateway.folder.path().join("next.yaml"), text.0.to_string()).unwrap();
+    let mut check = tollgate();
+    check.args(["check", "--config", "next.yaml"]);
+    let output = Output::of(check.current_dir(&gateway.folder)).await;
+    assert!(
+        output
+            .stderr
+            .contains("server.listen[0].tls.client_ca: none.pem cannot be used"),
+        "{output:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_socket_of_systemd_holds_clients_until_the_gateway_serves() {
+    let provider = Provider::start().await;
+    let folder = TempDir::new().unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let callers = socket.local_addr().unwrap();
+    let config = Config::of(&provider).on(Ports {
+        callers,
+        operators: Ports::free().operators,
+    });
+    let file = folder.path().join("tollgate.yaml");
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    let mut early = Connection::open(callers).await;
+    early.write(&Request::get("/v1/models").bytes()).await;
+    let program = tollgate();
+    let variables = program.as_std().get_envs();
+    let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+    let mut activated = tokio::process::Command::new("sh");
+    // Sockets begin at descriptor 3.
+    let run = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$; export LISTEN_FDS LISTEN_PID; \
+               exec \"$0\" serve --config \"$1\"";
+    activated
+        .args(["-c", run])
+        .arg(program.as_std().get_program())
+        .arg(&file)
+        .envs(variables)
+        .stdin(OwnedFd::from(socket))
+        .kill_on_drop(true);
+    let process = activated.spawn().unwrap();
+    let answer = early.head().await;
+    assert_eq!(answer.status, 401, "{answer:?}");
+    drop(process);
 }

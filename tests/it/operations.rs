@@ -8,6 +8,7 @@ use crate::support::{
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -612,4 +613,55 @@ async fn a_burst_of_callers_is_served_to_the_last() {
     bounded("all callers", callers.join_all()).await;
     assert_eq!(provider.handle.counters().requests, CALLERS as u64);
     gateway.sample_is("tollgate_requests_in_flight", 0.0).await;
+}
+
+#[tokio::test]
+async fn the_access_log_follows_a_rotated_file_and_has_the_form_of_web_servers_if_asked() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with(
+        "log",
+        json!({"access_file": "access.log", "access_format": "common"}),
+    );
+    let gateway = Gateway::start(config).await;
+    let (file, old) = ["access.log", "access.log.1"]
+        .map(|name| gateway.folder.path().join(name))
+        .into();
+    let line = async |answers: usize| {
+        eventually("a line of the access log", async || {
+            let text = std::fs::read_to_string(&file).ok()?;
+            let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            (lines.len() == answers).then(|| lines.last().cloned())?
+        })
+        .await
+    };
+    let send = async || {
+        let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+        answer.assert_ok();
+        answer.body().len()
+    };
+    let bytes = send().await;
+    let first = line(1).await;
+    assert!(first.starts_with("127.0.0.1 - key_"), "{first}");
+    let end = format!("] \"POST {CHAT} HTTP/1.1\" 200 {bytes}");
+    assert!(first.ends_with(&end), "{first}");
+    std::fs::rename(&file, &old).unwrap();
+    gateway.signal("USR1").await;
+    send().await;
+    line(1).await;
+    let kept = std::fs::read_to_string(old).unwrap();
+    assert_eq!(kept.lines().collect::<Vec<_>>(), [first]);
+}
+
+#[tokio::test]
+async fn an_access_log_that_cannot_be_opened_is_named_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    let config = Config::of(&Provider::start().await)
+        .with("log", json!({"access_file": "missing/access.log"}))
+        .on(Ports::free());
+    std::fs::write(folder.path().join("tollgate.yaml"), config.0.to_string()).unwrap();
+    let mut serve = tollgate();
+    let output = Output::of(serve.arg("serve").current_dir(&folder)).await;
+    assert!(!output.status.success(), "{output:?}");
+    let expected = "log.access_file: missing/access.log: No such file";
+    assert!(output.stderr.contains(expected), "{output:?}");
 }

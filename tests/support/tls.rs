@@ -87,12 +87,30 @@ impl Authority {
         host: &str,
         alpn: &[&str],
     ) -> std::io::Result<ClientTlsStream<TcpStream>> {
+        self.try_connect_as(None, stream, host, alpn).await
+    }
+
+    /// The same with the certificate of a client.
+    pub async fn try_connect_as(
+        &self,
+        client: Option<&Identity>,
+        stream: TcpStream,
+        host: &str,
+        alpn: &[&str],
+    ) -> std::io::Result<ClientTlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         let own = CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap();
         roots.add(own).unwrap();
-        let mut config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = match client {
+            None => config.with_no_client_auth(),
+            Some(client) => {
+                let chain = CertificateDer::from_pem_slice(client.certificate.as_bytes());
+                let key = PrivateKeyDer::from_pem_slice(client.key.as_bytes());
+                let chain = vec![chain.unwrap()];
+                config.with_client_auth_cert(chain, key.unwrap()).unwrap()
+            }
+        };
         config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);

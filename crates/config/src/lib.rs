@@ -44,9 +44,9 @@ pub use reference::reference;
 pub use restart::{Started, needs_restart, takes_restart};
 pub use schema::{schema, schema_text};
 pub use sections::{
-    AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress, ListenSettings,
-    LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings,
-    TlsSettings, TranslationSettings, UpgradeSettings,
+    AccessFormat, AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress,
+    ListenSettings, LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings,
+    StoreSettings, TlsSettings, TranslationSettings, UpgradeSettings,
 };
 pub use settlement::{DrainSettings, SettlementSettings};
 pub use sources::Sources;
@@ -200,7 +200,11 @@ impl Config {
     /// long, because a change of them would not be noticed.
     fn look_at_certificates(&self, environment: &dyn Environment) -> Result<(), Faults> {
         let own = self.server.listen.iter().filter_map(|it| it.tls.as_ref());
-        let own = own.flat_map(|tls| [&tls.certificate, &tls.key]);
+        let own = own.flat_map(|tls| {
+            [&tls.certificate, &tls.key]
+                .into_iter()
+                .chain(&tls.client_ca)
+        });
         let providers = self.catalog.providers().iter();
         let theirs = providers.filter_map(|provider| provider.tls.as_ref()?.ca.as_ref());
         let mut faults = Faults::default();
@@ -367,6 +371,7 @@ impl<'a> Loader<'a> {
             return Err(located);
         };
         let store_path = KeyPath::root().key("store").key("path");
+        let log_path = KeyPath::root().key("log").key("access_file");
         Ok(Config {
             server: settings.server.with_paths_from(folder),
             admin: settings.admin,
@@ -376,7 +381,13 @@ impl<'a> Loader<'a> {
             },
             pepper,
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
-            log: settings.log,
+            log: LogSettings {
+                access_file: settings
+                    .log
+                    .access_file
+                    .map(|file| folder(&log_path).join(file)),
+                ..settings.log
+            },
             traces,
             catalog,
             failover: settings.failover,

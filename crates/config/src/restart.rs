@@ -5,6 +5,7 @@ use crate::{
     TraceTarget, UpgradeSettings,
 };
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use tollgate_settings::Duration;
 
 /// The settings that a reload cannot change.
@@ -30,15 +31,18 @@ pub struct Started {
 struct Listening {
     address: ListenAddress,
     tls: bool,
+    /// A session that was resumed would not be checked against other authorities.
+    client_ca: Option<PathBuf>,
     http2: bool,
     proxy_protocol: bool,
 }
 
 impl Listening {
-    const fn of(settings: &ListenSettings) -> Self {
+    fn of(settings: &ListenSettings) -> Self {
         Self {
             address: settings.address,
             tls: settings.tls.is_some(),
+            client_ca: settings.tls.as_ref().and_then(|tls| tls.client_ca.clone()),
             http2: settings.http2,
             proxy_protocol: settings.proxy_protocol,
         }
@@ -68,7 +72,7 @@ impl Started {
     /// What cannot be changed of something at a key path: itself, where it is such a setting or
     /// stands in one, else the settings of that kind that stand in it.
     fn parts_of(path: &str) -> Vec<&str> {
-        const PATHS: [&str; 13] = [
+        const PATHS: [&str; 15] = [
             "server.listen",
             "server.threads",
             "server.upstream_keepalive_pool",
@@ -80,6 +84,8 @@ impl Started {
             "keys.pepper",
             "keys.failed_attempts_per_minute",
             "log.access",
+            "log.access_file",
+            "log.access_format",
             "log.level",
             "traces",
         ];

@@ -99,6 +99,9 @@ pub struct TlsSettings {
     pub certificate: PathBuf,
     /// PEM file with the private key.
     pub key: PathBuf,
+    /// PEM file with certificate authorities. Clients must then present a certificate of one of them, besides
+    /// their API key. Default: clients present none.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// What a caller may send, and how long it may take.
@@ -373,8 +376,12 @@ impl Default for KeysSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {
-    /// Where one JSON line for each request goes.
+    /// Where one line for each request goes.
     pub access: AccessLog,
+    /// A file for these lines, instead of `access`. If the file is renamed, the gateway makes a new one.
+    pub access_file: Option<PathBuf>,
+    /// The form of these lines.
+    pub access_format: AccessFormat,
     /// The least severity that is logged. `RUST_LOG` overrides it; a release logs nothing below
     /// `info`.
     pub level: LogLevel,
@@ -391,6 +398,17 @@ pub enum AccessLog {
     Stderr,
     /// Nowhere.
     None,
+}
+
+/// The form of a line of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessFormat {
+    /// A JSON object with all fields.
+    #[default]
+    Json,
+    /// The Common Log Format of web servers.
+    Common,
 }
 
 /// How severe an event is.
@@ -528,6 +546,9 @@ impl ServerSettings {
             let path = section.index(place).key("tls");
             tls.certificate = folder(&path.key("certificate")).join(&tls.certificate);
             tls.key = folder(&path.key("key")).join(&tls.key);
+            if let Some(file) = &mut tls.client_ca {
+                *file = folder(&path.key("client_ca")).join(&*file);
+            }
         }
         if let Some(socket) = &mut self.upgrade.socket {
             let path = KeyPath::root().key("server").key("upgrade").key("socket");

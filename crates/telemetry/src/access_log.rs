@@ -1,15 +1,20 @@
-//! The access log: one JSON line a request on standard output.
+//! The access log: one JSON line for each request, on standard output or in a file.
 //!
 //! Requests append to a buffer and never wait; a thread writes it out. A reader that is
 //! too slow costs lines, which are counted, and never a request's time.
 
+mod common;
 mod fields;
+mod file;
 
 pub use fields::Fields;
 
 use crate::events;
+use common::CommonFormat;
+use file::RotatedFile;
 use parking_lot::{Condvar, Mutex};
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -20,6 +25,15 @@ const MOST_WAITING: usize = 4 * 1024 * 1024;
 const WAKE_AT: usize = 256 * 1024;
 /// How long a line waits at most.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A JSON object.
+    Json,
+    /// The Common Log Format of web servers.
+    Common,
+}
 
 /// Where requests leave their lines.
 #[derive(Clone)]
@@ -54,7 +68,7 @@ impl AccessLog {
     /// # Errors
     ///
     /// When no thread can be had.
-    pub fn to(out: impl Write + Send + 'static) -> std::io::Result<(Self, Writer)> {
+    pub fn to(out: impl Write + Send + 'static, format: Format) -> io::Result<(Self, Writer)> {
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
             wake: Condvar::new(),
@@ -64,10 +78,22 @@ impl AccessLog {
         std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || {
-                write_out(&writing, out);
+                match format {
+                    Format::Json => write_out(&writing, out),
+                    Format::Common => write_out(&writing, CommonFormat(out)),
+                }
                 drop::<Sender<()>>(at_its_end);
             })?;
         Ok((Self(Some(Arc::clone(&shared))), Writer { shared, end }))
+    }
+
+    /// A log that is written to a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or there is no thread.
+    pub fn to_file(path: PathBuf, format: Format) -> io::Result<(Self, Writer)> {
+        Self::to(RotatedFile::open(path)?, format)
     }
 
     /// Leaves a line, written only when someone reads it.
@@ -76,7 +102,7 @@ impl AccessLog {
         let mut waiting = shared.waiting.lock();
         let begin = waiting.lines.len();
         if begin >= MOST_WAITING {
-            events::access_line_lost();
+            events::access_lines_lost(1);
             return;
         }
         let mut fields = Fields::begin(&mut waiting.lines);
@@ -100,8 +126,11 @@ fn write_out(shared: &Shared, mut out: impl Write) {
             std::mem::swap(&mut waiting.lines, &mut writing);
             waiting.closed
         };
-        // A reader that has gone is no reason to stop serving.
-        let _ = out.write_all(&writing).and_then(|()| out.flush());
+        // A reader that has gone, or a full disk, is no reason to stop serving.
+        if out.write_all(&writing).and_then(|()| out.flush()).is_err() {
+            let lines = writing.iter().filter(|byte| **byte == b'\n').count();
+            events::access_lines_lost(lines);
+        }
         writing.clear();
         if closed {
             return;
@@ -153,7 +182,7 @@ mod tests {
         }
 
         let (_reader, stuck) = std::sync::mpsc::channel();
-        let (log, writer) = AccessLog::to(Stuck(stuck)).unwrap();
+        let (log, writer) = AccessLog::to(Stuck(stuck), Format::Json).unwrap();
         log.line(|fields| fields.number("n", 1));
         // Joining its thread would wait until the reader is dropped, behind this line.
         drop(writer);
@@ -162,7 +191,7 @@ mod tests {
     #[test]
     fn every_line_is_written_before_the_writer_is_gone() {
         let sink = Sink::default();
-        let (log, writer) = AccessLog::to(sink.clone()).unwrap();
+        let (log, writer) = AccessLog::to(sink.clone(), Format::Json).unwrap();
         for number in 0..1000 {
             log.line(|fields| fields.number("n", number));
         }

@@ -110,7 +110,7 @@ impl Metrics {
         );
         let lost = IntCounter::new(
             "tollgate_access_lines_lost_total",
-            "Access log lines dropped because their reader was too slow.",
+            "Access log lines lost because their reader was too slow or the file could not be written.",
         )
         .expect("valid metric");
         registry
@@ -613,9 +613,10 @@ pub fn spans(result: SpanResult, count: usize) {
     METRICS.spans.with_label_values(&labels).inc_by(count);
 }
 
-/// A line of the access log was dropped.
-pub fn access_line_lost() {
-    METRICS.access_lines_lost.inc();
+/// Lines of the access log were lost.
+pub fn access_lines_lost(count: usize) {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    METRICS.access_lines_lost.inc_by(count);
 }
 
 /// Counts a request, from its head until it is dropped, and among those with which it competes.
