@@ -20,6 +20,8 @@ DEMO_ADMIN_PORT ?= 9080
 DEMO_STATE ?= .demo
 # Where `make install` puts the program: PREFIX/bin.
 PREFIX ?= /usr/local
+# The program that `make package` packs. Default: that of `make release`.
+PROGRAM ?=
 # More arguments for `make bench-load`, such as "--json run.json --only 1k,latency", and for `make test-clients`.
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
@@ -43,7 +45,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +56,11 @@ setup: ## Install what the build needs and this machine lacks
 build: setup ## Build the gateway, the way that the demo and the tests run it
 	@[ -e $(TARGET)/debug/tollgate ] || echo "The first build compiles some 320 crates: about six minutes on two cores. Later builds take seconds."
 	$(CARGO) build --bin tollgate --features demo
+
+# The program of `make release`, or PROGRAM=...
+package: setup ## Build the packages of a release: Debian, container image, chart, bill of materials
+	@scripts/setup package
+	PROGRAM="$(PROGRAM)" scripts/package
 
 # Some twenty minutes on two cores.
 release: ## Build the gateway for production, optimised by what it serves
@@ -115,6 +122,11 @@ test-overload: setup ## A thousand slow callers, slowhttptest's too: what they c
 	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test alone -- --ignored --nocapture slow::
 
 # The first build takes some ten minutes; FUZZ_TARGETS="stream body" FUZZ_FEATURES= is quicker.
+# With a program of the development profile, stripped. It needs root: it makes a new Debian and mounts.
+test-packages: build ## Build the packages twice, install and run them, render the chart
+	@scripts/setup package
+	tests/packages/test.py "$(TARGET)/debug/tollgate"
+
 test-fuzz: setup ## Run each fuzz target for a minute
 	@scripts/setup fuzz
 	@scripts/fuzz-seeds

@@ -1,0 +1,225 @@
+#!/usr/bin/python3
+"""Builds the packages of a program twice and tests them: the same bytes, the Debian package in a new system, the image as
+an unprivileged user on a read-only file system, and the chart as rendered.
+
+usage: test.py PROGRAM
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+import jsonschema
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DIST = ROOT / "dist"
+# As a registry stores it.
+MOST_IMAGE_BYTES = 60_000_000
+CONFIG = {
+    "providers": {"local": {"address": "http://127.0.0.1:1", "formats": ["chat"]}},
+    "families": {"f": {"group": "other", "deployments": ["local"]}},
+    "models": {"m": {"family": "f"}},
+}
+
+
+def run(*command, **options):
+    """Runs a command and returns its output."""
+    ran = subprocess.run(
+        [str(part) for part in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+    if ran.returncode:
+        sys.exit(f"{command} exits with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
+    return ran.stdout
+
+
+def build(program):
+    run("scripts/package", cwd=ROOT, env={**os.environ, "PROGRAM": str(program)})
+    return (DIST / "SHA256SUMS").read_text()
+
+
+def only(pattern):
+    (found,) = DIST.glob(pattern)
+    return found
+
+
+def test_checksums(sums):
+    run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=DIST)
+    names = {line.split()[1] for line in sums.splitlines()}
+    assert names == {path.name for path in DIST.iterdir()} - {"SHA256SUMS"}, names
+
+
+def test_debian_package(work):
+    """In a new Debian, from nothing: installed, configured by `tollgate init`, removed, purged."""
+    system = work / "debian"
+    run("debootstrap", "--variant=minbase", "--include=adduser,ca-certificates", "bookworm", system)
+    shutil.copy(only("*.deb"), system / "tollgate.deb")
+    inside = ["chroot", system]
+    run(*inside, "dpkg", "--install", "/tollgate.deb")
+    # Twice: an update keeps the secrets.
+    environment = system / "etc/tollgate/environment"
+    secrets = environment.read_text()
+    run(*inside, "dpkg", "--install", "/tollgate.deb")
+    assert environment.read_text() == secrets
+    assert environment.stat().st_mode & 0o777 == 0o600 and environment.stat().st_uid == 0
+    pepper, token = (line.split("=") for line in secrets.splitlines())
+    assert (pepper[0], token[0]) == ("TOLLGATE_PEPPER", "TOLLGATE_ADMIN_TOKEN")
+    assert len(pepper[1]) == len(token[1]) == 64 and pepper[1] != token[1]
+
+    config = "/etc/tollgate/tollgate.yaml"
+    store = "/var/lib/tollgate/tollgate.db"
+    run(*inside, "tollgate", "init", "--provider", "ollama", "--config", config, "--store", store)
+    run(*inside, "chmod", "-R", "g+rX", config, "/etc/tollgate/providers")
+    as_service = f"set -a; . /etc/tollgate/environment; exec setpriv --reuid=tollgate --regid=tollgate --clear-groups tollgate check --config {config}"
+    assert "no fault" in run(*inside, "sh", "-c", as_service)
+    for path in [
+        "usr/share/man/man1/tollgate.1.gz",
+        "usr/share/man/man1/tollgate-serve.1.gz",
+        "usr/share/bash-completion/completions/tollgate",
+        "usr/share/tollgate/providers/openai.yaml",
+    ]:
+        assert (system / path).exists(), path
+    unit = system / "lib/systemd/system/tollgate.service"
+    assert "ExecStart=/usr/bin/tollgate serve" in unit.read_text()
+    run(*inside, "dpkg", "--remove", "tollgate")
+    assert environment.exists()
+    run(*inside, "dpkg", "--purge", "tollgate")
+    assert not environment.exists() and (system / "var/lib/tollgate").exists()
+
+
+def test_image(work):
+    """The image serves as its user with nothing but its volume to write to."""
+    layout = work / "image"
+    with tarfile.open(only("*.oci.tar")) as archive:
+        archive.extractall(layout)
+    blob = lambda it: layout / "blobs" / it["digest"].replace(":", "/")
+    index = json.loads((layout / "index.json").read_text())
+    manifest = json.loads(blob(index["manifests"][0]).read_text())
+    config = json.loads(blob(manifest["config"]).read_text())
+    assert config["config"]["User"] == "65532:65532", config
+    files = work / "files"
+    for layer in manifest["layers"]:
+        run("mkdir", "-p", files)
+        run("tar", "--extract", "--file", blob(layer), "--directory", files)
+    size = sum(path.lstat().st_size for path in files.rglob("*") if path.is_file())
+    packed = only("*.oci.tar").stat().st_size
+    print(f"image: {packed / 1e6:.1f} MB, {size / 1e6:.1f} MB unpacked")
+    assert packed <= MOST_IMAGE_BYTES, packed
+
+    (files / "etc/tollgate/tollgate.yaml").write_text(json.dumps({**CONFIG, "store": {"path": "/var/lib/tollgate/t.db"}}))
+    run("mkdir", "-p", files / "dev", files / "proc")
+    script = """
+      mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && mount -t tmpfs -o uid=65532,mode=700 data "$0/var/lib/tollgate"
+      mount -t tmpfs -o size=1k devices "$0/dev" && touch "$0/dev/null" && mount --bind /dev/null "$0/dev/null"
+      mount -t proc proc "$0/proc"
+      ip link set lo up
+      in_image="setpriv --reuid=65532 --regid=65532 --clear-groups --no-new-privs"
+      chroot "$0" /usr/bin/tollgate --version
+      chroot --userspec=65532:65532 "$0" /usr/bin/tollgate serve &
+      for try in $(seq 100); do
+        chroot --userspec=65532:65532 "$0" /usr/bin/tollgate status >/dev/null 2>&1 && break
+        sleep 0.1
+      done
+      chroot --userspec=65532:65532 "$0" /usr/bin/tollgate status
+      kill %1 && wait %1
+    """
+    environment = {
+        "PATH": os.environ["PATH"],
+        "TOLLGATE_CONFIG": "/etc/tollgate/tollgate.yaml",
+        "TOLLGATE_PEPPER": "pepper-of-the-test-and-of-nothing-else",
+    }
+    entered = ["unshare", "--mount", "--net", "--pid", "--fork", "bash", "-euc", script, files]
+    assert "ready" in run(*entered, env=environment)
+
+
+def test_chart(work, program):
+    """The documents of the rendered chart, the configuration in them, and values that its schema refuses."""
+    with tarfile.open(only("*_helm.tgz")) as archive:
+        archive.extractall(work)
+    chart = work / "tollgate"
+    schema = json.loads((chart / "values.schema.json").read_text())
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    given = {
+        "existingSecret": "secrets",
+        "config": {**CONFIG, "server": {"limits": {"body_bytes": "8MiB"}}},
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "podAnnotations": {"a": "b"},
+        "storage": {"className": "fast"},
+    }
+    whole = lambda over: {**values, **{key: {**values[key], **it} if isinstance(values.get(key), dict) else it for key, it in over.items()}}
+    jsonschema.validate(whole(given), schema)
+    for wrong in [{}, {**given, "existingSecret": ""}, {**given, "replicas": 0}, {**given, "surprise": 1}]:
+        try:
+            jsonschema.validate(whole(wrong), schema)
+        except jsonschema.ValidationError:
+            continue
+        sys.exit(f"the schema accepts {wrong}")
+
+    (work / "values.yaml").write_text(yaml.safe_dump(given))
+    go = {**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(work / "go")}
+    rendered = json.loads(
+        run("go", "run", ROOT / "tests/packages/render.go", chart, work / "values.yaml", env=go)
+    )
+    kinds = {}
+    for document in rendered:
+        kinds.setdefault(document["kind"], []).append(document)
+    expected = "ConfigMap PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor StatefulSet".split()
+    assert sorted(kinds) == expected, sorted(kinds)
+    (stateful,) = kinds["StatefulSet"]
+    pod = stateful["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["terminationGracePeriodSeconds"] == 625
+    assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": 10}}}
+    assert stateful["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    labels = stateful["spec"]["template"]["metadata"]["labels"]
+    for service in kinds["Service"]:
+        assert service["spec"]["selector"].items() <= labels.items()
+    (budget,) = kinds["PodDisruptionBudget"]
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (monitor,) = kinds["ServiceMonitor"]
+    monitored = monitor["spec"]["selector"]["matchLabels"].items()
+    (admin,) = [it for it in kinds["Service"] if monitored <= it["metadata"]["labels"].items()]
+    assert admin["spec"]["clusterIP"] == "None" or admin["spec"]["clusterIP"] is None
+    # The alerts select the job of this name.
+    assert admin["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "tollgate"
+    (rule,) = kinds["PrometheusRule"]
+    groups = {group["name"] for group in rule["spec"]["groups"]}
+    for name in ["alerts", "recording"]:
+        source = yaml.safe_load((ROOT / f"deploy/prometheus/{name}.yaml").read_text())
+        assert {group["name"] for group in source["groups"]} <= groups
+
+    (configuration,) = kinds["ConfigMap"]
+    folder = work / "configuration"
+    folder.mkdir()
+    for name, text in configuration["data"].items():
+        (folder / name).write_text(text.replace("/var/lib/tollgate", str(folder)))
+    pepper = {"TOLLGATE_PEPPER": "pepper-of-the-test-and-of-nothing-else"}
+    assert "no fault" in run(program, "check", "--config", folder / "tollgate.yaml", env={**os.environ, **pepper})
+
+
+def main():
+    program = pathlib.Path(sys.argv[1]).resolve()
+    first = build(program)
+    # Times of files must not be part of the packages.
+    time.sleep(1.1)
+    second = build(program)
+    assert first == second, f"two builds differ:\n{first}\n{second}"
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        test_checksums(second)
+        test_chart(work, program)
+        test_image(work)
+        test_debian_package(work)
+    print("packages: all tests passed")
+
+
+main()
