@@ -9,7 +9,7 @@ use tollgate_filter::{
     Built, Filter, FilterKind, Head, Phases, RequestContext, Services, StoredThing, StoredThings,
     Verdict, no_settings,
 };
-use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError};
+use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError, StoredId};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "stored",
@@ -40,10 +40,10 @@ impl Filter for StoredFilter {
     ) -> Result<Verdict, PublicError> {
         let identity = Arc::clone(request.identity()?);
         let ids = request.facts()?.stored_ids.clone();
-        for id in &ids {
+        for StoredId { id, field } in &ids {
             match self.things.find(&identity.key, id).await {
                 Ok(stored) => note(stored, request)?,
-                Err(OwnerFailure::NotOwned) => return Err(not_owned(id)),
+                Err(OwnerFailure::NotOwned) => return Err(not_owned(field, id)),
                 Err(OwnerFailure::Unavailable(_)) => return Err(unavailable()),
             }
         }
@@ -57,7 +57,7 @@ impl Filter for StoredFilter {
         }
         match self.things.check(&identity.key, items).await {
             Claim::Allowed => Ok(Verdict::Continue),
-            Claim::NotOwned(id) => Err(not_owned(&id)),
+            Claim::NotOwned(id) => Err(not_owned("id", &id)),
             Claim::Unavailable(_) => Err(unavailable()),
         }
     }
@@ -86,15 +86,13 @@ fn unavailable() -> PublicError {
     )
 }
 
-fn not_owned(id: &str) -> PublicError {
-    PublicError::new(
-        ErrorCode::NotFound,
-        format!(
-            "'{}' does not exist or was not made with this API key: if it is an earlier answer, \
-             send the whole history instead",
-            crate::Shown(id)
-        ),
-    )
+fn not_owned(field: &str, id: &str) -> PublicError {
+    let message = format!(
+        "'{field}' names '{}', which does not exist or was not made with this API key: if it is an \
+         earlier answer, send the whole history instead",
+        crate::Shown(id)
+    );
+    PublicError::new(ErrorCode::NotFound, message).with_param(field)
 }
 
 #[cfg(test)]
@@ -110,10 +108,17 @@ mod tests {
         let mut scene = Scene::new(Endpoint::Responses, &[]);
         scene.request.identity = Some(Arc::new(identity(Allowance::All)));
         scene.request.set_facts(RequestFacts {
-            stored_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            stored_ids: ids.iter().map(|id| stored(id)).collect(),
             ..RequestFacts::default()
         });
         scene
+    }
+
+    fn stored(id: &str) -> StoredId {
+        StoredId {
+            id: id.to_owned(),
+            field: "file_id",
+        }
     }
 
     fn place(scene: &Scene) -> Option<&str> {

@@ -20,6 +20,7 @@ use crate::candidate::{Fitted, first_that_carries, fit_reasoning, target};
 use crate::clock;
 use crate::events::Shed;
 use bytes::Bytes;
+use http::Version;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,9 @@ use tollgate_translate::{AnswerContext, Target, TranslationNotes};
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
 use tollgate_wire::{body::BodyEdits, patch, reasoning};
+
+/// Bytes of an untranslated answer in one piece that are held until it is complete.
+const MOST_HELD: usize = 1024 * 1024;
 
 /// What one attempt sends.
 #[derive(Default)]
@@ -413,6 +417,11 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
         whole: passes.then(|| answer_permit(exchange)),
+        most_held: match exchange.version {
+            // Its client takes the end of the connection for the end of the answer.
+            Version::HTTP_10 => usize::MAX,
+            _ => MOST_HELD,
+        },
         unpaid: exchange
             .settlement
             .is_of_stored()

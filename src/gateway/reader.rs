@@ -31,6 +31,8 @@ pub struct Expectation {
     pub is_stored: bool,
     /// What an answer in one piece that passes as it came may hold of the memory until it is whole.
     pub whole: Option<MemoryPermit>,
+    /// Bytes of such an answer that are held at most.
+    pub most_held: usize,
     /// Where that is a response that has not been paid for: what it may hold of the memory until
     /// it is whole.
     pub unpaid: Option<MemoryPermit>,
@@ -70,23 +72,28 @@ pub enum Reader {
 pub struct PassingAnswer {
     scanner: AnswerScanner,
     permit: Option<MemoryPermit>,
-    /// Bytes for which that stands.
+    most_held: usize,
+    /// Bytes for which the permit stands.
     counted: usize,
     /// Some of it has left as an answer.
     has_left: bool,
 }
 
 impl PassingAnswer {
-    /// Bytes of an answer that are held at most.
-    const MOST_HELD: usize = 1024 * 1024;
     /// Bytes that are held without being counted.
     const UNCOUNTED: usize = 64 * 1024;
 
-    fn new(format: Format, permit: Option<MemoryPermit>, length: Option<u64>) -> Self {
-        let most = u64::try_from(Self::MOST_HELD).unwrap_or(u64::MAX);
+    fn new(
+        format: Format,
+        permit: Option<MemoryPermit>,
+        most_held: usize,
+        length: Option<u64>,
+    ) -> Self {
+        let most = u64::try_from(most_held).unwrap_or(u64::MAX);
         Self {
             scanner: AnswerScanner::new(format),
             permit: permit.filter(|_| length.is_none_or(|length| length <= most)),
+            most_held,
             counted: 0,
             has_left: false,
         }
@@ -115,7 +122,7 @@ impl PassingAnswer {
     pub fn has_room(&mut self, bytes: usize) -> bool {
         /// What a byte takes: pieces are joined when they pass.
         const OF_A_BYTE: u64 = 2;
-        let Some(permit) = self.permit.as_mut().filter(|_| bytes <= Self::MOST_HELD) else {
+        let Some(permit) = self.permit.as_mut().filter(|_| bytes <= self.most_held) else {
             return false;
         };
         let more = bytes.saturating_sub(self.counted.max(Self::UNCOUNTED));
@@ -299,9 +306,16 @@ impl Reader {
                 translator: AnswerTranslator::new(translation.notes, translation.context),
                 permit: translation.permit,
             })),
-            Expectation { format, whole, .. } => {
+            Expectation {
+                format,
+                whole,
+                most_held,
+                ..
+            } => {
                 let length = content_length(&head.headers);
-                Self::Whole(Box::new(PassingAnswer::new(format, whole, length)))
+                Self::Whole(Box::new(PassingAnswer::new(
+                    format, whole, most_held, length,
+                )))
             }
         })
     }

@@ -177,7 +177,7 @@ fn names_answers(facts: &RequestFacts) -> bool {
     const THOUGHT: &str = "rs_";
     let made_here = |id: &str| RequestId::in_answer_id(id).is_some();
     let mut items = facts.items.iter();
-    facts.stored_ids.iter().any(|id| made_here(id))
+    facts.stored_ids.iter().any(|it| made_here(&it.id))
         || items.any(|it| (!it.has_contents || it.id.starts_with(THOUGHT)) && made_here(&it.id))
 }
 

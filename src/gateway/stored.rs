@@ -111,7 +111,8 @@ fn named(exchange: &Exchange) -> Vec<Arc<str>> {
         // An item with contents shows only what is in the request.
         let references = facts.items.iter().filter(|item| !item.has_contents);
         let references = references.map(|item| &item.id);
-        facts.stored_ids.iter().chain(references)
+        let stored = facts.stored_ids.iter().map(|stored| &stored.id);
+        stored.chain(references)
     });
     names.map(|id| id.as_str().into()).collect()
 }

@@ -402,11 +402,14 @@ pub(super) fn check_models(config: &Config) -> Result<(), Faults> {
     if config.catalog.all().next().is_some() {
         return Ok(());
     }
+    let what = match config.is_empty() {
+        true => "the file is empty",
+        false => "the configuration serves no model",
+    };
     let path = KeyPath::root().key("models");
-    let fault = path.fault(
-        "the configuration serves no model: it needs a provider, a family that names it, and a \
-         model of the family",
-    );
+    let fault = path.fault(format!(
+        "{what}: it needs a provider, a family that names it, and a model of the family"
+    ));
     Err(config.locate([fault]))
 }
 

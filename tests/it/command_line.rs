@@ -203,7 +203,7 @@ async fn check_finds_what_a_start_would_fail_on() {
     same("nowhere.yaml", None, wanted).await;
 
     fs::write(folder.path().join("empty.yaml"), "").unwrap();
-    let wanted = "models: the configuration serves no model";
+    let wanted = "empty.yaml:1:1: models: the file is empty";
     same("empty.yaml", None, wanted).await;
 }
 

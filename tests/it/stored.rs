@@ -410,3 +410,33 @@ async fn a_container_in_which_a_tool_ran_is_its_makers_whether_the_response_is_s
     let theirs = Request::post(RESPONSES, &on).key(&other);
     gateway.send(&theirs).await.assert_error(404, "not_found");
 }
+
+#[tokio::test]
+async fn an_id_of_nothing_of_the_key_is_refused_with_the_name_of_its_field() {
+    let (provider, gateway) = one_provider().await;
+    let item = |item: Value| json!({"input": [item]});
+    let file = json!({"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]});
+    let interpreter = json!({"type": "code_interpreter", "container": "cntr_1"});
+    let search = json!({"type": "file_search", "vector_store_ids": ["vs_1"]});
+    for (field, more) in [
+        (
+            "previous_response_id",
+            json!({"previous_response_id": "resp_1"}),
+        ),
+        ("conversation", json!({"conversation": {"id": "conv_1"}})),
+        ("prompt", json!({"prompt": {"id": "pmpt_1"}})),
+        ("id", item(json!({"type": "item_reference", "id": "msg_1"}))),
+        ("file_id", item(file)),
+        ("container", json!({"tools": [interpreter]})),
+        ("vector_store_ids", json!({"tools": [search]})),
+    ] {
+        let answer = gateway.ask(RESPONSES, "test-model", "", more).await;
+        answer.assert_error(404, "not_found");
+        assert_eq!(answer.json()["error"]["param"], field, "{answer:?}");
+        assert!(
+            answer.message().contains(&format!("'{field}' names")),
+            "{answer:?}"
+        );
+    }
+    assert!(provider.received().is_empty());
+}

@@ -143,6 +143,36 @@ async fn every_client_sees_the_break_of_an_answer_that_is_too_large_to_be_held()
 }
 
 #[tokio::test]
+async fn a_client_of_http_1_0_gets_a_large_answer_complete_or_an_error() {
+    let whole = body(2 * MIB);
+    let ask = async |gateway: &Gateway, model: &str| {
+        let asked = prompt(CHAT, model, "Hello!", json!({}));
+        let request = Request::post(CHAT, &asked).key(&gateway.key);
+        let bytes = String::from_utf8(request.bytes()).unwrap();
+        let mut connection = gateway.connect().await;
+        let old = bytes.replacen("HTTP/1.1", "HTTP/1.0", 1);
+        connection.write(old.as_bytes()).await;
+        connection.answer(&request).await
+    };
+    for framing in Framing::ALL {
+        let torn = Upstream::playing([Act::send(framing.cut(&whole, MIB + MIB / 2))]).await;
+        let complete = Upstream::playing([Act::send(framing.cut(&whole, whole.len()))]).await;
+        let config = config()
+            .provider("torn", support::provider(torn.address))
+            .provider("complete", support::provider(complete.address))
+            .model("torn", json!(["torn"]))
+            .model("complete", json!(["complete"]));
+        let gateway = Gateway::start(config).await;
+        let answer = ask(&gateway, "torn").await;
+        assert!(answer.status >= 500, "{framing:?}: {}", answer.status);
+        assert_eq!(gateway.line_of(&answer).await["charged"], 0, "{framing:?}");
+        let answer = ask(&gateway, "complete").await;
+        answer.assert_ok();
+        assert_eq!(answer.body().len(), whole.len(), "{framing:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_whole_passes_though_its_connection_stays_open() {
     let whole = body(200_000);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";

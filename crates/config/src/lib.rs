@@ -66,7 +66,7 @@ use tollgate_routing::{
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings, RoutingSettings},
 };
 use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretError, unknown_name};
-use tree::{Node, Part};
+use tree::{Node, NodeValue, Part};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -171,6 +171,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether the file says nothing.
+    pub fn is_empty(&self) -> bool {
+        match &self.tree.value {
+            NodeValue::Mapping(entries) => entries.is_empty(),
+            NodeValue::Scalar(value) => value.is_null(),
+            NodeValue::Sequence(list) => list.is_empty(),
+        }
+    }
+
     /// Gives faults their places: those that a filter finds in its settings, for one.
     pub fn locate(&self, faults: impl IntoIterator<Item = Fault>) -> Faults {
         let mut located = Faults::default();

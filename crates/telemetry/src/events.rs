@@ -533,6 +533,7 @@ pub fn upstream_fault(
     let cause: &dyn Display = match (cause, &fault.words) {
         (Some(cause), _) => cause,
         (None, Some(words)) => &words.message,
+        (None, None) if fault.class == FaultClass::Unreachable => &"no address can be asked",
         (None, None) => &"in its answer",
     };
     log::warn!("{request}: provider {provider}: {class}, status {status}, code {code}: {cause}");

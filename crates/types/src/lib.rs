@@ -46,7 +46,8 @@ pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use money::{InvalidMoney, Money, Prices};
 pub use request::{
-    LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
+    LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, StoredId,
+    ThinkingRoom,
 };
 pub use share::{KeyShares, Resource, Share, leaves_room};
 pub use shortage::{Shortage, Unavailable};

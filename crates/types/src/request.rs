@@ -61,11 +61,20 @@ pub struct RequestFacts {
     /// Identifiers of things stored at a provider that the request names
     /// (`previous_response_id`, `conversation`, item references, files, containers,
     /// vector stores, prompts, skills), unescaped, each once.
-    pub stored_ids: Vec<String>,
+    pub stored_ids: Vec<StoredId>,
     /// Responses only: the other items of the input that have an `id`, in their order.
     pub items: Vec<NamedItem>,
     /// What `auto` knows of the conversation; `None` if the client names the model.
     pub conversation: Option<Box<ConversationFacts>>,
+}
+
+/// The identifier of something stored at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredId {
+    /// The identifier.
+    pub id: String,
+    /// The field that names it, such as `previous_response_id`; of a nested field its last name.
+    pub field: &'static str,
 }
 
 /// An item of the input that names itself, as it came with an answer.

@@ -7,7 +7,7 @@ mod shape;
 
 use super::*;
 use proptest::prelude::*;
-use tollgate_types::{Effort, MediaFacts, PublicError, Thinking};
+use tollgate_types::{Effort, MediaFacts, PublicError, RequestFacts, StoredId, Thinking};
 
 fn peek_chunks<'a>(
     mut peeker: Peeker,
@@ -195,7 +195,7 @@ fn every_way_to_attach_a_file_is_media_and_not_text() {
     let found = chat(r#"{"type":"video_url","video_url":{"url":"https://a/b.mp4"}}"#);
     assert_eq!(found.media, media(1, 0, 1));
     let found = chat(r#"{"file":{"file_id":"file-1"}}"#);
-    assert_eq!(found.stored_ids, ["file-1"]);
+    assert_eq!(ids(&found), ["file-1"]);
     assert_eq!(found.text_bytes, 0);
 
     let responses = |item: &str| {
@@ -262,7 +262,11 @@ fn every_name_of_a_stored_thing_is_found_once() {
     let facts = peek(Format::Responses, body).unwrap().facts;
     let expected =
         "resp_1 conv_1 pmpt_1 msg_1 msg_2 msg_3 file_1 ig_1 cntr_0 cntr_1 file_2 vs_1 sk_1";
-    assert_eq!(facts.stored_ids.join(" "), expected);
+    assert_eq!(ids(&facts).join(" "), expected);
+    let fields = facts.stored_ids.iter().map(|it| it.field);
+    let expected = "previous_response_id conversation prompt id id id file_id id container_id container file_ids \
+                    vector_store_ids skill_id";
+    assert_eq!(fields.collect::<Vec<_>>().join(" "), expected);
     let items = facts.items.iter().map(|it| (&*it.id, it.has_contents));
     let expected = [("not", true), ("not", false), ("not", true)];
     assert_eq!(items.collect::<Vec<_>>(), expected);
@@ -271,19 +275,24 @@ fn every_name_of_a_stored_thing_is_found_once() {
         {"skill_id":"skill_1","type":"custom"}]},"system":[{"type":"document",
         "source":{"type":"file","file_id":"file_3"}}]"#;
     let facts = messages(body).unwrap().facts;
-    assert_eq!(facts.stored_ids, ["cont_1", "skill_1", "file_3"]);
-    assert_eq!(
-        messages(r#""container":"c""#).unwrap().facts.stored_ids,
-        ["c"]
-    );
-    assert!(responses(r#""conversation":"c""#).unwrap().facts.stored_ids == ["c"]);
-    assert!(
-        chat(r#""prediction":[{"audio":{"id":"a"}}]"#)
-            .unwrap()
-            .facts
-            .stored_ids
-            == ["a"]
-    );
+    assert_eq!(ids(&facts), ["cont_1", "skill_1", "file_3"]);
+    let only = |peeked: Result<Peeked, PeekError>| {
+        let stored = peeked.unwrap().facts.stored_ids;
+        let [StoredId { id, field }] = &stored[..] else {
+            panic!("{stored:?}");
+        };
+        (id.clone(), *field)
+    };
+    let container = only(messages(r#""container":"c""#));
+    assert_eq!(container, ("c".to_owned(), "container"));
+    let conversation = only(responses(r#""conversation":"c""#));
+    assert_eq!(conversation, ("c".to_owned(), "conversation"));
+    let audio = only(chat(r#""prediction":[{"audio":{"id":"a"}}]"#));
+    assert_eq!(audio, ("a".to_owned(), "audio"));
+}
+
+fn ids(facts: &RequestFacts) -> Vec<&str> {
+    facts.stored_ids.iter().map(|it| &*it.id).collect()
 }
 
 #[test]

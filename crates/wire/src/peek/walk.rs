@@ -39,6 +39,8 @@ pub(super) struct Walk {
     /// Open containers of which nothing is read, and whether the model reads them.
     unread: u32,
     unread_is_text: bool,
+    /// The last key that names things stored at a provider.
+    stored_field: &'static str,
     /// The `id` of the item that is open.
     item_id: Option<ItemId>,
     /// The request has a conversation.
@@ -97,6 +99,29 @@ impl ItemId {
     }
 }
 
+/// The name of a key whose value names things stored at a provider. The `id` in such a value keeps the name.
+fn stored_field(slot: Slot, key: &[u8]) -> Option<&'static str> {
+    const FIELDS: [&str; 10] = [
+        "audio",
+        "container",
+        "container_id",
+        "conversation",
+        "file_id",
+        "file_ids",
+        "previous_response_id",
+        "prompt",
+        "skill_id",
+        "vector_store_ids",
+    ];
+    if !matches!(
+        slot,
+        Slot::StoredId | Slot::Reference | Slot::Container | Slot::Prompt
+    ) {
+        return None;
+    }
+    FIELDS.into_iter().find(|field| field.as_bytes() == key)
+}
+
 /// A value, or the beginning of one.
 #[derive(Clone, Copy)]
 enum Value<'a> {
@@ -132,6 +157,7 @@ impl Walk {
             keys: KeyStack::new(),
             unread: 0,
             unread_is_text: false,
+            stored_field: "",
             item_id: None,
             has_input: false,
             has_stored_input: false,
@@ -342,6 +368,9 @@ impl Walk {
         if frame.location == Location::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
             let key = key.as_str().to_owned();
             return Err(PeekError::Extra { key, at });
+        }
+        if let Some(field) = stored_field(frame.slot, key.bytes) {
+            self.stored_field = field;
         }
         if self.found.texts.is_some() {
             frame.begin_value(key.bytes);

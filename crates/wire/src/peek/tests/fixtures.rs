@@ -249,7 +249,7 @@ fn check(format: Format, body: &Value, facts: &RequestFacts) {
         images: facts.needs.images,
         documents: facts.needs.documents,
         audio: facts.needs.audio,
-        ids: facts.stored_ids.clone(),
+        ids: facts.stored_ids.iter().map(|it| it.id.clone()).collect(),
     };
     seen.ids.sort();
     found.ids.sort();

@@ -12,7 +12,7 @@ use super::{
     fault,
 };
 use crate::json::{Container, Span};
-use tollgate_types::NamedItem;
+use tollgate_types::{NamedItem, StoredId};
 
 impl Walk {
     /// A value that is not looked into.
@@ -168,7 +168,7 @@ impl Walk {
         let location = match (slot, value) {
             (_, Value::Text(text)) => {
                 self.mark(NodeFlags::FILE);
-                return self.keep_stored_id(ItemId::of(text));
+                return self.keep_stored_id(ItemId::of(text), self.stored_field);
             }
             (Slot::Skills, Value::Open(Container::Array)) => {
                 self.push(Location::Array, Slot::Skills, span.start);
@@ -219,7 +219,11 @@ impl Walk {
     /// Keeps the identifier of an item: as that of something stored if the item has nothing else.
     pub(super) fn keep_item(&mut self, found: ItemId, item: Frame) -> Result<(), PeekError> {
         if item.kind.is_known_by_id(item.members) {
-            return self.keep_stored_id(found);
+            let field = match self.slot() {
+                Some(Slot::Skills) => "skill_id",
+                _ => "id",
+            };
+            return self.keep_stored_id(found, field);
         }
         let ItemId { id, at, is_whole } = found;
         let has_contents = item.members.contains(NodeFlags::SUBSTANCE);
@@ -244,7 +248,7 @@ impl Walk {
         Ok(())
     }
 
-    pub(super) fn keep_stored_id(&mut self, found: ItemId) -> Result<(), PeekError> {
+    fn keep_stored_id(&mut self, found: ItemId, field: &'static str) -> Result<(), PeekError> {
         let ItemId { id, at, is_whole } = found;
         if !is_whole {
             let limit = self.limits.stored_id_bytes;
@@ -252,13 +256,13 @@ impl Walk {
         }
         let limit = self.limits.stored_ids;
         let ids = &mut self.found.facts.stored_ids;
-        if id.is_empty() || ids.contains(&id) {
+        if id.is_empty() || ids.iter().any(|known| known.id == id) {
             return Ok(());
         }
         if ids.len() >= limit {
             return Err(PeekError::TooManyStoredIds { limit });
         }
-        ids.push(id);
+        ids.push(StoredId { id, field });
         Ok(())
     }
 }
