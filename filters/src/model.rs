@@ -109,7 +109,8 @@ impl Model {
             return Err(PublicError::invalid_request(
                 "'tools[].type' of an adviser is not supported with a 'model' that this key may \
                  not use: leave the tool out, or name one of those that GET /v1/models lists",
-            ));
+            )
+            .with_param("tools"));
         }
         Ok(())
     }
@@ -199,7 +200,8 @@ fn refuse_thinking_without_reason(
         return Err(PublicError::invalid_request(format!(
             "the model '{}' does not think: leave 'thinking.budget_tokens' out",
             model.id
-        )));
+        ))
+        .with_param("thinking.budget_tokens"));
     }
     Ok(())
 }
@@ -218,7 +220,8 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
             "'{field}' is not supported, for it has other models asked than the one in 'model': \
              leave it out, and name the model that is to answer; \
              if one of its providers fails, the next is asked"
-        )));
+        ))
+        .with_param(field));
     }
     if facts.thread {
         // A thread is kept at the provider, and no key owns one that the gateway knows of.
@@ -226,6 +229,7 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
         return Err(PublicError::invalid_request(
             "'thread' is not supported: send the whole conversation in 'messages'",
         )
+        .with_param("thread")
         .with_unsupported(Unsupported {
             error_code: "thread_unsupported_request",
             field: "thread",

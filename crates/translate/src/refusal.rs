@@ -33,6 +33,24 @@ impl fmt::Display for Refusal {
 
 impl From<Refusal> for PublicError {
     fn from(refusal: Refusal) -> Self {
-        Self::new(ErrorCode::InvalidRequest, refusal.to_string())
+        let error = Self::new(ErrorCode::InvalidRequest, refusal.to_string());
+        match refusal.path.is_empty() {
+            true => error,
+            false => error.with_param(refusal.path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_path_of_the_field_if_a_field_is_at_fault() {
+        let of = |path: &str| PublicError::from(Refusal::new(path, "cannot be sent"));
+        let field = of("messages[2].content");
+        assert_eq!(field.param.as_deref(), Some("messages[2].content"));
+        assert_eq!(field.message, "'messages[2].content' cannot be sent");
+        assert_eq!(of("").param, None);
     }
 }
