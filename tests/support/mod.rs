@@ -16,6 +16,8 @@
 mod accounts;
 mod answer;
 mod auto;
+#[path = "../../crates/providers/tests/support/aws.rs"]
+pub mod aws;
 mod caller;
 mod config;
 mod doorman;
