@@ -12,12 +12,12 @@ use crate::candidate::{self, full_fault};
 use crate::clock;
 use crate::upstreams::Pool;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tollgate_providers::Proof;
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Http2, Provider};
@@ -111,12 +111,12 @@ impl Candidate {
         let Some(configured) = &credential.configured else {
             return Some(LogIn {
                 name: "".into(),
-                header: None,
+                proof: None,
             });
         };
         Some(LogIn {
             name: Arc::clone(&configured.name),
-            header: Some(credential.header(self.format)?),
+            proof: Some(credential.proof(self.format)?),
         })
     }
 
@@ -152,8 +152,8 @@ impl Candidate {
 pub struct LogIn {
     /// The credential's name; empty for none.
     pub name: Arc<str>,
-    /// The header that carries it. `None`: the provider asks for nothing.
-    pub header: Option<(HeaderName, HeaderValue)>,
+    /// What proves it. `None`: the provider asks for nothing.
+    pub proof: Option<Proof>,
 }
 
 impl Attempts {

@@ -393,9 +393,12 @@ async fn a_check_finds_faults_offline_with_their_place_and_without_a_secret() {
         ),
         (
             json!([{"name": "x"}]),
-            "expected one of secret, google, azure and command",
+            "expected one of secret, google, azure, aws and command",
         ),
-        (both, "expected one of secret, google, azure and command"),
+        (
+            both,
+            "expected one of secret, google, azure, aws and command",
+        ),
         (
             json!([{"command": {"run": []}}]),
             "providers.a.credentials[0].command.run",

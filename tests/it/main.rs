@@ -19,6 +19,7 @@ mod conversations;
 mod costs;
 mod counting;
 mod credentials;
+mod credentials_aws;
 mod documentation;
 mod early_answers;
 mod environment;

@@ -16,6 +16,8 @@
 mod accounts;
 mod answer;
 mod auto;
+#[path = "../../crates/providers/tests/support/aws.rs"]
+pub mod aws;
 mod caller;
 pub mod collector;
 mod config;

@@ -645,9 +645,10 @@ fn a_file_that_is_no_configuration_is_reported_as_such() {
 fn no_secret_shows_in_what_the_configuration_prints() {
     let config = load("two-providers.yaml").unwrap();
     let deployment = &config.catalog.models()[0].deployments[0];
-    let (_, value) = deployment.provider.credentials[0]
-        .header(Format::Chat)
-        .unwrap();
+    let proof = deployment.provider.credentials[0].proof(Format::Chat);
+    let Some(tollgate_providers::Proof::Header(_, value)) = proof else {
+        panic!("no header");
+    };
     assert_eq!(value.to_str().unwrap(), format!("Bearer {SECRET}"));
     assert!(!format!("{config:?}").contains(SECRET));
     assert!(!format!("{config:#?}").contains(SECRET));

@@ -1,5 +1,6 @@
 //! HTTP to the services that issue tokens: HTTP/1.1 over TLS with the system's authorities, no redirects.
 
+use crate::aws::element;
 use crate::error::{FetchError, FetchFault};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Uri, header, uri::Authority};
@@ -112,10 +113,8 @@ impl Client {
         })?;
         let headers = request.headers_mut();
         headers.insert(header::USER_AGENT, http::HeaderValue::from_static(AGENT));
-        headers.insert(
-            header::ACCEPT,
-            http::HeaderValue::from_static("application/json"),
-        );
+        let json = http::HeaderValue::from_static("application/json");
+        headers.entry(header::ACCEPT).or_insert(json);
         let from = request.uri().authority().map_or("", Authority::as_str);
         let from = from.to_owned();
         let inner = self.0.get_or_try_init(|| async { inner() }).await?;
@@ -172,13 +171,16 @@ fn unreachable(from: &str, fault: &LegacyError) -> FetchError {
     FetchError::new(FetchFault::Unreachable, message)
 }
 
-/// What an error of OAuth (RFC 6749, section 5.2), of Google's APIs or of a metadata server says, without
+/// What an error of OAuth (RFC 6749, section 5.2), of Google's APIs, of STS or of a metadata server says, without
 /// what may be a secret.
 fn said(body: &[u8], secrets: &[&str]) -> String {
     let told: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |pointer: &str| told.pointer(pointer).and_then(Value::as_str);
     let code = text("/error").or_else(|| text("/error/status"));
     let description = text("/error_description").or_else(|| text("/error/message"));
+    let xml = std::str::from_utf8(body).unwrap_or_default();
+    let code = code.or_else(|| element(xml, "Code"));
+    let description = description.or_else(|| element(xml, "Message"));
     let mut said = String::new();
     for part in [code, description].into_iter().flatten() {
         let mut part = part.to_owned();

@@ -114,10 +114,8 @@ fn printed(text: &[u8]) -> Option<Fetched> {
         (None, Some(at)) => until(at.as_str()?)?,
         _ => return None,
     };
-    Some(Fetched {
-        token: Secret::new(value.get("token")?.as_str()?),
-        lifetime,
-    })
+    let token = Secret::new(value.get("token")?.as_str()?);
+    Some(Fetched::token(token, lifetime))
 }
 
 /// How long until a time in RFC 3339; 0 if it is past.

@@ -196,10 +196,10 @@ impl Google {
             .client
             .post_form(&self.token_url, &fields, &[subject.expose()])
             .await?;
-        let fetched = token(&answer)?;
+        let (token, lifetime) = issued(&answer)?;
         match &identity.impersonation {
-            Some(impersonation) => self.impersonate(impersonation, &fetched.token, tools).await,
-            None => Ok(fetched),
+            Some(impersonation) => self.impersonate(impersonation, &token, tools).await,
+            None => Ok(Fetched::token(token, lifetime)),
         }
     }
 
@@ -222,7 +222,7 @@ impl Google {
         let token = text("accessToken").map(Secret::new);
         let lifetime = text("expireTime").and_then(until);
         let fetched = token.zip(lifetime);
-        let fetched = fetched.map(|(token, lifetime)| Fetched { token, lifetime });
+        let fetched = fetched.map(|(token, lifetime)| Fetched::token(token, lifetime));
         fetched.ok_or_else(|| FetchError::answer(&answer.from, "accessToken and expireTime"))
     }
 
@@ -443,15 +443,18 @@ fn address(text: &str, name: &str, at: &KeyPath, building: &mut Building<'_>) ->
 
 /// The answer of a token endpoint (RFC 6749, section 5.1). Some services write `expires_in` as text.
 pub(crate) fn token(answer: &Answer) -> Result<Fetched, FetchError> {
+    issued(answer).map(|(token, lifetime)| Fetched::token(token, lifetime))
+}
+
+/// The token of the answer, and how long it is valid.
+fn issued(answer: &Answer) -> Result<(Secret, Duration), FetchError> {
     let value = answer.json()?;
     let token = value.get("access_token").and_then(Value::as_str);
     let seconds = value.get("expires_in").and_then(|it| match it {
         Value::String(text) => text.parse().ok(),
         other => other.as_u64(),
     });
-    let fetched = token.zip(seconds).map(|(token, seconds)| Fetched {
-        token: Secret::new(token),
-        lifetime: Duration::from_secs(seconds),
-    });
-    fetched.ok_or_else(|| FetchError::answer(&answer.from, "access_token and expires_in"))
+    let issued = token.zip(seconds);
+    let issued = issued.map(|(token, seconds)| (Secret::new(token), Duration::from_secs(seconds)));
+    issued.ok_or_else(|| FetchError::answer(&answer.from, "access_token and expires_in"))
 }

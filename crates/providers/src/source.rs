@@ -1,5 +1,6 @@
 //! Where tokens come from: settings that were checked, and how one is fetched.
 
+use crate::aws::{Aws, AwsSettings, Signer};
 use crate::azure::{Azure, AzureSettings};
 use crate::client::Client;
 use crate::command::{Command, CommandSettings};
@@ -82,6 +83,7 @@ pub struct Source {
 }
 
 enum Kind {
+    Aws(Aws),
     Google(Box<Google>),
     Azure(Azure),
     Command(Command),
@@ -120,6 +122,11 @@ impl Source {
         Some(Self::new(Kind::Command(command), settings, Vec::new()))
     }
 
+    /// Keys of AWS that are fetched.
+    pub(crate) fn aws(aws: Aws, settings: &AwsSettings, secrets: Vec<Secret>) -> Self {
+        Self::new(Kind::Aws(aws), settings, secrets)
+    }
+
     fn new(kind: Kind, settings: &impl Serialize, secrets: Vec<Secret>) -> Self {
         Self {
             kind,
@@ -131,6 +138,7 @@ impl Source {
 
     pub(crate) async fn fetch(&self, tools: &Tools) -> Result<Fetched, FetchError> {
         match &self.kind {
+            Kind::Aws(aws) => aws.fetch(tools).await,
             Kind::Google(google) => google.fetch(tools).await,
             Kind::Azure(azure) => azure.fetch(tools).await,
             Kind::Command(command) => command.fetch().await,
@@ -149,6 +157,7 @@ impl PartialEq for Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
+            Kind::Aws(_) => "Aws",
             Kind::Google(_) => "Google",
             Kind::Azure(_) => "Azure",
             Kind::Command(_) => "Command",
@@ -156,10 +165,25 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A token, and how long it is valid from now on.
+/// A token or keys, and how long they are valid from now on.
 pub(crate) struct Fetched {
-    pub(crate) token: Secret,
+    pub(crate) grant: Grant,
     pub(crate) lifetime: Duration,
+}
+
+impl Fetched {
+    pub(crate) const fn token(token: Secret, lifetime: Duration) -> Self {
+        let grant = Grant::Token(token);
+        Self { grant, lifetime }
+    }
+}
+
+/// What a service grants.
+pub(crate) enum Grant {
+    /// A token, which a header carries.
+    Token(Secret),
+    /// Keys, which requests are signed with.
+    Keys(Signer),
 }
 
 /// What fetching takes.

@@ -4,8 +4,9 @@
 //! a failure the next attempt waits, twice as long each time, and the current token stays until its end.
 //! All times are milliseconds of one monotonic clock.
 
+use crate::aws::Signer;
 use crate::error::FetchError;
-use crate::source::{Fetched, Source};
+use crate::source::{Fetched, Grant, Source};
 use arc_swap::ArcSwapOption;
 use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
@@ -33,9 +34,18 @@ pub struct Token {
     schedule: Mutex<Schedule>,
 }
 
+/// Proves to a provider that a request is the gateway's.
+#[derive(Clone, Debug)]
+pub enum Proof {
+    /// A header.
+    Header(HeaderName, HeaderValue),
+    /// A signature, made when the rest of the head is complete.
+    Signature(Signer),
+}
+
 /// A token that was fetched.
 struct Held {
-    value: HeaderValue,
+    proof: Proof,
     since: u64,
     ends: u64,
 }
@@ -106,10 +116,10 @@ impl Token {
         self.names.each_ref().map(|name| &**name)
     }
 
-    /// The header that carries the current token. `None` until one was fetched.
-    pub fn header(&self) -> Option<(&HeaderName, HeaderValue)> {
+    /// What carries the current token. `None` until one was fetched.
+    pub fn proof(&self) -> Option<Proof> {
         let held = self.held.load();
-        held.as_ref().map(|it| (&self.header, it.value.clone()))
+        held.as_ref().map(|it| it.proof.clone())
     }
 
     /// Why no request can be sent with it. `None`: one can.
@@ -177,15 +187,15 @@ impl Token {
         now: u64,
         random: f64,
     ) -> Result<Outcome, (FetchError, Outcome)> {
-        let fetched = fetched.and_then(|it| Ok((self.value(&it)?, millis(it.lifetime))));
+        let fetched = fetched.and_then(|it| Ok((self.proof_of(&it)?, millis(it.lifetime))));
         let mut schedule = self.schedule.lock();
         schedule.is_under_way = false;
         let was_refused = std::mem::take(&mut schedule.was_refused);
         match fetched {
-            Ok((value, lifetime)) => {
+            Ok((proof, lifetime)) => {
                 let ends = began.saturating_add(lifetime);
                 let since = now;
-                let earlier = self.held.swap(Some(Arc::new(Held { value, since, ends })));
+                let earlier = self.held.swap(Some(Arc::new(Held { proof, since, ends })));
                 let is_news = earlier.is_none() || schedule.failures > 0;
                 let ahead = part(lifetime.div_euclid(4).min(MOST_AHEAD_MS), 0.75, 1.0, random);
                 schedule.due = ends.saturating_sub(ahead);
@@ -218,13 +228,16 @@ impl Token {
         }
     }
 
-    /// The header's value: `Bearer` before the token in `authorization`, the token alone in any other.
-    fn value(&self, fetched: &Fetched) -> Result<HeaderValue, FetchError> {
-        let token = fetched.token.expose();
+    /// Tokens: `Bearer` before the token in `authorization`, the token alone in any other header.
+    fn proof_of(&self, fetched: &Fetched) -> Result<Proof, FetchError> {
         let from = "the source of tokens";
         if fetched.lifetime.is_zero() {
             return Err(FetchError::answer(from, "a token that is still valid"));
         }
+        let token = match &fetched.grant {
+            Grant::Keys(signer) => return Ok(Proof::Signature(signer.clone())),
+            Grant::Token(token) => token.expose(),
+        };
         let is_plain = |byte: u8| byte.is_ascii_graphic();
         if token.is_empty() || !token.bytes().all(is_plain) {
             return Err(FetchError::answer(
@@ -239,7 +252,7 @@ impl Token {
         let mut value = HeaderValue::try_from(text)
             .map_err(|_| FetchError::answer(from, "a token that a header can carry"))?;
         value.set_sensitive(true);
-        Ok(value)
+        Ok(Proof::Header(self.header.clone(), value))
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tollgate_providers::{Building, FetchFault, Refresher, Report, Source, Token};
+use tollgate_providers::{Building, FetchFault, Proof, Refresher, Report, Source, Token};
 use tollgate_settings::{Fault, KeyPath, ProcessEnvironment};
 
 type Build<T> = fn(&T, &KeyPath, &mut Building<'_>) -> Option<Source>;
@@ -56,7 +56,9 @@ async fn issued<T: DeserializeOwned>(
 ) -> (String, u64) {
     let (token, report) = fetched(source(build, settings, folder).unwrap()).await;
     assert_eq!(report.failure, None);
-    let (_, value) = token.header().unwrap();
+    let Some(Proof::Header(_, value)) = token.proof() else {
+        panic!("no token");
+    };
     let valid = report.valid_for.unwrap().as_secs();
     (value.to_str().unwrap().to_owned(), valid)
 }
@@ -68,7 +70,7 @@ async fn failed<T: DeserializeOwned>(
     folder: &Path,
 ) -> (FetchFault, String) {
     let (token, report) = fetched(source(build, settings, folder).unwrap()).await;
-    assert!(token.header().is_none());
+    assert!(token.proof().is_none());
     let failure = report.failure.expect("a failure");
     assert_eq!(token.failure().as_ref(), Some(&failure));
     (failure.fault, failure.to_string())

@@ -4,7 +4,7 @@ use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, PriceList, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_providers::{Source, Token};
+use tollgate_providers::{Proof, Signer, Source, Token};
 use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
 
 /// A service that answers.
@@ -208,6 +208,8 @@ pub struct Credential {
 pub(crate) enum LogIn {
     /// With a secret: the header for each format, ready to send and marked sensitive.
     Fixed(Box<PerFormat<(HeaderName, HeaderValue)>>),
+    /// With signatures of keys that do not end.
+    Signed(Signer),
     /// With tokens of this source, in this header. Health keeps the current one.
     Tokens {
         source: Arc<Source>,
@@ -216,13 +218,14 @@ pub(crate) enum LogIn {
 }
 
 impl Credential {
-    /// The header that carries a secret in a request of `format`. `None` for tokens.
-    pub const fn header(&self, format: Format) -> Option<(&HeaderName, &HeaderValue)> {
+    /// What logs in a request of `format`. `None` for tokens.
+    pub fn proof(&self, format: Format) -> Option<Proof> {
         match &self.login {
             LogIn::Fixed(headers) => {
                 let (name, value) = headers.get(format);
-                Some((name, value))
+                Some(Proof::Header(name.clone(), value.clone()))
             }
+            LogIn::Signed(signer) => Some(Proof::Signature(signer.clone())),
             LogIn::Tokens { .. } => None,
         }
     }
@@ -241,6 +244,7 @@ impl Credential {
     pub(crate) fn has_secret_of(&self, other: &Self) -> bool {
         match (&self.login, &other.login) {
             (LogIn::Fixed(one), LogIn::Fixed(another)) => one == another,
+            (LogIn::Signed(one), LogIn::Signed(another)) => one == another,
             (
                 LogIn::Tokens { source, header },
                 LogIn::Tokens {

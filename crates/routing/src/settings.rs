@@ -20,7 +20,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use tollgate_providers::{AzureSettings, CommandSettings, GoogleSettings};
+use tollgate_providers::{AwsSettings, AzureSettings, CommandSettings, GoogleSettings};
 use tollgate_settings::{Duration, SecretSource, TokenCount};
 use tollgate_types::{
     Capabilities, Effort, Format, ReasoningMode, ThinkingStyle, Tokenizer, Weight, Weights,
@@ -150,7 +150,7 @@ pub enum CredentialEntry {
 }
 
 /// What the gateway logs in to a provider with: a secret, or tokens that it fetches and renews. Exactly one
-/// of `secret`, `google`, `azure` and `command`.
+/// of `secret`, `google`, `azure`, `aws` and `command`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSettings {
@@ -162,6 +162,8 @@ pub struct CredentialSettings {
     pub google: Option<GoogleSettings>,
     /// Access tokens of Microsoft Entra.
     pub azure: Option<AzureSettings>,
+    /// Keys of AWS, which each request is signed with.
+    pub aws: Option<AwsSettings>,
     /// Tokens that a program prints.
     pub command: Option<CommandSettings>,
     /// The header that carries it: `authorization` (as `Bearer`), or any other, such as

@@ -537,6 +537,14 @@ pub fn upstream_fault(
         (None, None) => &"in its answer",
     };
     log::warn!("{request}: provider {provider}: {class}, status {status}, code {code}: {cause}");
+    if let Some(ahead) = fault.clock_ahead {
+        let side = if ahead > 0 { "ahead of" } else { "behind" };
+        let seconds = ahead.unsigned_abs();
+        log::error!(
+            "{request}: provider {provider}: the clock of this machine is {seconds} s {side} the provider's, so that \
+             signatures and assertions are refused: synchronise it"
+        );
+    }
 }
 
 /// A request is not tried again because others have used up the retry budget.

@@ -148,6 +148,9 @@ pub struct UpstreamFault {
     pub provider_code: Option<Box<str>>,
     /// What the provider says of a request that it refuses as invalid.
     pub words: Option<Box<ProviderWords>>,
+    /// If the provider refuses the credential and dates its answer otherwise: the seconds by which this
+    /// machine's clock is ahead of the provider's (behind it, if negative). Signatures do not verify then.
+    pub clock_ahead: Option<i64>,
 }
 
 impl UpstreamFault {
@@ -160,6 +163,7 @@ impl UpstreamFault {
             retry_after: None,
             provider_code: None,
             words: None,
+            clock_ahead: None,
         }
     }
 

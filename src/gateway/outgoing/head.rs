@@ -10,7 +10,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
+use std::time::SystemTime;
 use tollgate_filter::RequestContext;
+use tollgate_providers::Proof;
 use tollgate_types::Format;
 use tollgate_wire::headers as wire_headers;
 
@@ -18,8 +20,13 @@ use tollgate_wire::headers as wire_headers;
 pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
     let candidate = exchange.attempts.current()?;
     let request = exchange.stage.request()?;
-    let LogIn { name, header } = candidate.log_in()?;
-    let mut parts = upstream_head(candidate, header, request, &session.req_header().headers)?;
+    let LogIn { name, proof } = candidate.log_in()?;
+    let mut parts = upstream_head(
+        candidate,
+        proof.as_ref(),
+        request,
+        &session.req_header().headers,
+    )?;
     parts.uri = match exchange.attempts.uri() {
         Some(uri) => uri.clone(),
         // Nothing stored belongs to a path with a model.
@@ -48,6 +55,11 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     }
     if let Some(trace) = &exchange.trace {
         trace.inject(&mut parts.headers);
+    }
+    // Last: a signature is of the whole head.
+    if let Some(Proof::Signature(signer)) = proof {
+        let body = body.as_deref().unwrap_or_default();
+        signer.sign(&mut parts, body, SystemTime::now()).ok()?;
     }
     Some(parts.into())
 }
@@ -82,7 +94,7 @@ fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
 /// what is not put here or there does not leave.
 fn upstream_head(
     candidate: &Candidate,
-    log_in: Option<(HeaderName, HeaderValue)>,
+    proof: Option<&Proof>,
     request: &RequestContext,
     caller: &HeaderMap,
 ) -> Option<http::request::Parts> {
@@ -117,8 +129,8 @@ fn upstream_head(
     for (name, value) in &provider.headers {
         headers.insert(name.clone(), value.clone());
     }
-    if let Some((name, value)) = log_in {
-        headers.insert(name, value);
+    if let Some(Proof::Header(name, value)) = proof {
+        headers.insert(name.clone(), value.clone());
     }
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::POST;

@@ -26,10 +26,7 @@ fn token() -> Token {
 /// Fetches a token that is valid for this long.
 fn fetch(token: &Token, text: &str, lifetime: u64, now: u64) -> Outcome {
     assert!(token.begin(now), "it is due");
-    let fetched = Fetched {
-        token: Secret::new(text),
-        lifetime: Duration::from_millis(lifetime),
-    };
+    let fetched = Fetched::token(Secret::new(text), Duration::from_millis(lifetime));
     token
         .end(Ok(fetched), now, now, 0.5)
         .map_err(|(error, _)| error)
@@ -44,7 +41,9 @@ fn fail(token: &Token, now: u64, random: f64) -> Outcome {
 }
 
 fn sent(token: &Token) -> String {
-    let (name, value) = token.header().unwrap();
+    let Some(Proof::Header(name, value)) = token.proof() else {
+        panic!("no token");
+    };
     assert!(value.is_sensitive());
     format!("{name}: {}", value.to_str().unwrap())
 }
@@ -66,7 +65,7 @@ fn the_first_token_is_due_at_once_and_fetched_once_at_a_time() {
     let token = token();
     let lack = token.lack(1).unwrap();
     assert_eq!(lack.missing, Missing::First);
-    assert!(token.header().is_none());
+    assert!(token.proof().is_none());
     assert!(token.begin(1));
     assert!(!token.begin(1), "it is under way");
     token.abandon();
@@ -86,10 +85,7 @@ fn a_token_is_fetched_anew_some_minutes_before_its_end_and_not_always_at_the_sam
         let dues = [0.0, 1.0].map(|random| {
             let token = token();
             assert!(token.begin(0));
-            let fetched = Fetched {
-                token: Secret::new("one"),
-                lifetime: Duration::from_millis(lifetime),
-            };
+            let fetched = Fetched::token(Secret::new("one"), Duration::from_millis(lifetime));
             assert!(token.end(Ok(fetched), 0, 0, random).is_ok());
             due(&token, lifetime.saturating_sub(6 * MINUTE))
         });
@@ -171,13 +167,10 @@ fn no_token_is_taken_that_a_header_cannot_carry_or_that_has_ended() {
     ] {
         let token = token();
         assert!(token.begin(0));
-        let fetched = Fetched {
-            token: Secret::new(text),
-            lifetime: Duration::from_millis(lifetime),
-        };
+        let fetched = Fetched::token(Secret::new(text), Duration::from_millis(lifetime));
         let (error, _) = token.end(Ok(fetched), 0, 0, 0.5).map(|_| ()).unwrap_err();
         assert_eq!(error.fault, FetchFault::Answer, "{text}");
-        assert!(token.header().is_none(), "{text}");
+        assert!(token.proof().is_none(), "{text}");
     }
 }
 

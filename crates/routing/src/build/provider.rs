@@ -13,7 +13,9 @@ use crate::{
 };
 use http::{HeaderName, HeaderValue, Uri, header};
 use std::sync::Arc;
-use tollgate_providers::{AzureSettings, Building, CommandSettings, GoogleSettings, Source};
+use tollgate_providers::{
+    AwsLogIn, AwsSettings, AzureSettings, Building, CommandSettings, GoogleSettings, Source,
+};
 use tollgate_settings::{KeyPath, Secret, SecretSource};
 use tollgate_types::PerFormat;
 
@@ -207,6 +209,7 @@ impl<'a> Builder<'a> {
             secret,
             google,
             azure,
+            aws,
             command,
             ..
         } = settings;
@@ -214,6 +217,7 @@ impl<'a> Builder<'a> {
             secret.as_ref().map(Way::Secret),
             google.as_ref().map(|it| Way::Tokens(Tokens::Google(it))),
             azure.as_ref().map(|it| Way::Tokens(Tokens::Azure(it))),
+            aws.as_ref().map(|it| Way::Tokens(Tokens::Aws(it))),
             command.as_ref().map(|it| Way::Tokens(Tokens::Command(it))),
         ];
         let mut given = ways.into_iter().flatten();
@@ -243,6 +247,18 @@ impl<'a> Builder<'a> {
         let source = match tokens {
             Tokens::Google(it) => Source::google(it, &at.key("google"), &mut building),
             Tokens::Azure(it) => Source::azure(it, &at.key("azure"), &mut building),
+            Tokens::Aws(it) => {
+                let log_in = AwsLogIn::build(it, &at.key("aws"), &mut building);
+                if own.is_some() {
+                    let message = "a signature has its own headers, so this would do nothing";
+                    self.fault(&at.key("header"), message);
+                    return None;
+                }
+                match log_in? {
+                    AwsLogIn::Fixed(signer) => return Some(LogIn::Signed(signer)),
+                    AwsLogIn::Fetched(source) => Some(*source),
+                }
+            }
             Tokens::Command(it) => Source::command(it, &at.key("command"), &mut building),
         };
         Some(LogIn::Tokens {
@@ -420,10 +436,11 @@ enum Way<'a> {
 enum Tokens<'a> {
     Google(&'a GoogleSettings),
     Azure(&'a AzureSettings),
+    Aws(&'a AwsSettings),
     Command(&'a CommandSettings),
 }
 
-const ONE_WAY: &str = "expected one of secret, google, azure and command";
+const ONE_WAY: &str = "expected one of secret, google, azure, aws and command";
 
 impl Way<'_> {
     /// The name of a credential without one.
@@ -432,6 +449,7 @@ impl Way<'_> {
             Self::Secret(source) => source_name(source),
             Self::Tokens(Tokens::Google(_)) => "google".to_owned(),
             Self::Tokens(Tokens::Azure(_)) => "azure".to_owned(),
+            Self::Tokens(Tokens::Aws(_)) => "aws".to_owned(),
             Self::Tokens(Tokens::Command(_)) => "command".to_owned(),
         }
     }

@@ -5,6 +5,7 @@ use crate::Purpose;
 use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
+use tollgate_providers::Proof;
 use tollgate_types::Format;
 
 struct Variables;
@@ -191,7 +192,9 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
     assert_eq!(provider.pass_headers[0], "x-sim");
 
     let sent = |place: usize, format| {
-        let (name, value) = provider.credentials[place].header(format).unwrap();
+        let Some(Proof::Header(name, value)) = provider.credentials[place].proof(format) else {
+            panic!("no header");
+        };
         assert!(value.is_sensitive());
         format!("{name}: {}", value.to_str().unwrap())
     };

@@ -8,11 +8,10 @@
 
 use super::{Breaker, BreakerPolicy, Load, PeakEwma};
 use crate::{Catalog, Credential, Deployment, Model, Provider};
-use http::{HeaderName, HeaderValue};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use tollgate_providers::{Lack, Token};
+use tollgate_providers::{Lack, Proof, Token};
 use tollgate_types::Format;
 
 /// The health of a provider, over all its deployments.
@@ -93,15 +92,11 @@ impl CredentialHandle {
         self.configured.as_ref().map_or("", |it| &it.name)
     }
 
-    /// The header that logs in a request of `format`. `None`: the provider needs none, or there is no token
-    /// yet.
-    pub fn header(&self, format: Format) -> Option<(HeaderName, HeaderValue)> {
+    /// What logs in a request of `format`. `None`: the provider needs nothing, or there is no token yet.
+    pub fn proof(&self, format: Format) -> Option<Proof> {
         match &self.account.token {
-            Some(token) => token.header().map(|(name, value)| (name.clone(), value)),
-            None => {
-                let (name, value) = self.configured.as_ref()?.header(format)?;
-                Some((name.clone(), value.clone()))
-            }
+            Some(token) => token.proof(),
+            None => self.configured.as_ref()?.proof(format),
         }
     }
 

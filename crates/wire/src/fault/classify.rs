@@ -43,6 +43,7 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
         reported_status: None,
         retry_after: wait(answer.headers, answer.now).or_else(|| stated_wait(class, &fields)),
         words: words(class, &fields),
+        clock_ahead: clock_ahead(class, answer),
         provider_code: fields.code,
     }
 }
@@ -59,8 +60,26 @@ pub fn classify_body(body: &[u8]) -> UpstreamFault {
         reported_status: status,
         retry_after: stated_wait(class, &fields),
         words: words(class, &fields),
+        clock_ahead: None,
         provider_code: fields.code,
     }
+}
+
+/// How far the clocks are apart, if that can be why the credential is refused.
+fn clock_ahead(class: FaultClass, answer: &UpstreamAnswer<'_>) -> Option<i64> {
+    /// Answers take seconds; AWS and Google accept five minutes.
+    const LEAST_SECONDS: i64 = 60;
+    if class != FaultClass::Credential {
+        return None;
+    }
+    let date = answer.headers.get(http::header::DATE)?.to_str().ok()?;
+    let seconds = |time: SystemTime| {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_secs()).ok()
+    };
+    let theirs = seconds(httpdate::parse_http_date(date).ok()?)?;
+    let ahead = seconds(answer.now)?.saturating_sub(theirs);
+    (ahead.saturating_abs() >= LEAST_SECONDS).then_some(ahead)
 }
 
 /// What is kept of the provider's words: only what helps to mend a refused request.
@@ -162,7 +181,23 @@ fn named(name: &str) -> Option<FaultClass> {
         _ if name.starts_with("serviceunavailable") || name.starts_with("modelnotready") => {
             FaultClass::Busy
         }
-        _ if name.starts_with("unrecognizedclient") => FaultClass::Credential,
+        // Amazon, whose status for them is 400 or 403.
+        _ if [
+            "unrecognizedclient",
+            "invalidsignature",
+            "incompletesignature",
+            "missingauthenticationtoken",
+            "invalidclienttokenid",
+            "expiredtoken",
+            "requestexpired",
+            "requesttimetooskewed",
+            "signaturedoesnotmatch",
+        ]
+        .iter()
+        .any(|of_amazon| name.starts_with(of_amazon)) =>
+        {
+            FaultClass::Credential
+        }
         _ if name.starts_with("accessdenied") => FaultClass::Forbidden,
         _ => return None,
     })

@@ -295,10 +295,28 @@ fn trouble_with_our_own_key_never_looks_like_the_callers() {
     for (name, class) in [
         ("AccessDeniedException", C::Forbidden),
         ("UnrecognizedClientException", C::Credential),
+        ("InvalidSignatureException", C::Credential),
+        ("ExpiredTokenException", C::Credential),
+        ("MissingAuthenticationTokenException", C::Credential),
     ] {
         let fault = with_headers(400, &[("x-amzn-errortype", name)], r#"{"message":"x"}"#);
         assert_eq!(fault.class, class, "{name}");
     }
+}
+
+#[test]
+fn a_refused_signature_shows_how_far_the_clocks_are_apart() {
+    let ahead = |name: &str, date: &str| {
+        let headers = [("x-amzn-errortype", name), ("date", date)];
+        with_headers(403, &headers, r#"{"message":"Signature expired"}"#).clock_ahead
+    };
+    let name = "InvalidSignatureException:http://internal.example/";
+    assert_eq!(ahead(name, "Sun, 06 Nov 1994 08:39:37 GMT"), Some(600));
+    assert_eq!(ahead(name, "Sun, 06 Nov 1994 08:59:37 GMT"), Some(-600));
+    assert_eq!(ahead(name, "Sun, 06 Nov 1994 08:49:00 GMT"), None);
+    assert_eq!(ahead(name, "yesterday"), None);
+    let other = "AccessDeniedException";
+    assert_eq!(ahead(other, "Sun, 06 Nov 1994 08:39:37 GMT"), None);
 }
 
 #[test]
