@@ -19,6 +19,7 @@ mod conversations;
 mod costs;
 mod counting;
 mod credentials;
+mod dashboard;
 mod documentation;
 mod early_answers;
 mod environment;
