@@ -45,7 +45,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release package install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -152,6 +152,16 @@ $(CLIENTS)/.venv/installed: $(CLIENTS)/requirements.txt
 $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
 	@scripts/setup clients
 	cd $(CLIENTS) && npm install --no-save --no-audit --no-fund --loglevel=error
+	@touch $@
+
+DASHBOARD := tests/dashboard
+
+# Needs Chromium; the screenshots are in target/dashboard.
+test-dashboard: setup $(DASHBOARD)/node_modules/.installed ## Open the dashboard in Chromium, narrow and wide, light and dark
+	DASHBOARD_SHOTS="$$(realpath -m $(TARGET))/dashboard" $(CARGO) test --workspace --test it -- --ignored --nocapture dashboard::
+
+$(DASHBOARD)/node_modules/.installed: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json
+	cd $(DASHBOARD) && npm install --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
 bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load

@@ -21,4 +21,4 @@ use tollgate_engine::{
     accounts, candidate, catalog, client, conversation, counts, endpoints, keys, owned, pipeline,
 };
 use tollgate_explain as explain;
-use tollgate_telemetry::{access_log, clock, events};
+use tollgate_telemetry::{access_log, clock, events, recent};

@@ -6,7 +6,7 @@ use super::{
     answer::Answer, attempt::Attempts, budget::RetryBudgets, drain::CallerWatch, record,
     settlement::SettlementGuard, stage::Stage, stored::Noted, timer::AttemptTimer,
 };
-use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
+use crate::{access_log::AccessLog, events::InFlight, recent::FailedAttempt, snapshot::Snapshot};
 use http::{HeaderValue, Method, Uri, Version};
 use std::{
     net::IpAddr,
@@ -61,6 +61,8 @@ pub struct Exchange {
     pub noted: Noted,
     /// The failure that the client gets, of all failures upstream.
     pub fault: Option<UpstreamFault>,
+    /// The attempts that failed, for the dashboard; the first [`Exchange::MOST_FAILED`].
+    pub failed: Vec<FailedAttempt>,
     /// The status that the client got, and the error code.
     pub sent: Option<SentHead>,
     /// The code of the error that ended the answer after its head was sent.
@@ -91,6 +93,23 @@ pub struct SentHead {
 }
 
 impl Exchange {
+    /// The most failed attempts that are noted.
+    pub const MOST_FAILED: usize = 16;
+
+    /// Notes that the current attempt has failed.
+    pub fn note_failed(&mut self, fault: &UpstreamFault) {
+        if let Some(candidate) = self.attempts.current()
+            && self.failed.len() < Self::MOST_FAILED
+        {
+            self.failed.push(FailedAttempt {
+                deployment: Arc::clone(&candidate.deployment.name),
+                class: fault.class.as_str(),
+                status: fault.status,
+                after: self.started.elapsed(),
+            });
+        }
+    }
+
     /// Whether the request failed because the answer does not have the form that it asks for.
     pub fn has_unfit_answer(&self) -> bool {
         let fault = self.fault.as_ref();
@@ -125,6 +144,7 @@ impl Exchange {
             unpaid: Vec::new(),
             noted: Noted::default(),
             fault: None,
+            failed: Vec::new(),
             sent: None,
             broken: None,
             is_in_pause: false,

@@ -31,6 +31,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
         &fault,
         cause.map(|it| it as _),
     );
+    exchange.note_failed(&fault);
     trace::fail_attempt(exchange, &fault);
     // No breaker stays open for longer, so no client has to wait for longer.
     if let Some((ticket, _)) = exchange.attempts.ticket()

@@ -2,12 +2,14 @@
 
 use super::body::RequestBody;
 use super::exchange::{Exchange, SentHead};
-use super::{admission, outcome, settlement, trace};
+use super::{admission, outcome, route_reason, settlement, trace};
 use crate::access_log::Fields;
 use crate::clock;
 use crate::events::{self, Finished};
+use crate::recent::{self, Recent};
 use http::Version;
 use pingora_core::{Error, ErrorSource};
+use std::sync::Arc;
 use std::time::Instant;
 use tollgate_ledger::BillingState;
 use tollgate_types::{ErrorCode, Format, Usage};
@@ -58,6 +60,36 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     // The settlement counts, even if the last bytes could not be sent.
     let settled = exchange.settlement.settled();
     let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
+    recent::remember(Recent {
+        id: exchange.id,
+        at: clock::unix_ms(),
+        format: exchange.format(),
+        key: exchange.stage.identity().map(|it| it.key.clone()),
+        model: route.and_then(|route| {
+            let name = exchange.model_name()?;
+            // A wildcard has the name that the client gave.
+            let is_fixed = *name == *route.model_id;
+            Some(if is_fixed {
+                Arc::clone(&route.model_id)
+            } else {
+                name.into()
+            })
+        }),
+        provider: provider.cloned(),
+        route_reason: route.and_then(|route| route.reason.clone()),
+        route: (!exchange.left_out.0.is_empty() || !exchange.failed.is_empty())
+            .then(|| route_reason::text(exchange))
+            .flatten(),
+        status,
+        code,
+        outcome: outcome.as_str(),
+        attempts: exchange.attempts.made(),
+        failed: exchange.failed.clone(),
+        first_byte,
+        duration,
+        usage,
+        cost,
+    });
     let trace_id = exchange.trace.as_ref().map(|trace| trace.id());
     log.line(|line| {
         let (method, uri) = &exchange.target;

@@ -20,6 +20,7 @@ mod costs;
 mod counting;
 mod credentials;
 mod credentials_aws;
+mod dashboard;
 mod documentation;
 mod early_answers;
 mod environment;

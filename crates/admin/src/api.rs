@@ -5,6 +5,7 @@
 
 use super::call::{Call, MOST_BODY_BYTES};
 use super::connections::Activity;
+use super::dashboard::{self, Sampler};
 use super::failure::{Failed, Reported};
 use super::host;
 use super::openapi;
@@ -37,6 +38,7 @@ pub struct Api {
     access: ArcSwap<Access>,
     small: Arc<Semaphore>,
     whole_file: Arc<Semaphore>,
+    dashboard: Sampler,
 }
 
 /// Which requests are served; a reload replaces it.
@@ -64,12 +66,18 @@ impl Api {
             access: ArcSwap::from_pointee(Access::of(config)),
             small: Arc::new(Semaphore::new(MOST_OPERATIONS)),
             whole_file: Arc::new(Semaphore::new(1)),
+            dashboard: Sampler::default(),
         }
     }
 
     /// The operations behind it.
     pub fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    /// What feeds the dashboard.
+    pub(super) const fn dashboard(&self) -> &Sampler {
+        &self.dashboard
     }
 
     /// Takes the token and the host names of another configuration.
@@ -79,7 +87,7 @@ impl Api {
 
     /// Checks the token. The comparison takes the same time for every token of the right
     /// length.
-    fn check_token(&self, headers: &HeaderMap) -> Result<(), PublicError> {
+    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), PublicError> {
         const REALM: &str = "the admin API takes the token as Authorization: Bearer <token>";
         let access = self.access.load();
         let Some(token) = &access.token else {
@@ -109,7 +117,7 @@ impl Api {
         }
     }
 
-    fn permits(&self, effort: Effort) -> &Arc<Semaphore> {
+    pub(super) fn permits(&self, effort: Effort) -> &Arc<Semaphore> {
         match effort {
             Effort::Small => &self.small,
             Effort::WholeFile => &self.whole_file,
@@ -129,6 +137,7 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         router = router.route(path, on(method, handler).layer(bound));
     }
     let router = router
+        .merge(dashboard::data(api))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(api), admit));
@@ -139,7 +148,8 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
 
 /// The whole operator port: `open` serves the paths that need no token.
 pub(super) fn with_guard(api: &Arc<Api>, open: Router) -> Router {
-    open.merge(router(api))
+    open.merge(dashboard::page())
+        .merge(router(api))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(api), guard))

@@ -119,7 +119,8 @@ impl Activity {
         Working(self)
     }
 
-    fn wait_anew(&self) {
+    /// The connection waits from now on.
+    pub(super) fn wait_anew(&self) {
         *self.0.lock() = State::WaitsSince(Instant::now());
     }
 

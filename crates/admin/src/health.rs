@@ -135,7 +135,50 @@ enum State {
     Open,
 }
 
+/// A breaker that is not closed, for the dashboard.
+#[derive(Debug, Serialize)]
+pub(super) struct OpenBreaker {
+    /// What it is for.
+    scope: &'static str,
+    /// The provider or the deployment, and the credential.
+    name: String,
+    #[serde(flatten)]
+    breaker: BreakerView,
+}
+
 impl HealthView {
+    /// The breakers that are not closed; those of providers first.
+    pub(super) fn open_breakers(self) -> Vec<OpenBreaker> {
+        let named = |name: &str, credential: Option<String>| match credential {
+            Some(credential) => format!("{name}, credential {credential}"),
+            None => name.to_owned(),
+        };
+        let mut all = Vec::new();
+        for it in self.providers {
+            all.push(("provider", it.name.clone(), it.breaker));
+            for credential in it.credentials {
+                let name = named(&it.name, credential.name);
+                all.push(("credential", name, credential.breaker));
+            }
+        }
+        for it in self.deployments {
+            all.push(("deployment", it.name.clone(), it.breaker));
+            for credential in it.credentials {
+                let name = named(&it.name, credential.credential);
+                all.push(("deployment and credential", name, credential.breaker));
+            }
+        }
+        let is_open = |breaker: &BreakerView| !matches!(breaker.state, State::Closed);
+        all.into_iter()
+            .filter(|(.., breaker)| is_open(breaker))
+            .map(|(scope, name, breaker)| OpenBreaker {
+                scope,
+                name,
+                breaker,
+            })
+            .collect()
+    }
+
     /// The health of all providers, now; `addresses` returns the addresses of a provider.
     pub fn new(fleet: &Fleet, addresses: &dyn Fn(&str) -> Vec<SocketAddr>) -> Self {
         let now = clock::steady_ms(Instant::now());

@@ -8,6 +8,7 @@ mod api;
 mod call;
 mod connections;
 mod control;
+mod dashboard;
 mod failure;
 mod health;
 mod host;

@@ -70,7 +70,12 @@ pub async fn serve(
             get(move || async move { ready(&readiness, fenced.is_fenced()) }),
         );
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    connections::serve(listener, api::with_guard(api, open), PATIENCE, shutdown).await;
+    // A stream of the dashboard has no end of its own.
+    let stop = async {
+        shutdown.await;
+        api.dashboard().close();
+    };
+    connections::serve(listener, api::with_guard(api, open), PATIENCE, stop).await;
     Ok(())
 }
 

@@ -17,11 +17,12 @@ use tollgate_config::{ALL_GROUPS, Config, PlanSettings, a_minute};
 use tollgate_explain::{ExplainError, ExplainOrder, Explanation};
 use tollgate_filter::Endpoint;
 use tollgate_ledger::{
-    CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyView,
-    NewKey, OrderName, Revocation, Store, StoreError, Timestamp, Verification, allowance,
+    CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyUse,
+    KeyView, NewKey, OrderName, RequestRecord, Revocation, Store, StoreError, Timestamp,
+    Verification, allowance,
 };
 use tollgate_settings::{Duration, TokenCount, unknown_name};
-use tollgate_types::{Allowance, Limits};
+use tollgate_types::{Allowance, Limits, RequestId};
 
 /// What keys can be made of: the plans and model groups of a configuration.
 pub struct Offer {
@@ -435,6 +436,24 @@ impl Operations {
             Some(name) => self.store.top_up_once(key, &terms, name)?,
             None => self.store.top_up(key, &terms)?,
         })
+    }
+
+    /// The keys nearest to exhaustion. Reads all grants.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::most_used`].
+    pub fn most_used(&self, limit: u32) -> Done<Vec<KeyUse>> {
+        Ok(self.store.most_used(limit)?)
+    }
+
+    /// The record of a request, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::request`].
+    pub fn request(&self, id: &RequestId) -> Done<Option<RequestRecord>> {
+        Ok(self.store.request(id)?)
     }
 
     /// What a key was given and what it has used of it.

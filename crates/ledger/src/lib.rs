@@ -51,7 +51,7 @@ pub use ownership::{
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
 pub use store::{
-    CreatedKey, Glance, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse,
-    Revocation, Store, StoreError, Verification, check_pepper, glance, plans_beyond,
+    CreatedKey, Glance, GrantTerms, GrantView, KeyFilter, KeySelector, KeyUse, OrderName,
+    PlanInUse, Revocation, Store, StoreError, Verification, check_pepper, glance, plans_beyond,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

@@ -15,7 +15,7 @@ mod verification;
 
 pub use error::StoreError;
 pub(crate) use grants::NewGrant;
-pub use grants::{GrantTerms, GrantView};
+pub use grants::{GrantTerms, GrantView, KeyUse};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub use order::OrderName;
 pub use sqlite::{Glance, PlanInUse, check_pepper, glance, plans_beyond};

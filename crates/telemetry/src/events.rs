@@ -237,10 +237,16 @@ impl Metrics {
 /// The label of requests to paths of no format.
 const NO_FORMAT: &str = "none";
 
-/// The page that Prometheus reads, with `further` families at its end.
-pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
+/// The counters and histograms of this process.
+pub fn gather() -> Vec<MetricFamily> {
     let mut families = METRICS.registry.gather();
     families.extend(edge::gather());
+    families
+}
+
+/// The page that Prometheus reads, with `further` families at its end.
+pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
+    let mut families = gather();
     if let Some(fleet) = FLEET.load_full() {
         families.extend(health::families(&fleet));
     }

@@ -5,3 +5,4 @@
 pub mod access_log;
 pub mod clock;
 pub mod events;
+pub mod recent;

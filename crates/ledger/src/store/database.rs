@@ -14,7 +14,7 @@
 //! - **Repeatable.** A caller that does not know whether an operation was carried out repeats it.
 //!   Each operation says by which id a repetition is noticed.
 
-use super::{GrantView, KeyFilter, NewGrant, OrderName, StoreError, Verification};
+use super::{GrantView, KeyFilter, KeyUse, NewGrant, OrderName, StoreError, Verification};
 use crate::{
     balance::{Grant, Piece},
     clock::Timestamp,
@@ -70,6 +70,9 @@ pub(crate) trait Database: Send + Sync {
 
     /// The grants of a key, oldest first; if it has more than a thousand, the newest thousand.
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError>;
+
+    /// The keys that work and have used the largest shares of their valid grants, largest first.
+    fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError>;
 
     /// Tokens of a key's valid grants that are neither charged nor leased.
     fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError>;

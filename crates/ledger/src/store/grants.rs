@@ -44,6 +44,19 @@ pub struct GrantView {
     pub valid_until: Option<Timestamp>,
 }
 
+/// How much a key has used of its valid grants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyUse {
+    /// The key.
+    pub id: KeyId,
+    /// What the owner of the key calls it.
+    pub name: String,
+    /// Tokens of its valid grants.
+    pub tokens: u64,
+    /// How many of them have been charged.
+    pub used: u64,
+}
+
 impl GrantTerms {
     /// The most tokens that a grant can have.
     pub const MAX_TOKENS: u64 = 1 << 52;
@@ -159,6 +172,15 @@ impl Store {
     /// The database cannot be read.
     pub fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {
         self.database.unleased(key, now)
+    }
+
+    /// The `limit` keys that work and have used the largest shares of their valid grants, largest first.
+    /// Keys that have used nothing are left out. Reads all grants.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn most_used(&self, limit: u32) -> Result<Vec<KeyUse>, StoreError> {
+        self.database.most_used(self.clock.now(), limit)
     }
 
     /// The grants of a key, oldest first; of more than a thousand the newest.

@@ -43,7 +43,7 @@ pub use plans::{PlanInUse, plans_beyond};
 pub use schema::check_pepper;
 
 use super::{
-    GrantView, NewGrant, OrderName, StoreError, Verification,
+    GrantView, KeyUse, NewGrant, OrderName, StoreError, Verification,
     database::{
         AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
@@ -188,6 +188,10 @@ impl Database for Sqlite {
 
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
         self.read(|file| grants::of_key(file, key))
+    }
+
+    fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError> {
+        self.read(|file| grants::most_used(file, now, limit))
     }
 
     fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {

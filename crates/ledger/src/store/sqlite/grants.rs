@@ -4,7 +4,7 @@ use super::{orders, storable_time, stored_time};
 use crate::{
     balance::MAX_PIECES,
     clock::Timestamp,
-    store::{GrantView, NewGrant, database::GrantAdded, order::Made},
+    store::{GrantView, KeyUse, NewGrant, database::GrantAdded, order::Made},
 };
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 use tollgate_types::KeyId;
@@ -90,6 +90,30 @@ pub(super) fn unleased(file: &Connection, key: &KeyId, now: Timestamp) -> rusqli
     let values = params![key.as_str(), storable_time(now)];
     let tokens: i64 = sum.query_row(values, |row| row.get(0))?;
     Ok(tokens.unsigned_abs())
+}
+
+/// The keys that work and have used the largest shares of their valid grants. Reads all grants.
+pub(super) fn most_used(
+    file: &Connection,
+    now: Timestamp,
+    limit: u32,
+) -> rusqlite::Result<Vec<KeyUse>> {
+    let sql = "SELECT keys.id, keys.name, sum(grants.tokens) AS given, sum(grants.spent) AS used
+         FROM grants JOIN keys ON keys.number = grants.key
+         WHERE keys.revoked_at IS NULL AND coalesce(keys.expires_at > ?1, TRUE)
+             AND coalesce(grants.expires_at > ?1, TRUE)
+         GROUP BY keys.number HAVING used > 0
+         ORDER BY CAST(used AS REAL) / given DESC, keys.number LIMIT ?2";
+    file.prepare_cached(sql)?
+        .query_map(params![storable_time(now), limit], |row| {
+            Ok(KeyUse {
+                id: KeyId::new(row.get::<_, String>(0)?),
+                name: row.get(1)?,
+                tokens: row.get::<_, i64>(2)?.unsigned_abs(),
+                used: row.get::<_, i64>(3)?.unsigned_abs(),
+            })
+        })?
+        .collect()
 }
 
 fn select(

@@ -1,0 +1,109 @@
+//! One sampler for all viewers. It runs while there is a viewer.
+
+use super::sample::{History, Sources};
+use crate::api::Api;
+use axum::body::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// From one sample to the next.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// What all viewers share.
+#[derive(Default)]
+pub(crate) struct Sampler(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    viewers: usize,
+    /// The running sampler's events. `None`: it does not run.
+    events: Option<watch::Receiver<Bytes>>,
+    is_closed: bool,
+}
+
+/// One open stream.
+pub(super) struct Viewer {
+    events: watch::Receiver<Bytes>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Sampler {
+    /// The most streams at one time. They leave connections for metrics and health.
+    pub(super) const MOST_VIEWERS: usize = 16;
+
+    /// Opens a stream. `None`: as many as possible are open, or the listener ends.
+    pub(super) fn join(&self, api: &Arc<Api>) -> Option<Viewer> {
+        let mut state = self.0.lock();
+        if state.is_closed || state.viewers >= Self::MOST_VIEWERS {
+            return None;
+        }
+        state.viewers = state.viewers.saturating_add(1);
+        let mut events = if let Some(events) = &state.events {
+            events.clone()
+        } else {
+            let (sender, events) = watch::channel(Bytes::new());
+            tokio::spawn(run(Arc::clone(&self.0), Arc::clone(api), sender));
+            state.events = Some(events.clone());
+            events
+        };
+        // The last sample is news for a new viewer.
+        if !events.borrow().is_empty() {
+            events.mark_changed();
+        }
+        Some(Viewer {
+            events,
+            state: Arc::clone(&self.0),
+        })
+    }
+
+    /// Ends all streams, and opens no more.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_closed = true;
+    }
+}
+
+impl Viewer {
+    /// The next event. `None`: the sampler has ended.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        self.events.changed().await.ok()?;
+        Some(self.events.borrow_and_update().clone())
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.viewers = state.viewers.saturating_sub(1);
+    }
+}
+
+async fn run(state: Arc<Mutex<State>>, api: Arc<Api>, events: watch::Sender<Bytes>) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut history = History::default();
+    loop {
+        ticks.tick().await;
+        {
+            let mut state = state.lock();
+            if state.is_closed || state.viewers == 0 {
+                state.events = None;
+                return;
+            }
+        }
+        let sources = Sources::of(&api);
+        let sampled = tokio::task::spawn_blocking(move || {
+            let event = history.sample(&sources);
+            (history, event)
+        });
+        let Ok((kept, event)) = sampled.await else {
+            log::error!("the dashboard cannot be sampled");
+            state.lock().events = None;
+            return;
+        };
+        history = kept;
+        events.send_replace(event);
+    }
+}

@@ -1,0 +1,122 @@
+// Opens the dashboard of a running gateway in Chromium. `make test-dashboard` runs it.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { chromium } from "playwright-core";
+
+const { ADMIN, GATEWAY, ADMIN_TOKEN, KEY, SHOTS } = process.env;
+mkdirSync(SHOTS, { recursive: true });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"],
+});
+
+const ask = async (orders = "", model = "model-001") => {
+  const headers = { authorization: `Bearer ${KEY}`, "content-type": "application/json" };
+  if (orders) headers["x-sim"] = orders;
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say something nice." }] });
+  const answer = await fetch(`${GATEWAY}/v1/chat/completions`, { method: "POST", headers, body });
+  await answer.text();
+  return answer.headers.get("x-request-id");
+};
+
+const narrow = (page) => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+
+try {
+  for (const width of [1440, 360]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const name = `${width}-${colorScheme}`;
+      const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
+      const page = await context.newPage();
+      const faults = [];
+      page.on("pageerror", (it) => faults.push(`${it}`));
+      page.on("console", (it) => ["error", "warning"].includes(it.type()) && faults.push(it.text()));
+      page.on("request", (it) => it.url().startsWith(`${ADMIN}/`) || faults.push(`another host: ${it.url()}`));
+      page.on("dialog", (it) => { faults.push(`dialog: ${it.message()}`); it.dismiss(); });
+
+      // Sign in by keyboard alone.
+      await page.goto(`${ADMIN}/`);
+      await page.getByLabel("Admin token").waitFor();
+      assert.equal(await page.evaluate(() => document.activeElement.id), "token");
+      await page.screenshot({ path: `${SHOTS}/sign-in-${name}.png` });
+      await page.keyboard.type("wrong");
+      await page.keyboard.press("Enter");
+      await page.getByText("the admin token is not valid").waitFor();
+      // The browser reports the refused request itself.
+      assert.deepEqual(faults.splice(0).filter((it) => !it.includes("401")), []);
+      await page.getByLabel("Admin token").fill("");
+      await page.keyboard.type(ADMIN_TOKEN);
+      await page.keyboard.press("Enter");
+      await page.getByText("Live, version").waitFor();
+      assert.deepEqual(await context.cookies(), []);
+
+      // A live update.
+      await page.locator("#models tbody tr").first().waitFor();
+      await ask();
+      await page.waitForTimeout(4500);
+      assert.ok(await narrow(page), `${name}: the overview is wider than the window`);
+      assert.ok(await page.locator("#models tbody tr").count() <= 20);
+      assert.equal(await page.locator("#plot-requests canvas").count(), 1);
+      await page.getByLabel("Search models").fill("model-199");
+      await page.locator("#models tbody tr").filter({ hasText: "model-199" }).waitFor();
+      assert.equal(await page.locator("#models tbody tr").count(), 1);
+      await page.getByLabel("Search models").fill("");
+      await page.locator("#breakers tbody tr").first().waitFor();
+      await page.screenshot({ path: `${SHOTS}/overview-${name}.png` });
+      await page.screenshot({ path: `${SHOTS}/overview-${name}-full.png`, fullPage: true });
+
+      // The last requests and one of them, by keyboard.
+      await page.getByRole("link", { name: "Requests" }).focus();
+      await page.keyboard.press("Enter");
+      const id = await ask();
+      const button = page.getByRole("button", { name: id });
+      await button.waitFor({ timeout: 6000 });
+      assert.ok(await page.locator("#recent tbody tr").count() <= 100);
+      await page.screenshot({ path: `${SHOTS}/requests-${name}.png` });
+      await button.focus();
+      await page.waitForTimeout(2500);
+      assert.equal(await page.evaluate(() => document.activeElement.textContent), id, "an update has taken the focus");
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").getByText("Record in the ledger").waitFor();
+      assert.ok(await narrow(page), `${name}: a request is wider than the window`);
+      await page.screenshot({ path: `${SHOTS}/request-${name}.png` });
+      await page.keyboard.press("Escape");
+      const failing = await ask("", "failing");
+      await page.getByLabel("Request by id").fill(failing);
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").waitFor();
+      await page.keyboard.press("Escape");
+
+      await page.getByRole("link", { name: "Keys" }).click();
+      await page.locator("#exhausted tbody tr").first().waitFor();
+      assert.equal(await page.locator("#exhausted tbody tr").count(), 50);
+      // A name that is markup stays text.
+      assert.ok(await page.getByText("<img src=x onerror=alert(1)>").count() > 0);
+      assert.equal(await page.locator("img, table script").count(), 0);
+      assert.ok(await narrow(page), `${name}: keys are wider than the window`);
+      await page.screenshot({ path: `${SHOTS}/keys-${name}.png` });
+
+      await page.getByRole("link", { name: "Explain" }).click();
+      await page.getByLabel("Key", { exact: true }).fill(KEY);
+      await page.getByLabel("Body").fill(JSON.stringify({ model: "model-001", messages: [{ role: "user", content: "Hi" }] }));
+      await page.getByRole("button", { name: "Explain" }).click();
+      await page.getByRole("heading", { name: "Candidates" }).waitFor();
+      assert.ok(await narrow(page), `${name}: explain is wider than the window`);
+      await page.screenshot({ path: `${SHOTS}/explain-${name}.png` });
+
+      // Every control has a name.
+      const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, select, textarea, a")]
+        .filter((it) => !(it.textContent.trim() || it.ariaLabel || it.labels?.length)).map((it) => it.outerHTML));
+      assert.deepEqual(nameless, []);
+      await page.getByRole("button", { name: "Theme" }).click();
+      assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByLabel("Admin token").waitFor();
+      assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+      assert.deepEqual(faults, [], name);
+      await context.close();
+      console.log(`${name}: ok`);
+    }
+  }
+} finally {
+  await browser.close();
+}
