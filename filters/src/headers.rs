@@ -26,6 +26,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const OPENAI_BETA: HeaderName = HeaderName::from_static("openai-beta");
@@ -57,6 +58,7 @@ const NEVER: &[&str] = &[
     "authorization",
     "x-api-key",
     "api-key",
+    "x-goog-api-key",
     "cookie",
     "set-cookie",
     "proxy-authorization",
@@ -128,7 +130,9 @@ impl Filter for Headers {
         head: Head<'_>,
         request: &mut RequestContext,
     ) -> Result<Verdict, PublicError> {
-        request.credential = credential(head.headers)?;
+        let is_gemini = request.endpoint.format() == Some(Format::Gemini);
+        let own = if is_gemini { &GOOGLE_KEY } else { &API_KEY };
+        request.credential = credential(head.headers, own)?;
         self.collect_for_provider(head.headers, request);
         Ok(Verdict::Continue)
     }
@@ -178,7 +182,6 @@ impl Headers {
                     upstream.push((OPENAI_BETA, value.clone()));
                 }
             }
-            // No client speaks Gemini.
             Some(Format::Gemini) | None => {}
         }
         for name in &self.to_provider {
@@ -208,16 +211,16 @@ impl Headers {
     }
 }
 
-/// The credential of a request, from either of the two headers.
+/// The credential of a request, from either of the two headers; `own` is that of the format.
 ///
 /// Two headers that agree are one credential. Two that disagree are refused, because the gateway cannot
 /// know which one the client means.
-fn credential(headers: &HeaderMap) -> Result<Option<Secret>, PublicError> {
+fn credential(headers: &HeaderMap, own: &HeaderName) -> Result<Option<Secret>, PublicError> {
     let bearer = match one_of(headers, &AUTHORIZATION)? {
         Some(value) => bearer_token(value)?,
         None => None,
     };
-    let api_key = one_of(headers, &API_KEY)?.map(visible_text).transpose()?;
+    let api_key = one_of(headers, own)?.map(visible_text).transpose()?;
     match (bearer, api_key) {
         (Some(bearer), Some(api_key)) if bearer != api_key => Err(two_credentials()),
         (Some(key), _) | (None, Some(key)) => Ok(Some(Secret::new(key))),

@@ -33,6 +33,8 @@ use std::time::Instant;
 use tollgate_filter::{Endpoint, EndpointKind, Head, RequestContext, Verdict};
 use tollgate_routing::plan::{Asked, plan};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
+use tollgate_wire::address::{self, Address};
+use tollgate_wire::peek::PeekLimits;
 
 /// What happens to a request after its admission.
 pub enum Admission {
@@ -93,6 +95,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         return Ok(Admission::Answer(Local::of_headers(&headers)));
     }
 
+    take_key_of_query(session, matched.endpoint)?;
     run_filters(Part::Head, session, exchange).await?;
     load::check_key(exchange)?;
     check_method(session, matched.endpoint, wants_websocket)?;
@@ -100,7 +103,10 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     let identity = exchange.stage.identity().cloned();
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
     match (matched.endpoint.kind(), matched.id) {
-        (EndpointKind::Model(format), _) => admit_to_model(session, exchange, format).await,
+        (EndpointKind::Model(format), name) => {
+            let address = address(matched.endpoint, name, uri.query())?;
+            admit_to_model(session, exchange, format, address).await
+        }
         (EndpointKind::Stored(_), Some(id)) => {
             let id = id.to_owned();
             admit_to_stored(session, exchange, &identity, &id).await
@@ -112,17 +118,74 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     }
 }
 
+/// What the path and the query say of a request that a model answers. Only Gemini keeps something
+/// there.
+fn address(
+    endpoint: Endpoint,
+    name: Option<&str>,
+    query: Option<&str>,
+) -> Result<Address, PublicError> {
+    let Some(name) = name else {
+        return Ok(Address::default());
+    };
+    let stream = endpoint == Endpoint::StreamGenerateContent;
+    let mut pairs = query.unwrap_or_default().split('&');
+    if stream && !pairs.any(|pair| pair == "alt=sse") {
+        return Err(PublicError::invalid_request(
+            "a stream is sent as server-sent events only: add '?alt=sse' to the path",
+        ));
+    }
+    Ok(Address {
+        model: Some(model_in_path(name)?),
+        stream: Some(stream),
+        version: None,
+    })
+}
+
+fn model_in_path(name: &str) -> Result<String, PublicError> {
+    let most = PeekLimits::default().model_bytes;
+    let decoded = address::decode(name).filter(|name| name.len() <= most);
+    decoded.ok_or_else(|| {
+        PublicError::invalid_request(format!(
+            "the name of the model in the path must be percent-encoded UTF-8 of at most {most} bytes"
+        ))
+    })
+}
+
+/// Moves the key of a Gemini client from the query into the header that stands for it. A head with
+/// both has two values, which the filter `headers` refuses.
+fn take_key_of_query(session: &mut Session, endpoint: Endpoint) -> Result<(), PublicError> {
+    if endpoint.format() != Some(Format::Gemini) {
+        return Ok(());
+    }
+    let head = session.req_header_mut();
+    let pairs = head.uri.query().unwrap_or_default().split('&');
+    let keys: Vec<_> = pairs
+        .filter_map(|pair| pair.strip_prefix("key="))
+        .map(|key| address::decode(key).and_then(|key| HeaderValue::try_from(key).ok()))
+        .collect();
+    for key in keys {
+        let invalid = || PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid");
+        let mut key = key.ok_or_else(invalid)?;
+        key.set_sensitive(true);
+        let added = head.append_header("x-goog-api-key", key);
+        added.map_err(|_| invalid())?;
+    }
+    Ok(())
+}
+
 /// Admits a request that a model answers: reads the body, runs the filters that see it, and finds the
 /// candidates.
 async fn admit_to_model(
     session: &mut Session,
     exchange: &mut Exchange,
     format: Format,
+    address: Address,
 ) -> Result<Admission, Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
     check_media_type(session)?;
     let coding = coding(session)?;
-    read_body(session, exchange, format, coding).await?;
+    read_body(session, exchange, format, coding, address).await?;
     remembered::resolve(exchange).await?;
     let passed = run_filters(Part::Body, session, exchange).await;
     take_guards(exchange);
@@ -189,6 +252,10 @@ async fn answer_here(
         (Endpoint::Status, _) => Ok(endpoints::status()),
         (Endpoint::Models, _) => endpoints::list_models(catalog, identity, query),
         (Endpoint::Model, Some(id)) => endpoints::retrieve_model(catalog, identity, id),
+        (Endpoint::GeminiModels, _) => endpoints::list_gemini_models(catalog, identity, query),
+        (Endpoint::GeminiModel, Some(name)) => {
+            endpoints::retrieve_gemini_model(catalog, identity, &model_in_path(name)?)
+        }
         (Endpoint::Usage, _) => usage(snapshot)?.summary(identity).await,
         (Endpoint::UsageHistory, _) => usage(snapshot)?.history(identity, query).await,
         _ => Err(internal("an endpoint has no one to answer it")),
@@ -359,6 +426,7 @@ async fn read_body(
     exchange: &mut Exchange,
     format: Format,
     coding: Option<Coding>,
+    address: Address,
 ) -> Result<(), Admission> {
     let limits = exchange.snapshot.limits;
     let bounds = load::bounds(exchange);
@@ -374,6 +442,7 @@ async fn read_body(
         limits.body,
         bounds,
         shares.as_ref(),
+        address,
     )
     .await
     {
@@ -425,8 +494,11 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         return Ok(Attempts::default());
     };
     let Admitted { request, model, .. } = admitted;
-    if request.endpoint == Endpoint::InputTokens {
-        // The gateway counts: few responses providers have a counter.
+    if matches!(
+        request.endpoint,
+        Endpoint::InputTokens | Endpoint::GeminiCountTokens
+    ) {
+        // The gateway counts: few providers of these formats have a counter.
         return Ok(Attempts::default());
     }
     let Some(served) = exchange.snapshot.served(admitted.handle) else {

@@ -22,6 +22,7 @@ use pingora_core::Error;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
+use tollgate_wire::address::Address;
 use tollgate_wire::conversation;
 use tollgate_wire::field_path;
 use tollgate_wire::json::Span;
@@ -115,6 +116,7 @@ impl RequestBody {
         limits: BodyLimits,
         bounds: Bounds,
         of_key: Option<&KeyShares>,
+        address: Address,
     ) -> Result<Self, BodyFault> {
         let length = declared_length(session)?;
         if length.is_some_and(|length| length > limits.size) {
@@ -131,7 +133,8 @@ impl RequestBody {
             // From here on it is a caller that sends, and may have to be heard out.
             session.req_header_mut().remove_header(&EXPECT);
         }
-        let mut reader = Reader::new(format, reading, length, limits, bounds, of_key);
+        let peeker = collect::peeker(format, reading).with_address(address);
+        let mut reader = Reader::new(peeker, reading, length, limits, bounds, of_key);
         reader.read(session).await?;
         reader.finish()
     }

@@ -181,11 +181,12 @@ fn by_length(facts: &RequestFacts) -> Count {
 }
 
 fn local(format: Format, count: &Count) -> Local {
-    let kind = match format {
-        Format::Responses => r#""object":"response.input_tokens","#,
-        _ => "",
+    let before = match format {
+        Format::Responses => r#""object":"response.input_tokens","input_tokens""#,
+        Format::Gemini => r#""totalTokens""#,
+        _ => r#""input_tokens""#,
     };
-    let body = format!(r#"{{{kind}"input_tokens":{}}}"#, count.tokens);
+    let body = format!("{{{before}:{}}}", count.tokens);
     let mut answer = Local::new(200, "application/json", Bytes::from(body));
     answer.add(SOURCE, HeaderValue::from_static("local"));
     let error = format!("{:.2}", count.error_p95.min(1.0));

@@ -2,7 +2,7 @@
 
 use super::exchange::Exchange;
 use std::sync::Arc;
-use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_filter::RequestContext;
 use tollgate_ledger::BillingState;
 use tollgate_traces::{Attempt, Facts};
 use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
@@ -93,7 +93,7 @@ pub fn finish(exchange: &mut Exchange, ended: &Ended) {
 /// The operation in the semantic conventions, which define the first two of these names.
 fn operation(request: Option<&RequestContext>, format: Format) -> &'static str {
     match request.map(|request| request.endpoint) {
-        Some(Endpoint::CountTokens | Endpoint::InputTokens) => "count_tokens",
+        Some(endpoint) if endpoint.is_count() => "count_tokens",
         Some(endpoint) if endpoint.is_stored() => "stored_response",
         _ if format == Format::Gemini => "generate_content",
         _ => "chat",

@@ -3,7 +3,7 @@
 use http::Method;
 use tollgate_types::Format;
 
-/// An endpoint of the public API, under the prefix `/v1`.
+/// An endpoint of the public API, under the prefix `/v1` or, for clients of Gemini, `/v1beta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// Status and discovery.
@@ -32,6 +32,16 @@ pub enum Endpoint {
     Messages,
     /// Counts the input tokens of a messages request.
     CountTokens,
+    /// The models that the key can use, as clients of Gemini read them.
+    GeminiModels,
+    /// One of these models.
+    GeminiModel,
+    /// Gemini, answered whole.
+    GenerateContent,
+    /// Gemini, answered as a stream.
+    StreamGenerateContent,
+    /// Counts the input tokens of a Gemini request.
+    GeminiCountTokens,
 }
 
 /// One row of the table of endpoints.
@@ -41,7 +51,8 @@ pub struct EndpointInfo {
     pub endpoint: Endpoint,
     /// The methods that it accepts: `HEAD` wherever `GET`.
     pub methods: &'static [Method],
-    /// The path, exact; `{id}` stands for one segment.
+    /// The path, exact; `{id}` stands for one segment, or for the name of a Gemini model, which may
+    /// contain `/`.
     pub path: &'static str,
     /// The wire format, if it has one.
     pub format: Option<Format>,
@@ -143,17 +154,59 @@ impl Endpoint {
             methods: &[Method::POST],
             purpose: "count the input tokens of a messages request",
         },
+        EndpointInfo {
+            endpoint: Self::GeminiModels,
+            path: Self::GeminiModels.path(),
+            format: Self::GeminiModels.format(),
+            methods: &[Method::GET, Method::HEAD],
+            purpose: "the models usable with the key, for clients of Gemini",
+        },
+        EndpointInfo {
+            endpoint: Self::GeminiModel,
+            path: Self::GeminiModel.path(),
+            format: Self::GeminiModel.format(),
+            methods: &[Method::GET, Method::HEAD],
+            purpose: "one of these models",
+        },
+        EndpointInfo {
+            endpoint: Self::GenerateContent,
+            path: Self::GenerateContent.path(),
+            format: Self::GenerateContent.format(),
+            methods: &[Method::POST],
+            purpose: "Gemini's generateContent",
+        },
+        EndpointInfo {
+            endpoint: Self::StreamGenerateContent,
+            path: Self::StreamGenerateContent.path(),
+            format: Self::StreamGenerateContent.format(),
+            methods: &[Method::POST],
+            purpose: "the same as a stream, with ?alt=sse",
+        },
+        EndpointInfo {
+            endpoint: Self::GeminiCountTokens,
+            path: Self::GeminiCountTokens.path(),
+            format: Self::GeminiCountTokens.format(),
+            methods: &[Method::POST],
+            purpose: "count the input tokens of a Gemini request",
+        },
     ];
 
     /// Where its answers come from.
     pub const fn kind(self) -> EndpointKind {
         match self {
-            Self::Status | Self::Models | Self::Model | Self::Usage | Self::UsageHistory => {
-                EndpointKind::Local
-            }
+            Self::Status
+            | Self::Models
+            | Self::Model
+            | Self::Usage
+            | Self::UsageHistory
+            | Self::GeminiModels
+            | Self::GeminiModel => EndpointKind::Local,
             Self::ChatCompletions => EndpointKind::Model(Format::Chat),
             Self::Responses | Self::InputTokens => EndpointKind::Model(Format::Responses),
             Self::Messages | Self::CountTokens => EndpointKind::Model(Format::Messages),
+            Self::GenerateContent | Self::StreamGenerateContent | Self::GeminiCountTokens => {
+                EndpointKind::Model(Format::Gemini)
+            }
             Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
                 EndpointKind::Stored(Format::Responses)
             }
@@ -167,7 +220,10 @@ impl Endpoint {
 
     /// Whether it only counts the tokens of the request, which is free.
     pub const fn is_count(self) -> bool {
-        matches!(self, Self::InputTokens | Self::CountTokens)
+        matches!(
+            self,
+            Self::InputTokens | Self::CountTokens | Self::GeminiCountTokens
+        )
     }
 
     /// Whether it is about something that a provider has stored, named in the path.
@@ -191,12 +247,20 @@ impl Endpoint {
             Self::InputTokens => "/v1/responses/input_tokens",
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
+            Self::GeminiModels => "/v1beta/models",
+            Self::GeminiModel => "/v1beta/models/{id}",
+            Self::GenerateContent => "/v1beta/models/{id}:generateContent",
+            Self::StreamGenerateContent => "/v1beta/models/{id}:streamGenerateContent",
+            Self::GeminiCountTokens => "/v1beta/models/{id}:countTokens",
         }
     }
 
     /// The wire format, if it has one.
     pub const fn format(self) -> Option<Format> {
         match self.kind() {
+            EndpointKind::Local if matches!(self, Self::GeminiModels | Self::GeminiModel) => {
+                Some(Format::Gemini)
+            }
             EndpointKind::Local => None,
             EndpointKind::Model(format) | EndpointKind::Stored(format) => Some(format),
         }

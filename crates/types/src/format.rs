@@ -16,8 +16,8 @@ pub enum Format {
     Responses,
     /// Anthropic Messages, `POST /v1/messages`.
     Messages,
-    /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Providers speak it; the
-    /// gateway has no endpoint for clients of it.
+    /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Requests of its clients go to
+    /// providers that speak it; they are not translated.
     Gemini,
     /// A format that no provider speaks.
     #[cfg(feature = "made-up-format")]
@@ -38,7 +38,7 @@ impl Format {
         Self::MadeUp,
     ];
 
-    /// The formats that a client may speak: those with endpoints at the gateway.
+    /// The formats of clients whose requests are translated.
     pub const OF_CLIENTS: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
     /// The name used in configuration, metrics and logs.

@@ -129,8 +129,9 @@ fn encode(value: &str) -> String {
     text
 }
 
-/// `None` if an escape is incomplete, or if the bytes are not UTF-8.
-fn decode(value: &str) -> Option<String> {
+/// Decodes the percent-escapes of a part of a path. `None` if one is incomplete, or if the bytes are
+/// not UTF-8.
+pub fn decode(value: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(value.len()), value.as_bytes());
     while let Some((byte, after)) = rest.split_first() {
         rest = after;

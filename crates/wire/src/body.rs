@@ -95,7 +95,17 @@ impl<'a> BodyEdits<'a> {
         };
         if places == [None, None] {
             let field = self.rules.request.output_limit.field;
-            self.members.push(format!("\"{field}\":{tokens}"));
+            let (outer, name) = match field.split_once('.') {
+                Some((outer, name)) => (Some(outer), name),
+                None => (None, field),
+            };
+            let member = format!("\"{name}\":{tokens}");
+            match (outer, spans.output_settings) {
+                (None, _) => self.members.push(member),
+                (Some(outer), None) => self.members.push(format!("\"{outer}\":{{{member}}}")),
+                (_, Some((_, Some(object)))) => self.insert_member(object, &member),
+                (_, Some((null, None))) => self.splice.replace(null, format!("{{{member}}}")),
+            }
         }
         let asked = self.peeked.facts.output_limit;
         let raises = asked.is_some_and(|asked| asked < tokens);

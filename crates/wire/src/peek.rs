@@ -114,6 +114,9 @@ pub struct Spans {
     pub output_limit: Option<LimitSpan>,
     /// The output limit in an older field of the format (`max_tokens` of chat).
     pub older_output_limit: Option<LimitSpan>,
+    /// The object in which the format keeps the output limit, and its inside; no inside if it is
+    /// `null` (`generationConfig` of Gemini).
+    pub output_settings: Option<(Span, Option<ObjectSpan>)>,
     /// The value of `stream_options` (chat, responses), `null` included.
     pub stream_options: Option<Span>,
     /// The inside of `stream_options`, if it is an object.

@@ -61,7 +61,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Nothing has come yet.
     pub(super) fn new(
-        format: Format,
+        peeker: Peeker,
         reading: Reading,
         length: Option<u64>,
         body_limits: BodyLimits,
@@ -69,7 +69,7 @@ impl Reader {
         of_key: Option<&KeyShares>,
     ) -> Self {
         Self {
-            peeker: peeker(format, reading),
+            peeker,
             chunks: Vec::new(),
             whole: Vec::new(),
             read: 0,

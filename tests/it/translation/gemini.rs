@@ -1,7 +1,9 @@
 //! A provider that speaks Gemini alone, for clients of each format. The stand-in answers as the
 //! reference of `generateContent` describes.
 
-use super::support::{CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, prompt, provider};
+use super::support::{
+    CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, Request, prompt, provider,
+};
 use super::{streamed_text, text};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -215,4 +217,131 @@ async fn settings_and_tools_go_in_its_words() {
     let answer = gateway.ask(MESSAGES, "fine", "", json!({"top_k": 5})).await;
     answer.assert_ok();
     assert_eq!(google.last().1["generationConfig"]["topK"], 5);
+}
+
+/// A request of a client of Gemini, with its key in the header of the format.
+fn of_client(gateway: &Gateway, target: &str, body: &Value) -> Request {
+    Request::post(target, body).header("x-goog-api-key", &gateway.key)
+}
+
+fn said() -> Value {
+    json!({"contents": [{"role": "user", "parts": [{"text": "Hello!"}]}], "safetySettings": []})
+}
+
+#[tokio::test]
+async fn a_client_of_gemini_is_passed_on_as_it_is_and_charged() {
+    let (google, gateway) = gateway().await;
+    let target = "/v1beta/models/fine:generateContent";
+    let answer = gateway.send(&of_client(&gateway, target, &said())).await;
+    answer.assert_ok();
+    assert_eq!(answer.text(), WHOLE);
+    let (head, body) = google.last();
+    assert!(
+        head.starts_with("POST /v1beta/models/gemini%2Ffine:generateContent HTTP/1.1"),
+        "{head}"
+    );
+    assert_eq!(body, said());
+    let line = gateway.access_line(|line| line["status"] == 200).await;
+    assert_eq!(
+        (&line["model"], &line["format"]),
+        (&json!("fine"), &json!("gemini"))
+    );
+    // Thoughts count as output: 3 and 5. Of the 10 tokens of the input 4 were cached.
+    let usage = json!({"input": 6, "cache_read": 4, "cache_write": 0, "output": 8, "reasoning": 5});
+    assert_eq!(
+        (&line["usage"], &line["charged"]),
+        (&usage, &json!(18)),
+        "{line}"
+    );
+
+    let key = &gateway.key;
+    let target = format!("/v1beta/models/f%69ne:streamGenerateContent?alt=sse&key={key}");
+    let answer = gateway.send(&Request::post(&target, &said())).await;
+    answer.assert_ok();
+    assert_eq!(answer.text(), STREAM);
+    let (head, _) = google.last();
+    let line = "POST /v1beta/models/gemini%2Ffine:streamGenerateContent?alt=sse HTTP/1.1";
+    assert!(head.starts_with(line), "{head}");
+    assert!(!head.contains(key.as_str()), "{head}");
+    let line = gateway.access_line(|line| line["stream"] == true).await;
+    assert_eq!(line["charged"], 18, "{line}");
+    assert!(!line.to_string().contains(key.as_str()), "{line}");
+}
+
+#[tokio::test]
+async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
+    let (google, gateway) = gateway().await;
+    let target = "/v1beta/models/fine:countTokens";
+    let answer = gateway.send(&of_client(&gateway, target, &said())).await;
+    answer.assert_ok();
+    assert!(answer.json()["totalTokens"].as_u64().unwrap() > 0);
+
+    let get = |target: &str| Request::get(target).header("x-goog-api-key", &gateway.key);
+    let list = gateway.send(&get("/v1beta/models?pageSize=2")).await.json();
+    assert_eq!(list["models"].as_array().unwrap().len(), 2, "{list}");
+    let rest = gateway
+        .send(&get("/v1beta/models?pageToken=2"))
+        .await
+        .json();
+    assert_eq!(list["nextPageToken"], "2");
+    assert_eq!(rest["models"].as_array().unwrap().len(), 3, "{rest}");
+    let one = gateway.send(&get("/v1beta/models/fine")).await.json();
+    assert_eq!(one["name"], "models/fine", "{one}");
+
+    let whole = "/v1beta/models/fine:generateContent";
+    let with_both = format!("{whole}?key=other");
+    let stored = json!({"contents": said()["contents"], "cachedContent": "cachedContents/1"});
+    let file = json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://a/files/1"}}]}]});
+    for (request, status, name) in [
+        (Request::post(whole, &said()), 401, "UNAUTHENTICATED"),
+        (
+            of_client(&gateway, &with_both, &said()),
+            401,
+            "UNAUTHENTICATED",
+        ),
+        (get("/v1beta/models/none"), 404, "NOT_FOUND"),
+        (get(whole), 405, "UNIMPLEMENTED"),
+        (
+            of_client(
+                &gateway,
+                "/v1beta/models/fine:streamGenerateContent",
+                &said(),
+            ),
+            400,
+            "INVALID_ARGUMENT",
+        ),
+        (
+            of_client(&gateway, "/v1beta/models/%ff:generateContent", &said()),
+            400,
+            "INVALID_ARGUMENT",
+        ),
+        (
+            of_client(&gateway, whole, &json!({})),
+            400,
+            "INVALID_ARGUMENT",
+        ),
+        (of_client(&gateway, whole, &stored), 404, "NOT_FOUND"),
+        (of_client(&gateway, whole, &file), 404, "NOT_FOUND"),
+    ] {
+        let answer = gateway.send(&request).await;
+        let error = &answer.json()["error"];
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(
+            (&error["code"], &error["status"]),
+            (&json!(status), &json!(name))
+        );
+        assert!(error["details"][0]["reason"].is_string(), "{error}");
+    }
+    assert!(google.received.lock().is_empty());
+    let cut = "/v1beta/models/cut:streamGenerateContent?alt=sse";
+    let answer = gateway.send(&of_client(&gateway, cut, &said())).await;
+    let last = answer
+        .text()
+        .trim_end()
+        .rsplit("data: ")
+        .next()
+        .unwrap()
+        .to_owned();
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert!(last["error"]["code"].as_u64().unwrap() >= 500, "{last}");
 }

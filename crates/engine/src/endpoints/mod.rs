@@ -4,10 +4,12 @@
 //! keys and dispatch alike, so that no spelling of a path can be one thing to the one
 //! and another thing to the other.
 
+mod gemini;
 mod models;
 mod status;
 mod usage;
 
+pub use gemini::{list as list_gemini_models, retrieve as retrieve_gemini_model};
 pub use models::{list as list_models, retrieve as retrieve_model};
 pub use status::status;
 pub use usage::{PlanLimits, Usage, UsageSource};
@@ -21,7 +23,7 @@ use tollgate_types::{ErrorCode, PublicError};
 pub struct Matched<'a> {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// The segment that stands for `{id}`, where the path has one.
+    /// What stands for `{id}`, where the path has one, still percent-encoded.
     pub id: Option<&'a str>,
 }
 
@@ -43,7 +45,10 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
         "/v1/usage" => endpoint(Endpoint::Usage),
         "/v1/usage/history" => endpoint(Endpoint::UsageHistory),
         "/v1" => endpoint(Endpoint::Status),
-        _ => with_id(path).ok_or_else(unknown_path)?,
+        "/v1beta/models" => endpoint(Endpoint::GeminiModels),
+        _ => gemini::match_path(path)
+            .or_else(|| with_id(path))
+            .ok_or_else(unknown_path)?,
     })
 }
 

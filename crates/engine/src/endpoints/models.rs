@@ -164,6 +164,16 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
 /// 404 `invalid_model` for a model that is not in the catalog, 403 `permission_denied`
 /// for one that the key may not use.
 pub fn retrieve(catalog: &Catalog, identity: &Identity, id: &str) -> Result<Vec<u8>, PublicError> {
+    let model = find(catalog, identity, id)?;
+    Ok(serde_json::to_vec(&Entry::of(model)).unwrap_or_default())
+}
+
+/// The model of this name, if the key may use it.
+pub(super) fn find<'c>(
+    catalog: &'c Catalog,
+    identity: &Identity,
+    id: &str,
+) -> Result<&'c Model, PublicError> {
     let model = catalog.entry(id).ok_or_else(|| {
         PublicError::new(
             ErrorCode::InvalidModel,
@@ -176,9 +186,9 @@ pub fn retrieve(catalog: &Catalog, identity: &Identity, id: &str) -> Result<Vec<
             format!("the API key may not use the model '{}'", model.id),
         ));
     }
-    Ok(serde_json::to_vec(&Entry::of(model)).unwrap_or_default())
+    Ok(model)
 }
 
-fn is_usable(catalog: &Catalog, model: &Model, identity: &Identity) -> bool {
+pub(super) fn is_usable(catalog: &Catalog, model: &Model, identity: &Identity) -> bool {
     catalog.is_usable(model, |model| identity.groups.admits(&model.group))
 }

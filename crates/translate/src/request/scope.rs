@@ -45,7 +45,10 @@ impl<'t> Scope<'t> {
     /// No client speaks the source's format.
     pub(crate) fn new(from: Format, to: Format, target: &'t Target<'t>) -> Result<Self, Refusal> {
         let Some(source) = source(from) else {
-            let message = format!("no client speaks the {from} format");
+            let message = format!(
+                "requests in the {from} format are not translated, and the model has a provider \
+                 that does not speak it: choose a model whose providers do"
+            );
             return Err(Refusal::new("", message));
         };
         Ok(Self {

@@ -62,6 +62,37 @@ fn the_model_is_renamed_and_escaped() {
 }
 
 #[test]
+fn the_output_limit_of_gemini_goes_into_its_settings() {
+    for (settings, expected) in [
+        ("", r#""generationConfig":{"maxOutputTokens":7},"contents""#),
+        (
+            r#","generationConfig":null"#,
+            r#""generationConfig":{"maxOutputTokens":7}}"#,
+        ),
+        (
+            r#","generationConfig":{}"#,
+            r#""generationConfig":{"maxOutputTokens":7}}"#,
+        ),
+        (
+            r#","generationConfig":{"topK":1}"#,
+            r#""generationConfig":{"maxOutputTokens":7,"topK":1}}"#,
+        ),
+        (
+            r#","generation_config":{"max_output_tokens":9}"#,
+            r#""generation_config":{"max_output_tokens":7}}"#,
+        ),
+        (
+            r#","generationConfig":{"maxOutputTokens":null}"#,
+            r#""generationConfig":{"maxOutputTokens":7}}"#,
+        ),
+    ] {
+        let body = format!(r#"{{"contents":[{{"parts":[{{"text":"a"}}]}}]{settings}}}"#);
+        let edited = edited(Format::Gemini, &body, |edits| edits.set_output_limit(7));
+        assert!(edited.contains(expected), "{body}: {edited}");
+    }
+}
+
+#[test]
 fn the_output_limit_goes_where_the_caller_had_it() {
     let chat = |members: &str| {
         let body = format!(r#"{{"messages":[{{"role":"user","content":""}}]{members}}}"#);

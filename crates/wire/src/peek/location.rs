@@ -31,6 +31,8 @@ pub(crate) enum Location {
     AnswerFormat,
     /// Another object of settings.
     Table(Table),
+    /// The same, where the output limit is one of the keys.
+    OutputSettings(Table),
     /// An object of which only the `id` matters.
     Reference,
     /// A container, with the skills loaded into it.
@@ -229,7 +231,7 @@ impl Location {
                 b"include_usage" if format.usage.is_on_request => Slot::IncludeUsage,
                 _ => Slot::Ignored,
             },
-            Self::Table(table) => (table.0)(key),
+            Self::Table(table) | Self::OutputSettings(table) => (table.0)(key),
             Self::Thinking => match key {
                 b"type" => Slot::ThinkingType,
                 b"budget_tokens" => Slot::ThinkingBudget,

@@ -408,6 +408,9 @@ impl Walk {
                 self.found.spans.stream_options_object = Some(object);
             }
             Location::Thinking => self.found.spans.thinking = Some(span),
+            Location::OutputSettings(_) => {
+                self.found.spans.output_settings = Some((span, Some(object)));
+            }
             Location::Source => self.close_source(frame),
             Location::Plugin | Location::Search => self.close_extension(frame),
             Location::Node => self.close_node(frame),

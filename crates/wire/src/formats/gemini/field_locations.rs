@@ -59,8 +59,10 @@ pub(super) const REQUEST: RequestRules = RequestRules {
 fn top(key: &[u8]) -> Slot {
     match key {
         b"contents" => Slot::Conversation,
-        b"systemInstruction" => Slot::Content,
-        b"generationConfig" => Slot::Settings(&GENERATION_CONFIG),
+        b"systemInstruction" | b"system_instruction" => Slot::Content,
+        // Google reads the names of fields in either spelling.
+        b"generationConfig" | b"generation_config" => Slot::Settings(&GENERATION_CONFIG),
+        b"cachedContent" | b"cached_content" => Slot::StoredId,
         // The address has them.
         b"model" | b"stream" => Slot::Json,
         _ => location::top(key),
@@ -69,9 +71,9 @@ fn top(key: &[u8]) -> Slot {
 
 static GENERATION_CONFIG: Settings = Settings {
     field: "generationConfig",
-    location: Location::Table(Table(|key| match key {
-        b"candidateCount" => Slot::Choices("generationConfig.candidateCount"),
-        b"maxOutputTokens" => Slot::OutputLimit,
+    location: Location::OutputSettings(Table(|key| match key {
+        b"candidateCount" | b"candidate_count" => Slot::Choices("generationConfig.candidateCount"),
+        b"maxOutputTokens" | b"max_output_tokens" => Slot::OutputLimit,
         b"temperature" => Slot::Checked(Checked::Temperature),
         _ => Slot::Ignored,
     })),
@@ -80,8 +82,10 @@ static GENERATION_CONFIG: Settings = Settings {
 fn node(key: &[u8]) -> Slot {
     match key {
         b"parts" => Slot::NodeContent,
-        b"inlineData" => Slot::Payload(Medium::Image),
-        b"thoughtSignature" => Slot::Seal,
+        b"inlineData" | b"inline_data" => Slot::Payload(Medium::Image),
+        // Files of the provider are the operator's. An address of one looks like any other.
+        b"fileUri" | b"file_uri" => Slot::StoredId,
+        b"thoughtSignature" | b"thought_signature" => Slot::Seal,
         _ => location::node(key),
     }
 }

@@ -114,6 +114,9 @@ impl Walk {
             Value::Null => match settings.location {
                 Location::StreamOptions => self.found.spans.stream_options = Some(span),
                 Location::Thinking => self.found.spans.thinking = Some(span),
+                Location::OutputSettings(_) => {
+                    self.found.spans.output_settings = Some((span, None));
+                }
                 _ => {}
             },
             _ => return fault(settings.field, OBJECT, span),
