@@ -166,7 +166,9 @@ pub fn unsealed(input: &[u8]) {
     if let Some(unsealed) = without_seals(input.format(), input.data) {
         assert!(is_json(&unsealed.body));
         let again = without_seals(input.format(), &unsealed.body);
-        assert_eq!(again, None, "a seal is left");
+        // With a key twice in an object, which the gateway refuses, the second seal can be left.
+        let is_accepted = peek(input.format(), &PeekLimits::default(), [input.data]).is_ok();
+        assert!(!is_accepted || again.is_none(), "a seal is left: {again:?}");
     }
     let obstacles = ThinkingObstacles::of(input.data);
     if let Some(body) = without_members(input.data, &obstacles.sampling) {
