@@ -54,7 +54,7 @@ setup: ## Install what the build needs and this machine lacks
 	@scripts/setup
 
 build: setup ## Build the gateway, the way that the demo and the tests run it
-	@[ -e $(TARGET)/debug/tollgate ] || echo "The first build compiles some 320 crates: about six minutes on two cores. Later builds take seconds."
+	@[ -e $(TARGET)/debug/tollgate ] || echo "The first build compiles some 380 crates: six to eight minutes on two cores. Later builds take seconds."
 	$(CARGO) build --bin tollgate --features demo
 
 # The program of `make release`, or PROGRAM=...
