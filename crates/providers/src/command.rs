@@ -2,6 +2,7 @@
 
 use crate::error::{FetchError, FetchFault};
 use crate::source::{Building, Fetched};
+use rustix::process::{Pid, Signal, kill_process_group};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -74,9 +75,11 @@ impl Command {
             .stdout(Stdio::piped())
             // It may hold a secret.
             .stderr(Stdio::null())
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(|cause| local(format!("{program} cannot be run: {cause}")))?;
+        let mut group = Group::of(child.id());
         let output = child.stdout.take();
         let running = async {
             let mut text = Vec::new();
@@ -93,6 +96,7 @@ impl Command {
                 FetchError::new(FetchFault::Timeout, message)
             })?
             .map_err(|cause| local(format!("{program} cannot be read: {cause}")))?;
+        group.release();
         if !status.success() {
             return Err(local(format!(
                 "{program} has failed ({status}); run it by hand to see why"
@@ -104,6 +108,31 @@ impl Command {
             );
             FetchError::new(FetchFault::Answer, message)
         })
+    }
+}
+
+/// The processes of a program. Dropping it kills them: a script that hangs waits for a program of its own,
+/// and each attempt would leave another one.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(leader: Option<u32>) -> Self {
+        let leader = leader.and_then(|id| i32::try_from(id).ok());
+        Self(leader.and_then(Pid::from_raw))
+    }
+
+    /// The leader has ended by itself, and its id may become that of another process.
+    const fn release(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Fails if all of them have ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 

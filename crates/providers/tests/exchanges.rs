@@ -261,6 +261,24 @@ async fn a_command_prints_a_token_with_its_end() {
 }
 
 #[tokio::test]
+async fn a_program_that_hangs_is_killed_with_the_programs_that_it_has_started() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("id");
+    let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+    let settings = json!({"run": ["sh", "-c", script], "timeout": "500ms"});
+    let (fault, message) = failed(Source::command, settings, folder.path()).await;
+    assert_eq!(fault, FetchFault::Timeout, "{message}");
+    let started = std::fs::read_to_string(file).unwrap();
+    let status = Path::new("/proc").join(started.trim()).join("status");
+    let begun = std::time::Instant::now();
+    // Killed, a process stays a zombie until its parent or the system waits for it.
+    while std::fs::read_to_string(&status).is_ok_and(|it| !it.contains("State:\tZ")) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it still runs");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_service_that_is_gone_or_says_nonsense_is_reported_without_its_words() {
     let (issuer, folder) = (Issuer::start().await, TempDir::new().unwrap());
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
