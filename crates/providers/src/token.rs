@@ -190,7 +190,9 @@ impl Token {
         let fetched = fetched.and_then(|it| Ok((self.proof_of(&it)?, millis(it.lifetime))));
         let mut schedule = self.schedule.lock();
         schedule.is_under_way = false;
-        let was_refused = std::mem::take(&mut schedule.was_refused);
+        let was_refused = schedule.was_refused;
+        // A failure leaves it to the attempt that brings the new token.
+        schedule.was_refused = was_refused && fetched.is_err();
         match fetched {
             Ok((proof, lifetime)) => {
                 let ends = began.saturating_add(lifetime);
@@ -198,7 +200,9 @@ impl Token {
                 let earlier = self.held.swap(Some(Arc::new(Held { proof, since, ends })));
                 let is_news = earlier.is_none() || schedule.failures > 0;
                 let ahead = part(lifetime.div_euclid(4).min(MOST_AHEAD_MS), 0.75, 1.0, random);
-                schedule.due = ends.saturating_sub(ahead);
+                // A token that ends within a second must not make a flood of requests to its service.
+                let least = now.saturating_add(FIRST_WAIT_MS);
+                schedule.due = ends.saturating_sub(ahead).max(least);
                 schedule.failures = 0;
                 schedule.failure = None;
                 Ok(Outcome {

@@ -157,6 +157,26 @@ fn a_refused_token_is_fetched_anew_once_a_minute() {
 }
 
 #[test]
+fn a_refusal_is_remembered_until_a_new_token_is_there() {
+    let token = token();
+    fetch(&token, "one", HOUR, 0);
+    token.refused(1_000, 2_000);
+    assert!(fail(&token, 2_000, 0.5).was_refused);
+    assert!(fetch(&token, "two", HOUR, 3_000).was_refused);
+    let next = due(&token, 50 * MINUTE);
+    assert!(!fetch(&token, "three", HOUR, next).was_refused);
+}
+
+#[test]
+fn tokens_that_end_at_once_are_not_fetched_more_than_once_a_second() {
+    let token = token();
+    for now in [0, 1_000, 2_000] {
+        assert_eq!(fetch(&token, "short", 1, now).next_in.as_millis(), 1_000);
+        assert!(!token.begin(now + 999), "too early");
+    }
+}
+
+#[test]
 fn no_token_is_taken_that_a_header_cannot_carry_or_that_has_ended() {
     for (text, lifetime) in [
         ("a b", HOUR),
