@@ -110,6 +110,26 @@ fn a_reasoning_item_returns_with_its_id_and_before_what_it_led_to() {
 }
 
 #[test]
+fn results_of_calls_with_one_id_name_the_functions_that_were_called() {
+    let call = |name| {
+        json!({"role": "assistant", "tool_calls": [
+            {"id": "call_0", "type": "function", "function": {"name": name, "arguments": "{}"}},
+        ]})
+    };
+    let result = json!({"role": "tool", "tool_call_id": "call_0", "content": "Done."});
+    let tool = |name| json!({"type": "function", "function": {"name": name}});
+    let request = json!({"model": "m", "tools": [tool("look"), tool("jump")], "messages": [
+        {"role": "user", "content": "Go."}, call("look"), result, call("jump"), result,
+    ]});
+    let sent = body(&translate(Format::Chat, Format::Gemini, &request));
+    let names = [2, 4].map(|content| {
+        let name = format!("/contents/{content}/parts/0/functionResponse/name");
+        sent.pointer(&name).cloned()
+    });
+    assert_eq!(names, [Some(json!("look")), Some(json!("jump"))], "{sent}");
+}
+
+#[test]
 fn reasoning_that_led_to_nothing_is_left_out() {
     let seal = sealed("backend", ReasoningForm::Encrypted, "rs_77", "gAAAA==");
     let request = json!({"model": "m", "max_tokens": 99, "messages": [

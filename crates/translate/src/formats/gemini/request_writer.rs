@@ -54,13 +54,15 @@ impl Writer<'_, '_> {
         }
         let (system, turns) = turns.split_at_checked(leading).unwrap_or_default();
         self.gemini_instructions(system)?;
-        let calls = calls(conversation);
+        let mut calls = Calls::new();
         self.out.key("contents").begin_array();
         let start = self.out.as_bytes().len();
         // Results must stand in one content, and providers refuse contents without parts.
         let is_model = |turn: &Turn<'_>| turn.role == Role::Assistant;
         for turns in turns.chunk_by(|one, next| is_model(one) == is_model(next)) {
             self.gemini_content(turns, &calls)?;
+            // A call can have the id of an earlier one, whose results stand before it.
+            calls.extend(calls_of(turns));
         }
         self.end_turns(start)?;
         self.gemini_tools(conversation)?;
@@ -285,13 +287,12 @@ impl Writer<'_, '_> {
     }
 }
 
-fn calls<'c, 'd>(conversation: &'c Conversation<'d>) -> Calls<'c, 'd> {
-    let blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
-    let called = blocks.filter_map(|block| match block {
+fn calls_of<'c, 'd>(turns: &'c [Turn<'d>]) -> impl Iterator<Item = (Cow<'d, str>, &'c Call<'d>)> {
+    let blocks = turns.iter().flat_map(|turn| &turn.blocks);
+    blocks.filter_map(|block| match block {
         Block::Call(call) => Some((call.id.decode(), call)),
         _ => None,
-    });
-    called.collect()
+    })
 }
 
 fn has_part(block: &Block<'_>) -> bool {
