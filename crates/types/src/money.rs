@@ -154,9 +154,11 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The cost of a request: the exact sum, rounded half up once, to a nano-unit.
+    /// The cost of a request: the exact sum, rounded half up once, to a nano-unit. At most 4.5 million
+    /// units: every place that keeps it, and sums of it, have room for that.
     pub fn cost(&self, usage: &Usage) -> Money {
         const TOKENS: u128 = 1_000_000;
+        const MOST: u64 = 1 << 52;
         let sum = [
             (self.input, usage.input),
             (self.cache_read, usage.cache_read),
@@ -167,7 +169,7 @@ impl Prices {
         .map(|(price, tokens)| u128::from(price.0).saturating_mul(u128::from(tokens)))
         .fold(0, u128::saturating_add);
         let nanos = sum.saturating_add(TOKENS / 2) / TOKENS;
-        Money(u64::try_from(nanos).unwrap_or(u64::MAX))
+        Money(u64::try_from(nanos).unwrap_or(MOST).min(MOST))
     }
 }
 
@@ -258,7 +260,7 @@ mod tests {
             (of(1, "0.0003"), of(1, "0.0005"), of(3, "0.0003")),
             (0, 1, 1)
         );
-        assert_eq!(of(u64::MAX, "999999999"), u64::MAX);
+        assert_eq!(of(u64::MAX, "999999999"), 1 << 52);
         assert_eq!(prices.cost(&Usage::default()), Money::ZERO);
     }
 }

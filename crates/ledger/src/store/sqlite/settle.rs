@@ -313,7 +313,7 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
              output = output + excluded.output,
              charged = charged + excluded.charged,
              overdraft = overdraft + excluded.overdraft,
-             cost = cost + excluded.cost",
+             cost = min(cost + excluded.cost, 9223372036854775807)",
     )?
     .execute(params![
         key,
@@ -325,7 +325,9 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
         storable(totals.usage.output),
         storable(totals.charged),
         storable(totals.overdraft),
-        storable(totals.cost.nanos()),
+        // A batch can cost more than any request. A sum without room would refuse the batch: SQLite makes
+        // a floating-point number of it.
+        i64::try_from(totals.cost.nanos()).unwrap_or(i64::MAX),
     ])?;
     Ok(())
 }
@@ -334,4 +336,37 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
 pub(super) fn is_on_record(file: &Connection, request: &RequestId) -> rusqlite::Result<bool> {
     file.prepare_cached("SELECT 1 FROM usage WHERE request = ?1")?
         .exists([request.as_str()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::tests::largest;
+
+    #[test]
+    fn the_total_cost_of_a_batch_is_exact_and_has_an_end() {
+        let file = Connection::open_in_memory().unwrap();
+        file.execute_batch(
+            "CREATE TABLE totals (key INTEGER, model TEXT, requests INTEGER, input INTEGER,
+                 cache_read INTEGER, cache_write INTEGER, output INTEGER, charged INTEGER,
+                 overdraft INTEGER, cost INTEGER, PRIMARY KEY (key, model)) STRICT",
+        )
+        .unwrap();
+        let enter = |costs: &[u64]| {
+            let mut totals = Totals::default();
+            for nanos in costs {
+                let cost = Some(Money::from_nanos(*nanos));
+                totals.add(&Entry { cost, ..largest() }, 0);
+            }
+            add_totals(&file, 1, "model", &totals).unwrap();
+            let cost = "SELECT cost FROM totals";
+            file.query_row(cost, [], |row| row.get::<_, i64>(0))
+                .unwrap()
+        };
+        const DEAREST: u64 = 1 << 52;
+        assert_eq!(enter(&[DEAREST, DEAREST, 1]), (1 << 53) + 1);
+        assert_eq!(enter(&[1]), (1 << 53) + 2);
+        assert_eq!(enter(&[u64::MAX]), i64::MAX);
+        assert_eq!(enter(&[1]), i64::MAX);
+    }
 }
