@@ -30,8 +30,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FOLDER", default_value = ".demo")]
     state_dir: PathBuf,
     /// A configuration to use instead of the built-in one.
+    // Not `--config`: that one has a default and a variable, which name the operator's own file.
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    file: Option<PathBuf>,
 }
 
 /// The files of the demo, which therefore runs in any folder. Other files are read from the disk.
@@ -127,7 +128,7 @@ fn loader(
     provider: SocketAddr,
 ) -> Result<impl Fn(&mut Sources) -> Result<Config, Faults> + Send + Sync + use<>, Failure> {
     let store = std::path::absolute(&arguments.state_dir)?.join("tollgate.db");
-    let file = arguments.config.clone();
+    let file = arguments.file.clone();
     let file = file.unwrap_or_else(|| BuiltIn::CONFIG.into());
     let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port)).to_string();
     let overrides = [

@@ -106,7 +106,7 @@ class Demo(Server):
             f"--port={port}",
             f"--admin-port={admin_port}",
             f"--state-dir={state}",
-            f"--config={config or ROOT / 'conf' / 'demo.yaml'}",
+            f"--file={config or ROOT / 'conf' / 'demo.yaml'}",
         )
         self.base_url = f"http://127.0.0.1:{port}"
         self.wait_until(lambda: answers(f"http://127.0.0.1:{admin_port}/readyz"), "ready")

@@ -140,7 +140,7 @@ async fn the_state_of_the_demo_is_private_whatever_the_umask() {
         &admin,
         "--state-dir",
         state.to_str().unwrap(),
-        "--config",
+        "--file",
         conf.to_str().unwrap(),
     ];
     let mut process = program_after("umask 000", &arguments)
