@@ -531,18 +531,17 @@ pub fn upstream_fault(
         .upstream_faults
         .with_label_values(&[provider, class])
         .inc();
-    let status: &dyn Display = match &fault.status {
-        Some(status) => status,
-        None => &"none",
-    };
-    let code = fault.provider_code.as_deref().unwrap_or("none");
+    let status = fault.status.map(|it| format!(", status {it}"));
+    let code = fault.provider_code.as_ref();
+    let code = code.map(|it| format!(", code {it}"));
+    let [status, code] = [status, code].map(Option::unwrap_or_default);
     let cause: &dyn Display = match (cause, &fault.words) {
         (Some(cause), _) => cause,
         (None, Some(words)) => &words.message,
-        (None, None) if fault.class == FaultClass::Unreachable => &"no address can be asked",
+        (None, None) if fault.class == FaultClass::Unreachable => &"its host has no address",
         (None, None) => &"in its answer",
     };
-    log::warn!("{request}: provider {provider}: {class}, status {status}, code {code}: {cause}");
+    log::warn!("{request}: provider {provider}: {class}{status}{code}: {cause}");
     if let Some(ahead) = fault.clock_ahead {
         let side = if ahead > 0 { "ahead of" } else { "behind" };
         let seconds = ahead.unsigned_abs();
