@@ -17,7 +17,7 @@ impl Gateway {
         let mut process = Command::new(env!("CARGO_BIN_EXE_own-filter"))
             .args(["demo", "--port", &port.to_string()])
             .args(["--admin-port", &admin.to_string()])
-            .arg("--config")
+            .arg("--file")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/demo.yaml"))
             .arg("--state-dir")
             .arg(state)
