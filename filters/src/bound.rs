@@ -8,6 +8,9 @@ use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts, Upper
 /// a limit. `None` if neither has a limit.
 pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
     let facts = request.facts_if_read()?;
+    if !request.endpoint.has_output() {
+        return Some(0);
+    }
     let route = request.route.as_ref();
     let model = route.and_then(|route| catalog.model(route.model));
     let most = model.and_then(|model| model.max_output_tokens);

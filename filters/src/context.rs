@@ -96,7 +96,8 @@ impl Context {
 
     /// The model's limit, if the length of the text does not show that the input fits.
     fn limit_in_question(&self, request: &RequestContext) -> Option<u64> {
-        if request.endpoint.is_count() {
+        // Each text of embeddings and rerank has the limit for itself.
+        if request.endpoint.is_count() || !request.endpoint.has_output() {
             return None;
         }
         let facts = request.facts_if_read()?;

@@ -10,7 +10,7 @@ use tollgate_filter::{
     Services, SettingsFault, Verdict, settings,
 };
 use tollgate_types::{
-    ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt, Unsupported,
+    ErrorCode, Format, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt, Unsupported,
 };
 
 pub(crate) const KIND: FilterKind = FilterKind {
@@ -79,6 +79,7 @@ impl Model {
                     .with_status(400)
             })?;
         let needs = Needs {
+            format: request.format(),
             stored_at: request.stored_at.as_ref(),
         };
         if self.catalog.is_auto(name) {
@@ -172,13 +173,24 @@ impl Model {
 /// What the request asks of a model.
 #[derive(Clone, Copy)]
 struct Needs<'a> {
+    /// The format of the request.
+    format: Option<Format>,
     /// Where the things are that the request names.
     stored_at: Option<&'a StoredAt>,
 }
 
 impl Needs<'_> {
-    /// Whether a model can answer; in which format it is asked is another question.
+    /// Whether a model can answer, in this format or by a translation.
     fn served_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
+        if let Some(format) = self.format.filter(|it| !model.serves.contains(it)) {
+            return Err(PublicError::new(
+                ErrorCode::InvalidModel,
+                format!(
+                    "the model '{}' is not served in the format {format}: name one that is",
+                    model.id
+                ),
+            ));
+        }
         if let Some(at) = self.stored_at
             && !model.providers.contains(&at.provider)
         {

@@ -363,6 +363,7 @@ impl TwoModels {
             max_output_tokens,
             context_window,
             providers: &[],
+            serves: &[Format::Chat, Format::Responses, Format::Messages],
             responses_for: match place {
                 0 => &[],
                 _ => &[Format::Messages],

@@ -325,6 +325,9 @@ fn produced(exchange: &Exchange) -> u64 {
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
+    if !admitted.request.endpoint.has_output() {
+        return 0;
+    }
     let (model, facts) = (&admitted.model, admitted.facts());
     let is_seen = facts.stream
         && model.reasoning == ReasoningMode::None

@@ -90,12 +90,16 @@ pub fn finish(exchange: &mut Exchange, ended: &Ended) {
     });
 }
 
-/// The operation in the semantic conventions, which define the first two of these names.
+/// The operation, by the semantic conventions if they define it.
 fn operation(request: Option<&RequestContext>, format: Format) -> &'static str {
     match request.map(|request| request.endpoint) {
         Some(endpoint) if endpoint.is_count() => "count_tokens",
         Some(endpoint) if endpoint.is_stored() => "stored_response",
-        _ if format == Format::Gemini => "generate_content",
-        _ => "chat",
+        _ => match format {
+            Format::Gemini => "generate_content",
+            Format::Embeddings => "embeddings",
+            Format::Rerank => "rerank",
+            _ => "chat",
+        },
     }
 }

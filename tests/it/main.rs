@@ -57,3 +57,4 @@ mod translation;
 mod upgrade;
 mod upkeep;
 mod usage;
+mod vectors;

@@ -139,6 +139,87 @@ async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
     }
 }
 
+#[tokio::test]
+async fn vectors_are_asked_for_where_the_provider_documents_them() {
+    for (name, model, path, upstream) in [
+        (
+            "openai",
+            "text-embedding-3-small",
+            "/v1/embeddings",
+            "/v1/embeddings",
+        ),
+        (
+            "azure-openai",
+            "text-embedding-3-small",
+            "/v1/embeddings",
+            "/openai/v1/embeddings",
+        ),
+        (
+            "gemini",
+            "gemini-embedding-001",
+            "/v1/embeddings",
+            "/v1beta/openai/embeddings",
+        ),
+        (
+            "mistral",
+            "mistral-embed",
+            "/v1/embeddings",
+            "/v1/embeddings",
+        ),
+        (
+            "cohere",
+            "embed-v4.0",
+            "/v1/embeddings",
+            "/compatibility/v1/embeddings",
+        ),
+        ("cohere", "rerank-v4.0-fast", "/v1/rerank", "/v2/rerank"),
+        ("vllm", "vllm/bge-m3", "/v1/embeddings", "/v1/embeddings"),
+        ("vllm", "vllm/bge-reranker", "/v1/rerank", "/v1/rerank"),
+        (
+            "llama-cpp",
+            "llama-cpp/bge-m3",
+            "/v1/embeddings",
+            "/v1/embeddings",
+        ),
+        (
+            "llama-cpp",
+            "llama-cpp/bge-reranker",
+            "/v1/rerank",
+            "/v1/rerank",
+        ),
+        (
+            "ollama",
+            "ollama/bge-m3",
+            "/v1/embeddings",
+            "/v1/embeddings",
+        ),
+        (
+            "sglang",
+            "sglang/bge-m3",
+            "/v1/embeddings",
+            "/v1/embeddings",
+        ),
+    ] {
+        let stand_in = Provider::start().await;
+        let file = FILES.iter().find(|it| it.file == name).unwrap();
+        let gateway = including(file, &stand_in).await;
+        let body = json!({"model": model, "input": "a", "query": "a", "documents": ["b"]});
+        gateway.post(path, &body).await;
+        let received = stand_in.last();
+        assert_eq!(received.uri.path(), upstream, "{name}");
+        let sent = received.headers.get(BEARER);
+        let is_bearer = file.header != NONE && name != "azure-openai";
+        assert_eq!(sent.is_some(), is_bearer, "{name}: {received:?}");
+        let asked: Value = serde_json::from_slice(&received.body).unwrap();
+        let known = model.rsplit('/').next().unwrap();
+        assert_eq!(asked["model"], known, "{name}");
+        let body = prompt(CHAT, model, "Hello!", Value::Null);
+        let status = gateway.post(CHAT, &body).await.status;
+        let serves_all = model.contains('/');
+        assert_eq!(status == 404, !serves_all, "{name}");
+    }
+}
+
 /// Mistral refuses fields that it does not know, and the SDKs send two of them.
 #[tokio::test]
 async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_any_format() {

@@ -20,6 +20,7 @@ pub struct IndexedCatalog {
 struct Indexed {
     model: Arc<Model>,
     providers: Vec<Arc<str>>,
+    serves: Vec<Format>,
     responses_for: Vec<Format>,
 }
 
@@ -99,6 +100,7 @@ impl IndexedCatalog {
             id: &indexed.model.id,
             group: &indexed.model.group,
             providers: &indexed.providers,
+            serves: &indexed.serves,
             responses_for: &indexed.responses_for,
             reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
@@ -115,6 +117,13 @@ impl Indexed {
                 .deployments
                 .iter()
                 .map(|deployment| Arc::clone(&deployment.provider.name))
+                .collect(),
+            serves: Format::ALL
+                .into_iter()
+                .filter(|format| {
+                    let mut asked = model.deployments.iter();
+                    asked.any(|it| it.format_for(*format).is_some())
+                })
                 .collect(),
             responses_for: [Format::Chat, Format::Messages]
                 .into_iter()

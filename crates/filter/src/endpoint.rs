@@ -42,6 +42,10 @@ pub enum Endpoint {
     StreamGenerateContent,
     /// Counts the input tokens of a Gemini request.
     GeminiCountTokens,
+    /// Vectors of texts.
+    Embeddings,
+    /// Documents in the order of their relevance to a query.
+    Rerank,
 }
 
 /// One row of the table of endpoints.
@@ -189,6 +193,20 @@ impl Endpoint {
             methods: &[Method::POST],
             purpose: "count the input tokens of a Gemini request",
         },
+        EndpointInfo {
+            endpoint: Self::Embeddings,
+            path: Self::Embeddings.path(),
+            format: Self::Embeddings.format(),
+            methods: &[Method::POST],
+            purpose: "embeddings",
+        },
+        EndpointInfo {
+            endpoint: Self::Rerank,
+            path: Self::Rerank.path(),
+            format: Self::Rerank.format(),
+            methods: &[Method::POST],
+            purpose: "documents by relevance",
+        },
     ];
 
     /// Where its answers come from.
@@ -207,6 +225,8 @@ impl Endpoint {
             Self::GenerateContent | Self::StreamGenerateContent | Self::GeminiCountTokens => {
                 EndpointKind::Model(Format::Gemini)
             }
+            Self::Embeddings => EndpointKind::Model(Format::Embeddings),
+            Self::Rerank => EndpointKind::Model(Format::Rerank),
             Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
                 EndpointKind::Stored(Format::Responses)
             }
@@ -224,6 +244,11 @@ impl Endpoint {
             self,
             Self::InputTokens | Self::CountTokens | Self::GeminiCountTokens
         )
+    }
+
+    /// Whether its answers have output tokens.
+    pub const fn has_output(self) -> bool {
+        !matches!(self, Self::Embeddings | Self::Rerank)
     }
 
     /// Whether it is about something that a provider has stored, named in the path.
@@ -252,6 +277,8 @@ impl Endpoint {
             Self::GenerateContent => "/v1beta/models/{id}:generateContent",
             Self::StreamGenerateContent => "/v1beta/models/{id}:streamGenerateContent",
             Self::GeminiCountTokens => "/v1beta/models/{id}:countTokens",
+            Self::Embeddings => "/v1/embeddings",
+            Self::Rerank => "/v1/rerank",
         }
     }
 

@@ -87,6 +87,8 @@ pub struct ModelView<'a> {
     pub group: &'a str,
     /// The providers of its deployments, by name.
     pub providers: &'a [Arc<str>],
+    /// The client formats in which it is served.
+    pub serves: &'a [Format],
     /// The client formats whose requests are translated to `responses` for one of its deployments.
     pub responses_for: &'a [Format],
     /// How it reasons.

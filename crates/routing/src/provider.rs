@@ -317,16 +317,19 @@ impl Deployment {
     /// The formats in which it can serve a client of `format`: the client's own first, then those
     /// that carry most of the request.
     pub fn formats_for(&self, format: Format) -> impl Iterator<Item = Format> + use<> {
-        use Format::{Chat, Gemini, Messages, Responses};
-        const IN_ORDER: PerFormat<[Format; Format::COUNT]> = PerFormat {
-            chat: [Chat, Responses, Messages, Gemini],
+        use Format::{Chat, Embeddings, Gemini, Messages, Rerank, Responses};
+        const IN_ORDER: PerFormat<&[Format]> = PerFormat {
+            chat: &[Chat, Responses, Messages, Gemini],
             // Chat has no room for reasoning that comes back.
-            responses: [Responses, Messages, Gemini, Chat],
-            messages: [Messages, Responses, Gemini, Chat],
-            gemini: [Gemini, Messages, Responses, Chat],
+            responses: &[Responses, Messages, Gemini, Chat],
+            messages: &[Messages, Responses, Gemini, Chat],
+            gemini: &[Gemini, Messages, Responses, Chat],
+            // Not a conversation.
+            embeddings: &[Embeddings],
+            rerank: &[Rerank],
         };
         let spoken = self.formats;
-        let in_order = IN_ORDER[format].into_iter();
+        let in_order = IN_ORDER[format].iter().copied();
         in_order.filter(move |it| spoken.contains(*it))
     }
 

@@ -34,6 +34,7 @@ mod server;
 mod sse;
 mod store;
 mod tokens;
+mod vectors;
 pub mod vendors;
 
 pub use canned::Canned;

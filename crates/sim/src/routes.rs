@@ -14,6 +14,7 @@ use crate::{
     responses,
     server::Shared,
     store::Stored,
+    vectors,
 };
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request};
@@ -33,6 +34,8 @@ const GARBAGE: &[u8] = b"\x00\xff\x7fSIM\x01 this is not HTTP \xc3\x28\r\n\r\n";
 enum Endpoint<'a> {
     Answers(Format),
     CountTokens,
+    Embeddings,
+    Rerank,
     Models,
     Compact,
     Response(&'a str),
@@ -50,6 +53,8 @@ impl<'a> Endpoint<'a> {
             "responses" => (Self::Answers(Format::Responses), Method::POST),
             "messages" => (Self::Answers(Format::Messages), Method::POST),
             "messages/count_tokens" => (Self::CountTokens, Method::POST),
+            "embeddings" => (Self::Embeddings, Method::POST),
+            "rerank" => (Self::Rerank, Method::POST),
             "models" => (Self::Models, Method::GET),
             "responses/compact" => (Self::Compact, Method::POST),
             _ => Self::of_response(path, method).ok_or_else(|| no_such_path(method, path))?,
@@ -293,6 +298,8 @@ impl Exchange<'_> {
                 let count = messages::read_count(request)?;
                 Ok(self.json(&json!({"input_tokens": count})))
             }
+            Endpoint::Embeddings => Ok(self.json(&vectors::embeddings(request)?)),
+            Endpoint::Rerank => Ok(self.json(&vectors::rerank(request)?)),
             Endpoint::Models => Ok(self.json(&answers::models(self.format))),
             Endpoint::Compact => Ok(self.json(&responses::compaction(request)?)),
             Endpoint::Response(id) => self.stored_response(id),

@@ -156,6 +156,9 @@ static FORMATS: PerFormat<&FormatRules> = PerFormat {
     responses: &responses::RULES,
     messages: &messages::RULES,
     gemini: &gemini::RULES,
+    // Never translated.
+    embeddings: &chat::RULES,
+    rerank: &chat::RULES,
 };
 
 /// What the crate must know of a format.

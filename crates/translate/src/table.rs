@@ -258,11 +258,11 @@ pub fn paths() -> BTreeSet<String> {
         let at = at.iter();
         at.flat_map(move |path| rows.iter().map(move |row| field_path(path, row.name)))
     };
-    let fields = Format::ALL
+    let fields = Format::OF_CONVERSATIONS
         .into_iter()
         .flat_map(shapes)
         .flat_map(|shape| all(shape.at, shape.rows));
-    let objects = Format::ALL
+    let objects = Format::OF_CONVERSATIONS
         .into_iter()
         .flat_map(kinds)
         .flat_map(|kinds| all(kinds.at, kinds.rows));
@@ -273,7 +273,7 @@ pub fn paths() -> BTreeSet<String> {
 /// in an object below the top level that readers look into.
 pub fn is_droppable(path: &str) -> bool {
     let is_below = |place: &str| {
-        let mut all = Format::ALL.into_iter().flat_map(shapes);
+        let mut all = Format::OF_CONVERSATIONS.into_iter().flat_map(shapes);
         !place.is_empty() && all.any(|shape| shape.at.contains(&place))
     };
     paths().contains(path)

@@ -135,7 +135,10 @@ fn every_request_becomes_what_stands_beside_it() {
         for path in cases(from) {
             let case = std::fs::read_to_string(&path).unwrap();
             let case: Value = serde_json::from_str(&case).unwrap();
-            for to in Format::ALL.into_iter().filter(|to| *to != from) {
+            for to in Format::OF_CONVERSATIONS
+                .into_iter()
+                .filter(|to| *to != from)
+            {
                 let found = outcome(from, to, &case);
                 let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
                 let beside = path.with_extension(format!("to-{to}.json"));

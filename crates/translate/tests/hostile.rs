@@ -52,7 +52,10 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
 
 fn check(from: Format, body: &Value) {
     let sent = serde_json::to_vec(body).unwrap();
-    for to in Format::ALL.into_iter().filter(|to| *to != from) {
+    for to in Format::OF_CONVERSATIONS
+        .into_iter()
+        .filter(|to| *to != from)
+    {
         match request(from, to, &sent, &Target::new("m", "backend")) {
             Ok(translated) => {
                 let written = serde_json::from_slice::<Value>(&translated.body);
@@ -194,7 +197,10 @@ fn every_value_that_passes_has_a_row_in_the_table_whatever_its_kind() {
             *changed.pointer_mut(place).unwrap() = kind.clone();
             let sent = serde_json::to_vec(&changed).unwrap();
             let path = path_of(place);
-            for to in Format::ALL.into_iter().filter(|to| *to != format) {
+            for to in Format::OF_CONVERSATIONS
+                .into_iter()
+                .filter(|to| *to != format)
+            {
                 tried += 1;
                 let Ok(translated) = request(format, to, &sent, &Target::new("m", "backend"))
                 else {
@@ -243,7 +249,10 @@ fn path_of(pointer: &str) -> String {
 fn rare_places_translate_and_take_no_value_of_another_kind() {
     for (format, body) in rare() {
         let sent = serde_json::to_vec(&body).unwrap();
-        for to in Format::ALL.into_iter().filter(|to| *to != format) {
+        for to in Format::OF_CONVERSATIONS
+            .into_iter()
+            .filter(|to| *to != format)
+        {
             let lossy = ["top_k".to_owned()];
             let target = Target {
                 lossy: Lossy(&lossy),
@@ -305,6 +314,7 @@ const fn another(format: Format) -> Format {
     match format {
         Format::Chat => Format::Messages,
         Format::Responses | Format::Messages | Format::Gemini => Format::Chat,
+        Format::Embeddings | Format::Rerank => panic!("no conversation"),
     }
 }
 
@@ -447,7 +457,10 @@ fn a_conversation_of_which_nothing_is_left_is_refused_by_name() {
         chat(json!({"role": "user", "content": []})),
         (Format::Messages, messages),
     ] {
-        for to in Format::ALL.into_iter().filter(|to| *to != from) {
+        for to in Format::OF_CONVERSATIONS
+            .into_iter()
+            .filter(|to| *to != from)
+        {
             let sent = serde_json::to_vec(&body).unwrap();
             let translated = request(from, to, &sent, &Target::new("m", "b"));
             if (from, to) == (Format::Messages, Format::Chat) {
@@ -508,6 +521,7 @@ fn crowd(format: Format, many: usize) -> Value {
             "messages": [{"role": "user", "content": "Go."}],
             "tools": [{"name": "one", "strict": true, "input_schema": schema}],
         }),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 

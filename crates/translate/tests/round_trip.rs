@@ -206,6 +206,7 @@ impl Script {
             Format::Responses => self.responses(),
             Format::Messages => self.messages(),
             Format::Gemini => panic!("no client speaks it"),
+            Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
         }
     }
 

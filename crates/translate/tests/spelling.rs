@@ -28,6 +28,7 @@ fn with(from: Format, field: &str) -> String {
         Messages => format!(
             r#"{{"model":"m","max_tokens":50,"messages":[{{"role":"user","content":"Hi."}}],{field}}}"#
         ),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 

@@ -19,6 +19,10 @@ pub enum Format {
     /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Requests of its clients go to
     /// providers that speak it; they are not translated.
     Gemini,
+    /// Vectors of texts, `POST /v1/embeddings`. Providers of another API are not asked for it.
+    Embeddings,
+    /// Documents in the order of their relevance to a query, `POST /v1/rerank`.
+    Rerank,
     /// A format that no provider speaks.
     #[cfg(feature = "made-up-format")]
     MadeUp,
@@ -26,7 +30,7 @@ pub enum Format {
 
 impl Format {
     /// The number of formats.
-    pub const COUNT: usize = 4 + cfg!(feature = "made-up-format") as usize;
+    pub const COUNT: usize = 6 + cfg!(feature = "made-up-format") as usize;
 
     /// Every format, in the order in which documents and metrics list them.
     pub const ALL: [Self; Self::COUNT] = [
@@ -34,9 +38,15 @@ impl Format {
         Self::Responses,
         Self::Messages,
         Self::Gemini,
+        Self::Embeddings,
+        Self::Rerank,
         #[cfg(feature = "made-up-format")]
         Self::MadeUp,
     ];
+
+    /// The formats of conversations, in the same order. Requests of the others are never translated.
+    pub const OF_CONVERSATIONS: [Self; 4] =
+        [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
     /// The formats of clients whose requests are translated.
     pub const OF_CLIENTS: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
@@ -48,6 +58,8 @@ impl Format {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Gemini => "gemini",
+            Self::Embeddings => "embeddings",
+            Self::Rerank => "rerank",
             #[cfg(feature = "made-up-format")]
             Self::MadeUp => "made_up",
         }
@@ -74,6 +86,8 @@ impl fmt::Display for Format {
 ///     responses: "/v1/responses",
 ///     messages: "/v1/messages",
 ///     gemini: "/v1beta/models/{model}:generateContent",
+///     embeddings: "/v1/embeddings",
+///     rerank: "/v1/rerank",
 /// };
 /// assert_eq!(paths[Format::Messages], "/v1/messages");
 /// let lengths = PerFormat::from_fn(|format| paths[format].len());
@@ -89,6 +103,10 @@ pub struct PerFormat<T> {
     pub messages: T,
     /// The value for [`Format::Gemini`].
     pub gemini: T,
+    /// The value for [`Format::Embeddings`].
+    pub embeddings: T,
+    /// The value for [`Format::Rerank`].
+    pub rerank: T,
     /// The value for [`Format::MadeUp`].
     #[cfg(feature = "made-up-format")]
     pub made_up: T,
@@ -112,6 +130,8 @@ impl<T> PerFormat<T> {
             responses: value(Format::Responses)?,
             messages: value(Format::Messages)?,
             gemini: value(Format::Gemini)?,
+            embeddings: value(Format::Embeddings)?,
+            rerank: value(Format::Rerank)?,
             #[cfg(feature = "made-up-format")]
             made_up: value(Format::MadeUp)?,
         })
@@ -125,6 +145,8 @@ impl<T> PerFormat<T> {
             Format::Responses => &self.responses,
             Format::Messages => &self.messages,
             Format::Gemini => &self.gemini,
+            Format::Embeddings => &self.embeddings,
+            Format::Rerank => &self.rerank,
             #[cfg(feature = "made-up-format")]
             Format::MadeUp => &self.made_up,
         }
@@ -155,6 +177,8 @@ impl<T> IndexMut<Format> for PerFormat<T> {
             Format::Responses => &mut self.responses,
             Format::Messages => &mut self.messages,
             Format::Gemini => &mut self.gemini,
+            Format::Embeddings => &mut self.embeddings,
+            Format::Rerank => &mut self.rerank,
             #[cfg(feature = "made-up-format")]
             Format::MadeUp => &mut self.made_up,
         }

@@ -8,16 +8,20 @@
 //! | `errors.rs` | how the gateway writes an error |
 //! | `headers.rs` | which headers only this format has |
 //!
+//! Two formats without conversations, embeddings and rerank, are a file each and have the rest from chat.
+//!
 //! The rest of this crate knows no format by name. It looks the [`FormatRules`] up once for a
 //! body or a stream and follows them: tables of functions and plain data, all of them static.
 //!
 //! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
 
 mod chat;
+mod embeddings;
 mod gemini;
 #[cfg(feature = "made-up-format")]
 mod made_up;
 mod messages;
+mod rerank;
 mod responses;
 pub(crate) mod rules;
 
@@ -29,6 +33,8 @@ static RULES: PerFormat<FormatRules> = PerFormat {
     responses: responses::RULES,
     messages: messages::RULES,
     gemini: gemini::RULES,
+    embeddings: embeddings::RULES,
+    rerank: rerank::RULES,
     #[cfg(feature = "made-up-format")]
     made_up: made_up::RULES,
 };

@@ -118,9 +118,7 @@ mod tests {
         // What a request must have, and nothing here is about.
         let more = match format {
             Format::Responses => r#","input":""}"#,
-            Format::Chat | Format::Messages | Format::Gemini => {
-                r#","messages":[{"role":"user","content":""}]}"#
-            }
+            _ => r#","messages":[{"role":"user","content":""}]}"#,
         };
         let body = Bytes::from(body.strip_suffix('}').unwrap().to_owned() + more);
         let mut peeker = Peeker::new(format, &PeekLimits::default());

@@ -43,6 +43,8 @@ pub(crate) enum Counting {
     /// The input contains the cached tokens. Reasoning and what the provider's tools read count
     /// apart from output and input.
     Apart,
+    /// There is no output: a total that stands alone is the input.
+    InputAlone,
 }
 
 /// The numbers of a usage object.
@@ -144,9 +146,13 @@ impl UsageReport {
             conflicting,
             absurd,
         } = self.whole();
+        let numbers = match counting {
+            Counting::InputAlone => numbers.input_alone(),
+            _ => numbers,
+        };
         ReportedUsage {
             usage: match counting {
-                Counting::Inclusive => numbers.inclusive(),
+                Counting::Inclusive | Counting::InputAlone => numbers.inclusive(),
                 Counting::Exclusive => numbers.exclusive(),
                 Counting::Apart => numbers.apart(),
             },
@@ -230,6 +236,17 @@ impl Numbers {
             .unwrap_or(0)
             .saturating_add(self.output.unwrap_or(0));
         parts.max(self.total.unwrap_or(0))
+    }
+
+    /// The report of an answer without output.
+    fn input_alone(self) -> Self {
+        let input = self.input.or(self.total);
+        Self {
+            input,
+            output: input.map(|_| 0),
+            total: input,
+            ..self
+        }
     }
 
     /// The usage of a report that counts each token once.

@@ -16,4 +16,24 @@ pub(super) static FIELDS: PerFormat<Field> = PerFormat {
     messages: messages::field,
     // No client sends it.
     gemini: |_, _, _| false,
+    embeddings: texts,
+    rerank: texts,
 };
+
+/// The texts of a request without a conversation.
+fn texts<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+    let is_text = matches!(key, "input" | "query" | "documents");
+    if is_text {
+        text(reading, value);
+    }
+    is_text
+}
+
+/// A text, a token of one, or a list of these.
+fn text<'j>(reading: &mut Reading<'j>, value: &'j Json<'j>) {
+    match value {
+        Json::Array(values) => values.iter().for_each(|it| text(reading, it)),
+        Json::Number(_) => reading.frame(1),
+        _ => reading.content(value, 0),
+    }
+}

@@ -46,6 +46,8 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
         "/v1/usage/history" => endpoint(Endpoint::UsageHistory),
         "/v1" => endpoint(Endpoint::Status),
         "/v1beta/models" => endpoint(Endpoint::GeminiModels),
+        "/v1/embeddings" => endpoint(Endpoint::Embeddings),
+        "/v1/rerank" => endpoint(Endpoint::Rerank),
         _ => gemini::match_path(path)
             .or_else(|| with_id(path))
             .ok_or_else(unknown_path)?,

@@ -309,7 +309,9 @@ impl<'a> Builder<'a> {
         };
         Some(PerFormat {
             chat: bearer.clone(),
-            responses: bearer,
+            responses: bearer.clone(),
+            embeddings: bearer.clone(),
+            rerank: bearer,
             messages: api_key,
             gemini: google,
         })

@@ -127,7 +127,7 @@ error of a provider's becomes the gateway's own error in the caller's form; no w
 /// The whole page.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    for provider in Format::ALL {
+    for provider in Format::OF_CONVERSATIONS {
         let clients: Vec<_> = Format::OF_CLIENTS
             .into_iter()
             .filter(|it| *it != provider)

@@ -183,13 +183,17 @@ pub fn page() -> String {
 
 /// The features that are lost in some direction.
 fn losses() -> String {
-    let columns = Format::ALL.map(|to| format!(" to {to} |")).concat();
-    let rule = "---|".repeat(Format::COUNT);
+    let columns = Format::OF_CONVERSATIONS
+        .map(|to| format!(" to {to} |"))
+        .concat();
+    let rule = "---|".repeat(Format::OF_CONVERSATIONS.len());
     let mut table = format!("\n| Feature | Clients of |{columns}\n|---|---|{rule}\n");
     for feature in Feature::ALL {
-        let from = Format::ALL.into_iter().filter(|it| feeds(*it, *feature));
+        let from = Format::OF_CONVERSATIONS
+            .into_iter()
+            .filter(|it| feeds(*it, *feature));
         let from: Vec<_> = from.collect();
-        let fates = Format::ALL.map(|to| {
+        let fates = Format::OF_CONVERSATIONS.map(|to| {
             let is_asked = from.iter().any(|it| *it != to);
             is_asked.then(|| rules(to).target.features.fate(*feature))
         });
@@ -218,7 +222,7 @@ fn feeds(format: Format, feature: Feature) -> bool {
 }
 
 fn others(format: Format) -> impl Iterator<Item = Format> {
-    Format::ALL
+    Format::OF_CONVERSATIONS
         .into_iter()
         .filter(move |other| *other != format)
 }

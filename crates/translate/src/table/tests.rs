@@ -34,7 +34,9 @@ fn is_judged_by_type(format: Format, at: &str, tag: &str) -> bool {
 
 /// Whether a reader looks into the value.
 fn is_entered(row: &Row, from: Format) -> bool {
-    let others = Format::ALL.into_iter().filter(|to| *to != from);
+    let others = Format::OF_CONVERSATIONS
+        .into_iter()
+        .filter(|to| *to != from);
     !row.whole && others.into_iter().any(|to| row.fate(to).is_read())
 }
 
@@ -143,7 +145,10 @@ fn refused_and_dropped_fields_have_a_reason() {
     for format in Format::OF_CLIENTS {
         let rows = shapes(format).flat_map(|shape| shape.rows);
         for row in rows.chain(kinds(format).flat_map(|kinds| kinds.rows)) {
-            for to in Format::ALL.into_iter().filter(|to| *to != format) {
+            for to in Format::OF_CONVERSATIONS
+                .into_iter()
+                .filter(|to| *to != format)
+            {
                 let fate = row.fate(to);
                 let needs_none = fate == Fate::Carried;
                 assert_eq!(

@@ -101,7 +101,7 @@ fn golden_answers_are_as_they_were_reviewed() {
         let source = std::fs::read_to_string(folder().join(&name)).unwrap();
         let (stem, kind) = name.rsplit_once('.').unwrap();
         let (_, format) = stem.rsplit_once('.').unwrap();
-        let provider = Format::ALL
+        let provider = Format::OF_CONVERSATIONS
             .into_iter()
             .find(|it| it.as_str() == format)
             .unwrap();

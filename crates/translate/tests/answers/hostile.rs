@@ -22,6 +22,7 @@ pub fn around(format: Format, event: &str) -> String {
         Format::Responses => format!(
             "data: {event}\n\ndata: {{\"type\":\"response.completed\",\"response\":{{\"status\":\"completed\",\"output\":[]}}}}\n\n"
         ),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 
@@ -218,7 +219,9 @@ fn own_streams() -> Vec<(String, Format, String)> {
         let [_, format, "sse"] = name.split('.').collect::<Vec<_>>()[..] else {
             continue;
         };
-        let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
+        let format = Format::OF_CONVERSATIONS
+            .into_iter()
+            .find(|it| it.as_str() == format);
         let stream = std::fs::read_to_string(&path).unwrap();
         streams.extend(format.map(|format| (name.clone(), format, stream)));
     }
@@ -332,7 +335,10 @@ fn a_garbled_answer_is_an_error_or_in_order() {
         let [_, format, "json"] = name.split('.').collect::<Vec<_>>()[..] else {
             continue;
         };
-        let Some(format) = Format::ALL.into_iter().find(|it| it.as_str() == format) else {
+        let Some(format) = Format::OF_CONVERSATIONS
+            .into_iter()
+            .find(|it| it.as_str() == format)
+        else {
             continue;
         };
         let answer = std::fs::read_to_string(&path).unwrap();

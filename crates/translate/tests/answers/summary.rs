@@ -70,6 +70,7 @@ pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, Stri
             done.map(|event| of_response(&event["response"]))
                 .unwrap_or_default()
         }
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 
@@ -87,6 +88,7 @@ pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Summary {
         }
         Format::Responses => of_response(answer),
         Format::Gemini => panic!("there are no recordings"),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 

@@ -26,6 +26,7 @@ fn ask(caller: Format, turns: &Value) -> Value {
             "tools": [{"name": "get_weather", "input_schema": schema}],
         }),
         Format::Gemini => panic!("no client speaks it"),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 
@@ -61,6 +62,7 @@ fn next_turns(caller: Format, answer: &Value) -> Value {
             json!([question, {"role": "assistant", "content": content}, {"role": "user", "content": [result]}])
         }
         Format::Gemini => panic!("no client speaks it"),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 
@@ -93,6 +95,7 @@ fn native(provider: Format) -> Value {
             {"functionCall": {"name": "get_weather", "args": {"city": "Paris"}}, "thoughtSignature": "EusB+/=="},
         ]}}], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}})
         }
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 
@@ -173,7 +176,7 @@ fn a_provider_finds_its_own_reasoning_and_calls_again() {
 
 #[test]
 fn another_provider_gets_neither_the_reasoning_nor_a_word_of_it() {
-    for provider in Format::ALL {
+    for provider in Format::OF_CONVERSATIONS {
         for caller in others(provider) {
             let body = round(caller, provider, "south").to_string();
             for word in ["Hm.", "EusB", "RW5j", "gAAA", "tg1."] {

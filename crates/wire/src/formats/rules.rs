@@ -60,6 +60,8 @@ pub(crate) struct Conversation {
     pub(crate) wanted_entry: &'static str,
     /// The whole conversation can be one string.
     pub(crate) takes_text: bool,
+    /// An entry can be a text or a list; otherwise it is an object.
+    pub(crate) takes_values: bool,
     /// What an entry of the list is.
     pub(crate) entry: Slot,
 }

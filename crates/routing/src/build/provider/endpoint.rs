@@ -11,6 +11,8 @@ const USUAL_PATHS: PerFormat<&str> = PerFormat {
     responses: "/v1/responses",
     messages: "/v1/messages",
     gemini: "/v1beta/models/{model}:generateContent",
+    embeddings: "/v1/embeddings",
+    rerank: "/v1/rerank",
 };
 
 /// The same for streams, in the formats that have another path for them.
@@ -19,6 +21,8 @@ const USUAL_STREAM_PATHS: PerFormat<Option<&str>> = PerFormat {
     responses: None,
     messages: None,
     gemini: Some("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+    embeddings: None,
+    rerank: None,
 };
 
 /// What the gateway writes itself in requests of every format. Without its `stream_options` a stream of
@@ -39,6 +43,8 @@ const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
     ],
     messages: &["messages", "max_tokens", "system"],
     gemini: &["contents", "systemInstruction", "generationConfig"],
+    embeddings: &["input"],
+    rerank: &["query", "documents"],
 };
 
 const LONGEST_NAME: usize = 64;

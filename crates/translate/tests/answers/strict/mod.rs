@@ -25,6 +25,7 @@ pub fn stream(format: Format, stream: &str) -> Result<Summary, String> {
         Format::Messages => messages::read(&events),
         Format::Responses => responses::read(&events),
         Format::Gemini => panic!("no client speaks it"),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 
@@ -36,6 +37,7 @@ pub fn body(format: Format, body: &str) -> Result<Summary, String> {
         Format::Messages => messages::body(&answer),
         Format::Responses => responses::body(&answer),
         Format::Gemini => panic!("no client speaks it"),
+        Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         wanted: "an array of messages",
         wanted_entry: "an array of at least one message",
         takes_text: false,
+        takes_values: false,
         entry: Slot::Content,
     },
     entries: EntryRules {

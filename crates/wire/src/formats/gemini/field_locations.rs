@@ -33,6 +33,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         wanted: "an array of contents",
         wanted_entry: "an array of at least one content",
         takes_text: false,
+        takes_values: false,
         entry: Slot::Content,
     },
     entries: EntryRules {

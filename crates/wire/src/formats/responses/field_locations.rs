@@ -28,6 +28,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         wanted: "a string or an array of items",
         wanted_entry: "a string or an array of at least one item",
         takes_text: true,
+        takes_values: false,
         entry: Slot::Item,
     },
     entries: EntryRules {

@@ -7,7 +7,10 @@ use super::*;
 fn around(format: Format, conversation: &str) -> String {
     match format {
         Format::Chat => format!(r#"{{"model":"m","messages":{conversation}}}"#),
-        Format::Responses => format!(r#"{{"model":"m","input":{conversation}}}"#),
+        Format::Responses | Format::Embeddings => {
+            format!(r#"{{"model":"m","input":{conversation}}}"#)
+        }
+        Format::Rerank => format!(r#"{{"model":"m","query":"q","documents":{conversation}}}"#),
         Format::Gemini => format!(r#"{{"contents":{conversation}}}"#),
         Format::Messages => {
             format!(r#"{{"model":"m","max_tokens":9,"messages":{conversation}}}"#)
@@ -65,8 +68,7 @@ fn an_entry_that_is_no_object_is_named_by_its_place() {
     for format in ALL {
         let list = match format {
             Format::Responses => "input",
-            Format::Chat | Format::Messages => "messages",
-            Format::Gemini => "contents",
+            _ => "messages",
         };
         for entry in ["\"Hi.\"", "7", "null", "true", "[]"] {
             let list_of = format!(r#"[{{"role":"user","content":"Hi."}},{entry}]"#);
@@ -104,8 +106,7 @@ fn content_of_another_type_is_named() {
     for format in ALL {
         let list = match format {
             Format::Responses => "input",
-            Format::Chat | Format::Messages => "messages",
-            Format::Gemini => "contents",
+            _ => "messages",
         };
         for content in ["7", "true"] {
             let entry = format!(r#"[{{"role":"user","content":{content}}}]"#);
@@ -219,8 +220,7 @@ fn a_tool_without_its_function_or_name_is_named() {
         let first = match format {
             Format::Chat => r#"{"type":"function","function":{"name":"f"}}"#,
             Format::Responses => r#"{"type":"function","name":"f"}"#,
-            Format::Messages => r#"{"name":"f","input_schema":{}}"#,
-            Format::Gemini => r#"{"functionDeclarations":[]}"#,
+            _ => r#"{"name":"f","input_schema":{}}"#,
         };
         let body = tools(format, &format!("{first},{tool}"));
         assert_names(format, &body, param, "");

@@ -102,7 +102,9 @@ impl Walk {
             .last()
             .is_some_and(|list| list.location == Location::Array);
         let is_object = matches!(value, Value::Open(Container::Object));
-        match is_list && !is_object && self.list().is_some() {
+        let takes_values =
+            self.is_in(Slot::Conversation) && self.format.request.conversation.takes_values;
+        match is_list && !is_object && !takes_values && self.list().is_some() {
             true => self.entry_fault("", "must be an object", span.start),
             false => Ok(()),
         }

@@ -17,6 +17,7 @@ fn errors(format: Format) -> Vec<(String, FaultClass)> {
             .collect()
     };
     match format {
+        Format::Embeddings | Format::Rerank => Vec::new(),
         Format::Gemini => of(&[
             (
                 "data: {\"error\":{\"code\":503,\"message\":\"TEXT\",\"status\":\"UNAVAILABLE\"}}\n\n",

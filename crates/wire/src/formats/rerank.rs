@@ -1,0 +1,36 @@
+//! Documents in the order of their relevance, in the API that Cohere, Jina, Voyage, vLLM and others
+//! have in common.
+
+use super::{
+    embeddings,
+    rules::{Conversation, FormatRules, RequestRules},
+};
+use crate::peek::location::{self, Slot};
+
+pub(super) const RULES: FormatRules = FormatRules {
+    request: RequestRules {
+        top,
+        conversation: Conversation {
+            field: "documents",
+            wanted: "an array of documents",
+            wanted_entry: "an array of at least one document",
+            takes_text: false,
+            takes_values: true,
+            entry: Slot::Content,
+        },
+        ..embeddings::REQUEST
+    },
+    ..embeddings::RULES
+};
+
+fn top(key: &[u8]) -> Slot {
+    match key {
+        b"documents" => Slot::Conversation,
+        b"query" => Slot::Content,
+        b"top_n" | b"top_k" | b"return_documents" | b"max_tokens_per_doc" | b"truncation" => {
+            Slot::Ignored
+        }
+        b"stream" => Slot::Json,
+        _ => location::top(key),
+    }
+}

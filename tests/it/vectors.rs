@@ -1,0 +1,141 @@
+//! Embeddings and rerank: checked, passed on, and charged for their input alone.
+
+use crate::support::{CHAT, Config, Gateway, Provider, Request, eventually};
+use serde_json::{Value, json};
+
+const EMBEDDINGS: &str = "/v1/embeddings";
+const RERANK: &str = "/v1/rerank";
+
+async fn start() -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let formats = json!(["chat", "embeddings", "rerank"]);
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", formats)
+        .with(
+            "models.test-model.price",
+            json!({"input": 1000, "output": 1000000}),
+        )
+        .with("models.test-model.context_window", json!(100));
+    let small = json!({"tokens": 600, "validity": "1d"});
+    let gateway = Gateway::start(config.with("plans.small", small)).await;
+    (provider, gateway)
+}
+
+#[tokio::test]
+async fn vectors_arrive_as_the_provider_makes_them_and_cost_their_input() {
+    let (provider, gateway) = start().await;
+    for (path, body, tokens) in [
+        (EMBEDDINGS, json!({"input": "red apples"}), 2),
+        (
+            EMBEDDINGS,
+            json!({"input": ["red apples", "cars"], "encoding_format": "base64"}),
+            3,
+        ),
+        (
+            EMBEDDINGS,
+            json!({"input": [[1, 2], [3]], "dimensions": 5}),
+            3,
+        ),
+        (EMBEDDINGS, json!({"input": [7, 8, 9], "user": "u"}), 3),
+        (
+            RERANK,
+            json!({"query": "red", "documents": ["a red one", {"text": "b"}], "top_n": 1}),
+            5,
+        ),
+    ] {
+        let mut body = body;
+        body["model"] = json!("test-model");
+        let answer = gateway.post(path, &body).await;
+        answer.assert_ok();
+        body["model"] = json!("upstream-model");
+        let received = provider.last();
+        let sent: Value = serde_json::from_slice(&received.body).unwrap();
+        assert_eq!((received.uri.path(), &sent), (path, &body));
+        let list = if path == RERANK { "results" } else { "data" };
+        assert!(answer.json()[list][0].is_object(), "{answer:?}");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["usage"]["input"], tokens, "{line}");
+        assert_eq!(line["usage"]["output"], 0, "{line}");
+        assert_eq!(
+            (&line["charged"], &line["count"]),
+            (&json!(tokens), &json!("reported")),
+            "{line}"
+        );
+        assert_eq!(line["cost"], json!(format!("0.00{tokens}")), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_texts_is_refused_by_name() {
+    let (provider, gateway) = start().await;
+    for (path, body, named) in [
+        (EMBEDDINGS, json!({}), "input"),
+        (EMBEDDINGS, json!({"input": []}), "input"),
+        (EMBEDDINGS, json!({"input": 7}), "input"),
+        (RERANK, json!({"query": "q"}), "documents"),
+        (RERANK, json!({"query": "q", "documents": "d"}), "documents"),
+        (
+            EMBEDDINGS,
+            json!({"input": "a", "fallbacks": ["b"]}),
+            "fallbacks",
+        ),
+    ] {
+        let mut body = body;
+        body["model"] = json!("test-model");
+        let answer = gateway.post(path, &body).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(message.contains(named), "{message}");
+    }
+    assert!(provider.received().is_empty());
+}
+
+#[tokio::test]
+async fn models_without_vectors_are_not_asked_for_them() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    let body = json!({"model": "test-model", "input": "a"});
+    let answer = gateway.post(EMBEDDINGS, &body).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    let message = answer.json()["error"]["message"].to_string();
+    assert!(message.contains("embeddings"), "{message}");
+    assert!(provider.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_model_of_vectors_alone_holds_no_conversation() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("providers.sim.formats", json!(["embeddings"]));
+    let gateway = Gateway::start(config).await;
+    let body = json!({"model": "test-model", "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = gateway.post(CHAT, &body).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    assert!(provider.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_balance_pays_for_input_alone_and_failures_are_free() {
+    let (_provider, gateway) = start().await;
+    let key = gateway.create_key(&["--plan", "small"]).await;
+    let body = json!({"model": "test-model", "input": "a b c"});
+    let ask = || Request::post(EMBEDDINGS, &body).key(&key);
+    let failed = gateway.send(&ask().orders("status-500")).await;
+    assert_eq!(failed.status, 502, "{failed:?}");
+    gateway.send(&ask()).await.assert_ok();
+    let usage = Request::get("/v1/usage").key(&key);
+    eventually("the charge", async || {
+        let usage = gateway.send(&usage).await.json();
+        (usage["tokens"]["remaining"] == 597).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_context_window_is_that_of_a_text_and_not_of_the_request() {
+    let (_provider, gateway) = start().await;
+    let texts = vec!["some words of a text"; 500];
+    let body = json!({"model": "test-model", "input": texts});
+    let answer = gateway.post(EMBEDDINGS, &body).await;
+    answer.assert_ok();
+    assert_eq!(gateway.line_of(&answer).await["charged"], 2500);
+}
