@@ -52,6 +52,7 @@ pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
 pub use store::{
     CreatedKey, Glance, GrantTerms, GrantView, KeyFilter, KeySelector, KeyUse, OrderName,
-    PlanInUse, Revocation, Store, StoreError, Verification, check_pepper, glance, plans_beyond,
+    PlanInUse, Revocation, Server, ServerSettings, ServerTls, Store, StoreError, Verification,
+    check_pepper, glance, migrate, plans_beyond,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

@@ -1,6 +1,7 @@
 //! The handle on the database: opening it, and administering the keys in it.
 //!
-//! What a database does stands in the trait [`Database`](database::Database); `sqlite` implements it.
+//! What a database does stands in the trait [`Database`](database::Database); `sqlite` and `postgres`
+//! implement it.
 //! The request path sees the database through `directory`, `ledger`, `ownership` and `memory`.
 
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod error;
 mod grants;
 mod keys;
 mod order;
+mod postgres;
 pub(crate) mod sqlite;
 mod verification;
 
@@ -18,11 +20,13 @@ pub(crate) use grants::NewGrant;
 pub use grants::{GrantTerms, GrantView, KeyUse};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub use order::OrderName;
+pub use postgres::{Server, ServerSettings, ServerTls, migrate};
 pub use sqlite::{Glance, PlanInUse, check_pepper, glance, plans_beyond};
 pub use verification::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};
 use database::Database;
+use postgres::Postgres;
 use sqlite::{Loss, Sqlite};
 use std::{
     path::{Path, PathBuf},
@@ -52,6 +56,20 @@ impl Store {
         clock: Clock,
     ) -> Result<Self, StoreError> {
         Self::open_with(path.into(), hasher, clock, Loss::Refuse)
+    }
+
+    /// Opens a database on a PostgreSQL server, whose tables [`migrate`] has made.
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses this client, or the database has no tables of this
+    /// version or was made under another pepper.
+    pub fn open_on_server(
+        settings: ServerSettings,
+        hasher: KeyHasher,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
+        let database = Postgres::open(settings, &hasher.fingerprint())?;
+        Ok(Self::over(Arc::new(database), hasher, clock))
     }
 
     /// Opens a file that [`Store::open`] refuses because it lacks commits, or of which
@@ -87,7 +105,7 @@ impl Store {
         }
     }
 
-    /// Where the database is.
+    /// Where the database is, or, if it is on a server, the settlement files of this machine.
     pub fn path(&self) -> &Path {
         self.database.path()
     }

@@ -22,18 +22,30 @@ pub(super) fn recover_crashed(
 ) -> Result<usize, StoreError> {
     let mut recovered = 0_usize;
     for peer in peers {
-        let Peer { number, journal } = peer;
+        let Peer {
+            number, journal, ..
+        } = peer;
         match journal::examine(&folder.join(journal)) {
             Ok(Other::Running) => continue,
             Ok(Other::Crashed(leftover)) => recover(process, Some(*number), leftover, now)?,
+            // It runs on another machine.
+            Ok(Other::Missing) if !peer.is_silent => continue,
             // Another process may have recovered it since the list was read.
             Ok(Other::Missing) if !process.check_in()?.peers.contains(peer) => continue,
             Ok(Other::Missing) => {
-                log::error!(
-                    "the settlement file {journal} is gone: charges that its process had \
-                     not entered yet are lost"
-                );
-                process.recover(Some(*number), &Leftover::default(), now)?;
+                match process.term() {
+                    None => log::error!(
+                        "the settlement file {journal} is gone: charges that its process had \
+                         not entered yet are lost"
+                    ),
+                    Some(term) => log::warn!(
+                        "the process with the settlement file {journal} has not reached the \
+                         database for {} s: its leases are free, and its charges are entered when \
+                         its machine runs a gateway again",
+                        term.as_secs()
+                    ),
+                }
+                process.recover_silent(*number, now)?;
             }
             Err(fault) => {
                 log::error!("{journal}: cannot be examined: {fault}");

@@ -54,16 +54,20 @@ macro_rules! conformance_tests {
             processes::records_of_a_crashed_process_are_entered_once,
             processes::processes_that_have_ended_are_no_peers,
             processes::old_records_go_and_what_they_charged_stays,
+            processes::the_cost_of_a_batch_is_exact,
+            processes::keys_that_are_used_up_most_come_first,
             reads::a_key_is_looked_up_by_its_hash_with_the_newest_change,
             reads::every_change_of_a_key_and_its_grants_is_seen,
             reads::a_history_is_read_page_by_page_newest_first,
+            reads::records_are_added_up_by_what_is_asked_for_and_in_its_order,
+            reads::a_reader_that_has_enough_ends_a_report,
+            reads::a_request_is_found_by_its_id_whatever_key_sent_it,
             reads::a_stored_thing_stays_its_first_owners_and_only_grows,
             reads::owners_with_a_future_time_delay_the_expiry_of_no_other,
             reads::a_response_is_paid_for_when_its_request_has_a_record,
             reads::an_answer_is_its_keys_until_it_is_forgotten_or_too_old,
             reads::answers_with_a_future_time_delay_the_expiry_of_no_other,
             reads::changes_of_answers_end_with_the_bytes_that_fit,
-            reads::a_backup_is_a_whole_database_without_leases,
         }
     };
     (@ $make:expr; $($group:ident :: $case:ident,)*) => {

@@ -180,6 +180,20 @@ pub(crate) trait Process: Send {
     /// Whether this process still counts as living, and which others do. Called once a second.
     fn check_in(&mut self) -> Result<CheckIn, StoreError>;
 
+    /// How long after it was last renewed (by [`Process::commit`] or [`Process::check_in`]) a process may
+    /// be recovered by others that do not see its settlement file. It must have stopped admitting
+    /// requests by then. `None`: all processes are on one machine.
+    fn term(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Ends a process that [`Peer::is_silent`], unless it has been renewed since. Its settlement file is
+    /// out of reach.
+    fn recover_silent(&mut self, process: ProcessNumber, now: Timestamp) -> Result<(), StoreError> {
+        let nothing = Leftover::default();
+        self.recover(Some(process), &nothing, now).map(|_| ())
+    }
+
     /// Enters what a crashed process left, and ends that process. `None`: it is not known any more,
     /// or never was. A repetition is noticed by the request ids.
     fn recover(
@@ -380,6 +394,8 @@ pub(crate) struct Peer {
     pub(crate) number: ProcessNumber,
     /// The name of its settlement file.
     pub(crate) journal: String,
+    /// Whether it counts as crashed if its settlement file is not here. On one machine it always does.
+    pub(crate) is_silent: bool,
 }
 
 /// How many records are in quarantine, by cause: the first thousand are counted.

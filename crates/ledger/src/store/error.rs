@@ -1,4 +1,4 @@
-//! Faults of the file, in words that say what an operator can do.
+//! What can go wrong with the database, in words that tell an operator what to do.
 
 use crate::{
     balance::MAX_PIECES,
@@ -23,6 +23,25 @@ pub enum StoreError {
         /// The newest format of this program.
         supported: i64,
     },
+    /// The database was made by an older program, or has no tables yet.
+    #[error(
+        "{path} has format {found}, this program needs {supported}: run tollgate ledger migrate"
+    )]
+    Older {
+        /// The database.
+        path: PathBuf,
+        /// The format of the database; 0 if it is empty.
+        found: i64,
+        /// The format that this program needs.
+        supported: i64,
+    },
+    /// The URL of a PostgreSQL database cannot be read.
+    #[error(
+        "the URL of the database cannot be read: it has the form \
+         postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password \
+         written as %40 (for @) and so on"
+    )]
+    DatabaseUrl,
     /// The file is something else, or damaged beyond recognition.
     #[error("{path} is not a ledger file (or its beginning is damaged)")]
     NotALedger {
@@ -161,12 +180,12 @@ pub enum StoreError {
     /// The system has no randomness to give.
     #[error("the system gives no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
-    /// Anything else that SQLite reports.
+    /// Anything else that the database reports.
     #[error("{path}: {cause}")]
     Other {
         /// The file.
         path: PathBuf,
-        /// SQLite's words.
+        /// The words of the database.
         cause: String,
     },
 }

@@ -3,11 +3,12 @@
 use super::{DAY, Fixture, Home, Work, free, settled};
 use crate::{
     balance::Piece,
+    entry::Entry,
     journal::LostSlot,
     store::database::{LeaseMode, Leftover, Look, ProcessNumber, Retention},
 };
 use std::{collections::HashSet, time::Duration};
-use tollgate_types::RequestId;
+use tollgate_types::{Money, RequestId};
 
 pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
@@ -299,4 +300,46 @@ pub(crate) fn old_records_go_and_what_they_charged_stays(fixture: &dyn Fixture) 
     let summary = summary.database().summary(&key, home.now()).unwrap();
     assert_eq!(summary.models[0].requests, 2);
     assert_eq!(summary.models[0].cost.nanos(), 20);
+}
+
+pub(crate) fn the_cost_of_a_batch_is_exact(fixture: &dyn Fixture) {
+    const DEAREST: u64 = 1 << 52;
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let costs = [DEAREST, DEAREST, 1];
+    let settled = [0, 1, 2].map(|number: usize| Entry {
+        cost: Some(Money::from_nanos(costs[number])),
+        ..settled(&share, &share.grants[0], number as u64, 1)
+    });
+    let work = Work {
+        settled: &settled,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    let store = home.store();
+    let summary = store.database().summary(&key, home.now()).unwrap();
+    assert_eq!(summary.models[0].cost.nanos(), 2 * DEAREST + 1);
+    home.adds_up(3);
+}
+
+pub(crate) fn keys_that_are_used_up_most_come_first(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let keys = [home.key(1000), home.key(100), home.key(100)];
+    let mut process = home.process("one");
+    for (number, (key, tokens)) in [(0, 100), (1, 50)].into_iter().enumerate() {
+        let share = home.lease(&mut *process, &keys[key], LeaseMode::Take);
+        let settled = [settled(&share, &share.grants[0], number as u64, tokens)];
+        let work = Work {
+            settled: &settled,
+            ..Work::default()
+        };
+        home.commit(&mut *process, &work);
+    }
+    let store = home.store();
+    let used = store.most_used(5).unwrap();
+    let used: Vec<_> = used.iter().map(|it| (&it.id, it.tokens, it.used)).collect();
+    assert_eq!(used, [(&keys[1], 100, 50), (&keys[0], 1000, 100)]);
+    assert_eq!(store.most_used(1).unwrap().len(), 1);
 }

@@ -3,13 +3,15 @@
 use super::{DAY, Fixture, Home, LeaseMode, START, Work, hasher, settled};
 use crate::{
     clock::Timestamp,
+    entry::Entry,
     history::{History, HistoryQuery},
     memory::{MemoryLimits, Remembered},
     ownership::Stored,
     record::NewKey,
+    report::{GroupBy, ReportQuery, ReportRow},
     store::{
         KeySelector,
-        database::{AnswerChange, Retention},
+        database::{AnswerChange, Process, Retention},
     },
 };
 use std::sync::Arc;
@@ -119,6 +121,138 @@ pub(crate) fn a_history_is_read_page_by_page_newest_first(fixture: &dyn Fixture)
     assert!(!history.is_over(&key, home.now()).unwrap());
     home.clock.advance(DAY);
     assert!(history.is_over(&key, home.now()).unwrap());
+}
+
+/// A record of a key at the present time: so many tokens, served by this model.
+fn add(home: &Home<'_>, process: &mut dyn Process, key: &KeyId, model: &str, tokens: u64) {
+    let share = home.lease(process, key, LeaseMode::Take);
+    let number = home.store().verify().unwrap().requests;
+    let entry = Entry {
+        at: home.now().unix_ms(),
+        served: model.into(),
+        overdraft: 1,
+        ..settled(&share, &share.grants[0], number, tokens)
+    };
+    let work = Work {
+        settled: &[entry],
+        ..Work::default()
+    };
+    home.commit(process, &work);
+}
+
+fn report(
+    home: &Home<'_>,
+    by: &[GroupBy],
+    [from, to]: [Timestamp; 2],
+    most: usize,
+) -> Vec<ReportRow> {
+    let by = by.to_vec();
+    let mut rows = Vec::new();
+    let each = &mut |row| {
+        rows.push(row);
+        rows.len() < most
+    };
+    let query = ReportQuery { from, to, by };
+    home.store().report(&query, each).unwrap();
+    rows
+}
+
+fn row(group: &[&str], requests: u64, tokens: u64) -> ReportRow {
+    let group = group
+        .iter()
+        .map(|it| (!it.is_empty()).then(|| (*it).to_owned()));
+    ReportRow {
+        group: group.collect(),
+        sums: [
+            requests,
+            0,
+            0,
+            0,
+            tokens,
+            0,
+            tokens.saturating_add(requests),
+            requests,
+        ],
+    }
+}
+
+pub(crate) fn records_are_added_up_by_what_is_asked_for_and_in_its_order(fixture: &dyn Fixture) {
+    use GroupBy::{Day, Key, Model, Month, Plan};
+    let home = Home::on(fixture);
+    let key = |name: &str, plan: Option<&str>| {
+        let new = NewKey {
+            plan: plan.map(str::to_owned),
+            grant: Some(super::terms(1000, 100 * DAY.as_secs())),
+            ..NewKey::named(name)
+        };
+        home.store().create_key(&new).unwrap().record.id().clone()
+    };
+    let (one, two) = (key("one", Some("pro")), key("=two", None));
+    let mut process = home.process("one");
+    let begun = home.now();
+    add(&home, &mut *process, &one, "b", 10);
+    home.clock.advance(std::time::Duration::from_secs(1));
+    let second = home.now();
+    add(&home, &mut *process, &one, "A", 20);
+    home.clock.advance(DAY);
+    add(&home, &mut *process, &two, "A", 30);
+    home.clock.advance(20 * DAY);
+    let last = home.now();
+    add(&home, &mut *process, &one, "A", 40);
+    let all = |by: &[GroupBy]| report(&home, by, [begun, Timestamp::MAX], 100);
+    assert_eq!(all(&[]), [row(&[], 4, 100)]);
+    assert_eq!(all(&[Model]), [row(&["A"], 3, 90), row(&["b"], 1, 10)]);
+    assert_eq!(all(&[Plan]), [row(&[""], 1, 30), row(&["pro"], 3, 70)]);
+    let mut by_key = [
+        row(&[one.as_str(), "one"], 3, 70),
+        row(&[two.as_str(), "=two"], 1, 30),
+    ];
+    by_key.sort_by(|one, other| one.group.cmp(&other.group));
+    assert_eq!(all(&[Key]), by_key);
+    assert_eq!(
+        all(&[Month, Model]),
+        [
+            row(&["2026-09", "A"], 2, 50),
+            row(&["2026-09", "b"], 1, 10),
+            row(&["2026-10", "A"], 1, 40),
+        ]
+    );
+    // From a time on, and before another.
+    assert_eq!(
+        report(&home, &[Day], [second, last], 100),
+        [row(&["2026-09-21"], 1, 20), row(&["2026-09-22"], 1, 30)]
+    );
+    let late = last.plus(DAY);
+    assert_eq!(report(&home, &[Day], [late, late.plus(DAY)], 100), []);
+}
+
+pub(crate) fn a_reader_that_has_enough_ends_a_report(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    for model in ["a", "b", "c"] {
+        add(&home, &mut *process, &key, model, 1);
+    }
+    let all = [Timestamp::default(), Timestamp::MAX];
+    let found = report(&home, &[GroupBy::Model], all, 2);
+    assert_eq!(found, [row(&["a"], 1, 1), row(&["b"], 1, 1)]);
+    assert_eq!(report(&home, &[], all, 2), [row(&[], 3, 3)]);
+}
+
+pub(crate) fn a_request_is_found_by_its_id_whatever_key_sent_it(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let id = RequestId::from_parts(0, 0);
+    assert_eq!(home.store().request(&id).unwrap(), None);
+    add(&home, &mut *home.process("one"), &key, "m", 10);
+    let found = home.store().request(&id).unwrap().unwrap();
+    assert_eq!((found.key, found.key_name.as_str()), (key, "ci"));
+    assert_eq!(found.plan, None);
+    assert_eq!(found.record.id, id.as_str());
+    assert_eq!(
+        (found.record.time, found.record.usage.output),
+        (home.now(), 10)
+    );
 }
 
 fn stored(key: &str, id: &str, tokens: Option<u64>) -> Arc<Stored> {

@@ -223,6 +223,7 @@ fn peers(snapshot: &Transaction<'_>, process: ProcessNumber) -> rusqlite::Result
             Ok(Peer {
                 number: ProcessNumber(row.get(0)?),
                 journal: row.get(1)?,
+                is_silent: true,
             })
         })?
         .collect()

@@ -318,6 +318,12 @@ impl Fixture for Empty {
     }
 }
 
+#[test]
+fn a_backup_is_a_whole_database_without_leases() {
+    let empty = Empty(TempDir::new().unwrap());
+    crate::store::conformance::reads::a_backup_is_a_whole_database_without_leases(&empty);
+}
+
 mod conformance {
     use super::Empty;
     use tempfile::TempDir;

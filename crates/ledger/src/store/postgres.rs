@@ -1,0 +1,311 @@
+//! The database as a PostgreSQL database (15 or newer), which the gateways of several machines share.
+//!
+//! The client is the blocking one of the crate `postgres`: every caller of the trait is a thread that
+//! may wait, and drives its connection itself, without another thread in between. A process has a
+//! connection of its own; everything else shares a small, bounded set.
+
+mod answers;
+mod changes;
+mod connection;
+mod error;
+mod grants;
+mod history;
+mod keys;
+mod leases;
+mod process;
+mod purge;
+mod quarantine;
+mod report;
+mod schema;
+mod server;
+mod settle;
+mod stored;
+mod verify;
+
+use super::{
+    GrantView, KeyUse, NewGrant, OrderName, StoreError, Verification,
+    database::{
+        AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
+        KeyQuery, Outcome, Process,
+    },
+};
+use crate::{
+    clock::Timestamp,
+    history::{Direction, Found, HistoryQuery, UsageSummary},
+    key::KeyHash,
+    memory::{MemoryLimits, Remembered},
+    ownership::{PaymentRecord, Shown, Stored},
+    record::KeyRecord,
+    report::{ReportQuery, ReportRow, RequestRecord},
+};
+use ::postgres::Row;
+use bytes::Bytes;
+use connection::{Connection, Pool, Session};
+use process::PostgresProcess;
+pub use server::{Server, ServerTls};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tollgate_types::{KeyId, RequestId};
+
+/// How a database on a PostgreSQL server is used.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// The database.
+    pub server: Arc<Server>,
+    /// The path beside which the settlement files of this machine lie; their names begin with its name.
+    pub local: PathBuf,
+    /// Most connections besides the one of a process that spends.
+    pub connections: usize,
+    /// How long a process that cannot reach the database keeps its leases; it stops admitting requests
+    /// before.
+    pub lease_term: Duration,
+}
+
+/// The database, under one pepper.
+pub(crate) struct Postgres {
+    settings: ServerSettings,
+    pool: Pool,
+}
+
+impl Postgres {
+    /// Connects, and checks version and pepper. Makes no table.
+    pub(crate) fn open(settings: ServerSettings, pepper: &KeyHash) -> Result<Self, StoreError> {
+        let server = Arc::clone(&settings.server);
+        let database = Self {
+            pool: Pool::new(Arc::clone(&server), settings.connections.max(1)),
+            settings,
+        };
+        database.pool.with(|connection| {
+            schema::check(connection, server.place())?;
+            schema::bind_pepper(connection, pepper)
+        })?;
+        Ok(database)
+    }
+
+    fn change<T>(
+        &self,
+        change: impl FnMut(&mut Session) -> Result<T, postgres::Error>,
+    ) -> Result<T, StoreError> {
+        self.pool.with(|connection| connection.change(change))
+    }
+
+    /// Runs statements that see one snapshot.
+    fn read<T>(
+        &self,
+        read: impl FnMut(&mut Session) -> Result<T, postgres::Error>,
+    ) -> Result<T, StoreError> {
+        self.pool.with(|connection| connection.read(read))
+    }
+
+    /// Runs one statement that changes nothing.
+    fn ask<T>(
+        &self,
+        ask: impl FnMut(&mut Session) -> Result<T, postgres::Error>,
+    ) -> Result<T, StoreError> {
+        self.pool.with(|connection| connection.run(ask))
+    }
+}
+
+impl Database for Postgres {
+    fn path(&self) -> &Path {
+        &self.settings.local
+    }
+
+    fn add_key(
+        &self,
+        key: &KeyRecord,
+        hash: &KeyHash,
+        grant: Option<&NewGrant<'_>>,
+        order: Option<&OrderName>,
+    ) -> Result<Outcome, StoreError> {
+        self.change(|session| keys::add(session, key, hash, grant, order))
+    }
+
+    fn keys(&self, query: &KeyQuery<'_>) -> Result<Vec<KeyRecord>, StoreError> {
+        self.ask(|session| keys::find(session, query))?
+    }
+
+    fn change_key(
+        &self,
+        key: &KeyId,
+        change: &KeyChange<'_>,
+        now: Timestamp,
+    ) -> Result<Outcome, StoreError> {
+        self.change(|session| keys::change(session, key, change, now))
+    }
+
+    fn add_grant(
+        &self,
+        key: &KeyId,
+        grant: &NewGrant<'_>,
+        now: Timestamp,
+    ) -> Result<GrantAdded, StoreError> {
+        self.change(|session| grants::add(session, key, grant, now))
+    }
+
+    fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
+        self.ask(|session| grants::of_key(session, key))
+    }
+
+    fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError> {
+        self.ask(|session| grants::most_used(session, now, limit))
+    }
+
+    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {
+        self.ask(|session| grants::unleased(session, key, now))
+    }
+
+    fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError> {
+        self.ask(|session| keys::look_up(session, hash))?
+    }
+
+    fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
+        self.read(|session| changes::since(session, seen))
+    }
+
+    fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError> {
+        let process =
+            PostgresProcess::begin(self.pool.separate(), journal, self.settings.lease_term, now)?;
+        Ok(Box::new(process))
+    }
+
+    fn history(
+        &self,
+        key: &KeyId,
+        query: &HistoryQuery,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Found, StoreError> {
+        self.read(|session| history::find(session, key, query, direction, limit))
+    }
+
+    fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
+        self.read(|session| history::summary(session, key, now))
+    }
+
+    fn report(
+        &self,
+        query: &ReportQuery,
+        each: &mut dyn FnMut(ReportRow) -> bool,
+    ) -> Result<(), StoreError> {
+        self.read(|session| report::report(session, query, each))
+    }
+
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        self.read(|session| report::request(session, id))
+    }
+
+    fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
+        self.ask(|session| stored::find(session, ids))
+    }
+
+    fn payment(
+        &self,
+        response: &str,
+        request: &RequestId,
+        second: &RequestId,
+    ) -> Result<PaymentRecord, StoreError> {
+        self.read(|session| stored::payment(session, response, request, second))
+    }
+
+    fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError> {
+        self.ask(|session| stored::shown_by(session, response))
+    }
+
+    fn answer(
+        &self,
+        key: &KeyId,
+        id: RequestId,
+        since: Timestamp,
+    ) -> Result<Option<Remembered>, StoreError> {
+        self.ask(|session| answers::answer(session, key, id, since))
+    }
+
+    fn response(
+        &self,
+        key: &KeyId,
+        id: RequestId,
+        since: Timestamp,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.ask(|session| answers::response(session, key, id, since))
+    }
+
+    fn change_answers(
+        &self,
+        changes: &[AnswerChange<'_>],
+        limits: Option<MemoryLimits>,
+        most: u64,
+        now: Timestamp,
+    ) -> Result<AnswersChanged, StoreError> {
+        self.change(|session| answers::change(session, changes, limits, most, now))
+    }
+
+    fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError> {
+        self.pool
+            .with(|connection| answers::expire(connection, before, most_bytes))
+    }
+
+    fn verify(&self) -> Result<Verification, StoreError> {
+        self.read(verify::verify)
+    }
+
+    fn backup(&self, _: &Path) -> Result<(), StoreError> {
+        Err(StoreError::Other {
+            path: self.settings.server.place().to_owned(),
+            cause: "a PostgreSQL database is copied by pg_dump".to_owned(),
+        })
+    }
+}
+
+/// Makes the tables of an empty database, or brings those of an older program up to date. Returns how
+/// many steps were missing.
+///
+/// # Errors
+/// The database cannot be reached or changed, or is that of a newer program.
+pub fn migrate(server: &Arc<Server>) -> Result<usize, StoreError> {
+    let mut connection = Connection::new(Arc::clone(server));
+    schema::migrate(&mut connection, server.place())
+}
+
+/// Text without the one character that PostgreSQL has none for.
+fn plain(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        text.replace('\0', "\u{FFFD}").into()
+    } else {
+        text.into()
+    }
+}
+
+/// Reads a stored time; `None` if it is before 1970.
+fn stored_time(ms: i64) -> Option<Timestamp> {
+    u64::try_from(ms).ok().map(Timestamp::from_unix_ms)
+}
+
+/// A time as it is stored; [`Timestamp::MAX`] is far below the limit.
+fn storable_time(time: Timestamp) -> i64 {
+    i64::try_from(time.unix_ms()).unwrap_or(i64::MAX)
+}
+
+/// An amount as it is stored. PostgreSQL's integers are signed; four quadrillion is more than any request
+/// is charged, and sums of it stay far from the end.
+fn storable(value: u64) -> i64 {
+    const MOST: u64 = 1 << 52;
+    i64::try_from(value.min(MOST)).unwrap_or(i64::MAX)
+}
+
+/// Reads a stored amount; one below zero cannot be, and counts as nothing.
+fn amount(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+/// Reads an amount of a row.
+fn unsigned(row: &Row, column: usize) -> Result<u64, postgres::Error> {
+    row.try_get(column).map(amount)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+-- Times are milliseconds since 1970 in UTC. Tokens are whole numbers. A transaction that leases,
+-- returns or spends tokens of a key locks the row of the key first, several in the order of `number`.
+
+CREATE TABLE settings (name text PRIMARY KEY, value bytea NOT NULL);
+
+CREATE TABLE keys (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE, hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+    prefix text COLLATE "C" NOT NULL, name text NOT NULL, plan text,
+    model_groups text, endpoints text,
+    created_at bigint NOT NULL, expires_at bigint, revoked_at bigint,
+    requests_per_minute bigint, input_tokens_per_minute bigint,
+    output_tokens_per_minute bigint, concurrent_requests bigint
+);
+CREATE INDEX keys_by_prefix ON keys (prefix);
+
+-- The keys that a running gateway must read again.
+CREATE TABLE changes (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hash bytea NOT NULL);
+
+-- The lock makes the order of the numbers that of the commits: a reader that has seen a number has
+-- seen all before it.
+CREATE FUNCTION note_change(changed bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE newest bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.changes'));
+    INSERT INTO changes (hash) VALUES (changed) RETURNING seq INTO newest;
+    DELETE FROM changes WHERE seq <= newest - 10000;
+END $$;
+
+CREATE FUNCTION key_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN PERFORM note_change(OLD.hash); END IF;
+    IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND NEW.hash <> OLD.hash) THEN
+        PERFORM note_change(NEW.hash);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER key_changed AFTER INSERT OR UPDATE OR DELETE ON keys
+    FOR EACH ROW EXECUTE FUNCTION key_changed();
+
+CREATE TABLE grants (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE, key bigint NOT NULL REFERENCES keys (number), plan text,
+    tokens bigint NOT NULL CHECK (tokens > 0),
+    spent bigint NOT NULL DEFAULT 0 CHECK (spent BETWEEN 0 AND tokens),
+    purged bigint NOT NULL DEFAULT 0 CHECK (purged BETWEEN 0 AND spent),
+    validity_ms bigint NOT NULL CHECK (validity_ms > 0),
+    created_at bigint NOT NULL, first_used_at bigint, expires_at bigint
+);
+CREATE INDEX grants_by_key ON grants (key);
+
+CREATE FUNCTION grant_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM note_change(hash) FROM keys WHERE number = NEW.key;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER grant_added AFTER INSERT ON grants
+    FOR EACH ROW EXECUTE FUNCTION grant_changed();
+CREATE TRIGGER grant_changed AFTER UPDATE ON grants FOR EACH ROW
+    WHEN (NEW.tokens <> OLD.tokens OR NEW.validity_ms <> OLD.validity_ms
+        OR NEW.expires_at IS DISTINCT FROM OLD.expires_at)
+    EXECUTE FUNCTION grant_changed();
+
+CREATE TABLE extensions (
+    id text PRIMARY KEY, key bigint NOT NULL REFERENCES keys (number),
+    span_ms bigint NOT NULL, at bigint NOT NULL
+);
+
+CREATE TABLE processes (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    settlements text NOT NULL UNIQUE, started_at bigint NOT NULL, ended_at bigint,
+    -- Grows as long as the process works: other nodes see by it that the process has not crashed.
+    renewals bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX processes_running ON processes (number) WHERE ended_at IS NULL;
+
+CREATE TABLE leases (
+    grant_number bigint NOT NULL REFERENCES grants (number),
+    process bigint NOT NULL REFERENCES processes (number),
+    tokens bigint NOT NULL CHECK (tokens >= 0),
+    PRIMARY KEY (grant_number, process)
+);
+CREATE INDEX leases_by_process ON leases (process);
+
+-- The database itself refuses leases that would let two processes spend the same tokens.
+CREATE FUNCTION lease_within_grant() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT tokens - spent FROM grants WHERE number = NEW.grant_number)
+        < (SELECT sum(tokens) FROM leases WHERE grant_number = NEW.grant_number)
+    THEN
+        RAISE check_violation USING MESSAGE = 'leases exceed the grant';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER lease_made AFTER INSERT ON leases
+    FOR EACH ROW EXECUTE FUNCTION lease_within_grant();
+CREATE TRIGGER lease_grown AFTER UPDATE ON leases FOR EACH ROW WHEN (NEW.tokens > OLD.tokens)
+    EXECUTE FUNCTION lease_within_grant();
+
+-- `seq` grows with each repetition, by which other processes notice it.
+CREATE SEQUENCE lease_request_numbers;
+CREATE TABLE lease_requests (
+    key bigint NOT NULL REFERENCES keys (number),
+    process bigint NOT NULL REFERENCES processes (number),
+    seq bigint NOT NULL DEFAULT nextval('lease_request_numbers'),
+    PRIMARY KEY (key, process)
+);
+
+CREATE TABLE usage (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    request text NOT NULL UNIQUE, key bigint NOT NULL REFERENCES keys (number),
+    at bigint NOT NULL, model_asked text NOT NULL, model_served text NOT NULL,
+    format text NOT NULL, streamed boolean NOT NULL, status bigint NOT NULL,
+    error text, state text NOT NULL,
+    input bigint NOT NULL, cache_read bigint NOT NULL, cache_write bigint NOT NULL,
+    output bigint NOT NULL, reasoning bigint NOT NULL,
+    charged bigint NOT NULL, overdraft bigint NOT NULL,
+    -- In billionths of the currency's unit; NULL if the prices were unknown.
+    cost bigint, source text NOT NULL,
+    clamped boolean NOT NULL, first_byte_ms bigint, duration_ms bigint NOT NULL,
+    paid_by bigint REFERENCES grants (number), route_reason text
+);
+CREATE INDEX usage_by_time ON usage (key, at, number);
+CREATE INDEX usage_by_model ON usage (key, model_served, at, number);
+CREATE INDEX usage_by_state ON usage (key, state, at, number) WHERE state <> 'completed';
+-- Records go when they are old.
+CREATE INDEX usage_by_age ON usage (at);
+
+-- The time of a key's latest record.
+CREATE TABLE record_times (key bigint PRIMARY KEY REFERENCES keys (number), latest bigint NOT NULL);
+
+CREATE TABLE charges (
+    usage bigint NOT NULL REFERENCES usage (number) ON DELETE CASCADE,
+    grant_number bigint NOT NULL REFERENCES grants (number),
+    tokens bigint NOT NULL CHECK (tokens > 0),
+    PRIMARY KEY (usage, grant_number)
+);
+
+-- Kept when records are purged. `cost` is that of the requests whose prices were known.
+CREATE TABLE totals (
+    key bigint NOT NULL REFERENCES keys (number), model text COLLATE "C" NOT NULL,
+    requests bigint NOT NULL, input bigint NOT NULL, cache_read bigint NOT NULL,
+    cache_write bigint NOT NULL, output bigint NOT NULL,
+    charged bigint NOT NULL, overdraft bigint NOT NULL, cost bigint NOT NULL,
+    PRIMARY KEY (key, model)
+);
+
+CREATE TABLE quarantine (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at bigint NOT NULL, record bytea NOT NULL, cause text NOT NULL
+);
+-- Recovery can find a record twice. A record may be longer than an entry of an index.
+CREATE UNIQUE INDEX quarantine_once ON quarantine (sha256(record), md5(cause));
+
+CREATE TABLE owned (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text COLLATE "C" NOT NULL UNIQUE, key text NOT NULL, provider text NOT NULL,
+    credential text NOT NULL, at bigint NOT NULL, tokens bigint, request text
+);
+CREATE INDEX owned_by_time ON owned (at);
+
+CREATE TABLE memory (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE, key text NOT NULL, at bigint NOT NULL, bytes bigint NOT NULL,
+    previous text, response_checksum bigint NOT NULL, input_checksum bigint NOT NULL,
+    response bytea NOT NULL, input bytea NOT NULL
+);
+CREATE INDEX memory_by_key ON memory (key, number);
+CREATE INDEX memory_by_time ON memory (at);
+
+-- Bytes of each key's rows; of all rows under the empty name. A transaction that changes `memory`
+-- locks the row of the empty name first.
+CREATE TABLE memory_bytes (key text PRIMARY KEY, bytes bigint NOT NULL);
+INSERT INTO memory_bytes (key, bytes) VALUES ('', 0);
+
+CREATE FUNCTION memory_row_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO memory_bytes AS counted (key, bytes) VALUES (NEW.key, NEW.bytes)
+        ON CONFLICT (key) DO UPDATE SET bytes = counted.bytes + excluded.bytes;
+    UPDATE memory_bytes SET bytes = bytes + NEW.bytes WHERE key = '';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER memory_row_counted AFTER INSERT ON memory
+    FOR EACH ROW EXECUTE FUNCTION memory_row_counted();
+
+CREATE FUNCTION memory_row_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE memory_bytes SET bytes = bytes - OLD.bytes WHERE key IN (OLD.key, '');
+    DELETE FROM memory_bytes WHERE key = OLD.key AND bytes <= 0;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER memory_row_gone AFTER DELETE ON memory
+    FOR EACH ROW EXECUTE FUNCTION memory_row_gone();

@@ -1,0 +1,217 @@
+//! The rows of a key's history: its records page by page, its grants and its totals.
+//!
+//! Every query reads and returns a bounded number of rows, whatever its filters are.
+
+use super::{amount, connection::Session, plain, storable_time, stored_time, unsigned};
+use crate::{
+    charge::BillingState,
+    clock::Timestamp,
+    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+};
+use postgres::Row;
+use std::collections::HashMap;
+use tollgate_types::{KeyId, Money, Usage};
+
+/// How many records a page looks at if the filters let few of them through.
+const MOST_EXAMINED: usize = 10_000;
+
+/// The statement that finds the records for a query, and the numbers that it takes. A model is found by
+/// an index, and so is a state other than `completed`; the rest is checked row by row, where the rows are
+/// counted.
+fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
+    let filter = match (&query.model, query.state) {
+        (Some(_), _) => "AND model_served = $5",
+        // Spelled out, so that the server sees that the index holds all of them.
+        (None, Some(state)) if state != BillingState::Completed => {
+            "AND state = $5 AND state <> 'completed'"
+        }
+        (None, _) => "AND $5::text IS NULL",
+    };
+    let from = query.from.map_or(0, storable_time);
+    let to = query.to.map_or(i64::MAX, storable_time);
+    let border = |at| Place {
+        at,
+        number: i64::MIN,
+    };
+    let (bounds, order, place, end) = match direction {
+        Direction::Older(place) => {
+            let place = place.map_or(border(to), |place| place.min(border(to)));
+            ("(at, number) < ($2, $3) AND at >= $4", "DESC", place, from)
+        }
+        Direction::Newer(place) => {
+            let place = place.max(border(from));
+            ("(at, number) > ($2, $3) AND at < $4", "ASC", place, to)
+        }
+    };
+    let sql = format!(
+        "SELECT number, at, state, status FROM usage
+         WHERE key = (SELECT number FROM keys WHERE id = $1) {filter} AND {bounds}
+         ORDER BY at {order}, number {order} LIMIT $6"
+    );
+    (sql, [place.at, place.number, end])
+}
+
+pub(super) fn find(
+    file: &mut Session,
+    key: &KeyId,
+    query: &HistoryQuery,
+    direction: Direction,
+    limit: usize,
+) -> Result<Found, postgres::Error> {
+    let (sql, [at, number, end]) = statement(query, direction);
+    let model = query.model.as_deref().map(plain);
+    let state = query.state.map(BillingState::as_str);
+    let by_index = state.filter(|state| *state != BillingState::Completed.as_str());
+    let filter = model.as_deref().or(by_index);
+    let is_filtered = query.status.is_some() || (state.is_some() && filter != state);
+    let most = match is_filtered {
+        true => MOST_EXAMINED,
+        false => limit,
+    };
+    let more = i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX);
+    let id = key.as_str();
+    let rows = file.query(&sql, &[&id, &at, &number, &end, &filter, &more])?;
+    let mut found = Found {
+        records: Vec::new(),
+        first: None,
+        last: None,
+        has_more: false,
+    };
+    let mut wanted: Vec<i64> = Vec::new();
+    for (examined, row) in rows.iter().enumerate() {
+        if wanted.len() == limit || examined == most {
+            found.has_more = true;
+            break;
+        }
+        let place = Place {
+            number: row.try_get(0)?,
+            at: row.try_get(1)?,
+        };
+        found.first.get_or_insert(place);
+        found.last = Some(place);
+        if is_wanted(row, state, query.status)? {
+            wanted.push(place.number);
+        }
+    }
+    let mut records = HashMap::new();
+    for row in file.query(RECORD, &[&wanted])? {
+        records.insert(row.try_get::<_, i64>(22)?, read_record(&row)?);
+    }
+    let records = wanted.iter().filter_map(|number| records.remove(number));
+    found.records.extend(records);
+    Ok(found)
+}
+
+/// Whether a row of [`statement`] passes the filters that no index answers.
+fn is_wanted(row: &Row, state: Option<&str>, status: Option<u16>) -> Result<bool, postgres::Error> {
+    let (its_state, its_status): (&str, i64) = (row.try_get(2)?, row.try_get(3)?);
+    Ok(state.is_none_or(|state| its_state == state)
+        && status.is_none_or(|status| its_status == i64::from(status)))
+}
+
+/// In the order of [`read_record`], and the number.
+const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
+        error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
+        source, first_byte_ms, duration_ms, route_reason, clamped, cost, number
+    FROM usage WHERE number = ANY($1)";
+
+/// A record by its number.
+pub(super) fn record(snapshot: &mut Session, number: i64) -> Result<UsageRecord, postgres::Error> {
+    read_record(&snapshot.query_one(RECORD, &[&vec![number]])?)
+}
+
+fn read_record(row: &Row) -> Result<UsageRecord, postgres::Error> {
+    let at: i64 = row.try_get(0)?;
+    let usage = Usage {
+        input: unsigned(row, 9)?,
+        cache_read: unsigned(row, 10)?,
+        cache_write: unsigned(row, 11)?,
+        output: unsigned(row, 12)?,
+        reasoning: unsigned(row, 13)?,
+    };
+    let source: String = row.try_get(16)?;
+    Ok(UsageRecord {
+        id: row.try_get(1)?,
+        time: stored_time(at).unwrap_or_default(),
+        model_asked: row.try_get(2)?,
+        model_served: row.try_get(3)?,
+        format: row.try_get(4)?,
+        streamed: row.try_get(5)?,
+        status: u16::try_from(row.try_get::<_, i64>(6)?).unwrap_or_default(),
+        error: row.try_get(7)?,
+        state: row.try_get(8)?,
+        usage,
+        charged: unsigned(row, 14)?,
+        overdraft: unsigned(row, 15)?,
+        source: (usage.total() > 0).then_some(source),
+        first_byte_ms: row
+            .try_get::<_, Option<i64>>(17)?
+            .map(|ms| u32::try_from(ms).unwrap_or(u32::MAX)),
+        duration_ms: u32::try_from(row.try_get::<_, i64>(18)?).unwrap_or(u32::MAX),
+        route_reason: row.try_get(19)?,
+        clamped: row.try_get(20)?,
+        cost: row
+            .try_get::<_, Option<i64>>(21)?
+            .map(|nanos| Money::from_nanos(amount(nanos))),
+    })
+}
+
+/// What a key was given and has used.
+pub(super) fn summary(
+    file: &mut Session,
+    key: &KeyId,
+    now: Timestamp,
+) -> Result<UsageSummary, postgres::Error> {
+    let summary = read_grants(file, key, now)?;
+    let models = read_totals(file, key)?;
+    Ok(UsageSummary { models, ..summary })
+}
+
+fn read_grants(
+    file: &mut Session,
+    key: &KeyId,
+    now: Timestamp,
+) -> Result<UsageSummary, postgres::Error> {
+    let row = file.query_one(
+        "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
+                coalesce(sum(tokens) FILTER (WHERE lasts), 0)::bigint,
+                coalesce(sum(spent) FILTER (WHERE lasts), 0)::bigint,
+                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0
+         FROM (SELECT first_used_at, expires_at, tokens, spent,
+                      coalesce(expires_at > $2, TRUE) AS lasts
+               FROM grants WHERE key = (SELECT number FROM keys WHERE id = $1)) AS judged",
+        &[&key.as_str(), &storable_time(now)],
+    )?;
+    let time = |ms: Option<i64>| ms.and_then(stored_time);
+    Ok(UsageSummary {
+        valid_from: time(row.try_get(0)?),
+        valid_until: time(row.try_get(1)?),
+        granted: unsigned(&row, 2)?,
+        used: unsigned(&row, 3)?,
+        is_over: row.try_get(4)?,
+        models: Vec::new(),
+    })
+}
+
+fn read_totals(file: &mut Session, key: &KeyId) -> Result<Vec<ModelTotal>, postgres::Error> {
+    let rows = file.query(
+        "SELECT model, requests, input, cache_read, cache_write, output, charged, cost
+         FROM totals WHERE key = (SELECT number FROM keys WHERE id = $1)
+         ORDER BY model LIMIT 1000",
+        &[&key.as_str()],
+    )?;
+    rows.iter()
+        .map(|row| {
+            Ok(ModelTotal {
+                model: row.try_get(0)?,
+                requests: unsigned(row, 1)?,
+                input: unsigned(row, 2)?,
+                cache_read: unsigned(row, 3)?,
+                cache_write: unsigned(row, 4)?,
+                output: unsigned(row, 5)?,
+                charged: unsigned(row, 6)?,
+                cost: Money::from_nanos(unsigned(row, 7)?),
+            })
+        })
+        .collect()
+}

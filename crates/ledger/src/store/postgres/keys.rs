@@ -1,0 +1,357 @@
+//! The rows of keys: adding, finding and changing them.
+
+use super::{
+    connection::{Session, Values},
+    grants, plain, storable_time, stored_time,
+};
+use crate::{
+    clock::Timestamp,
+    key::KeyHash,
+    record::{KeyRecord, KeyState, allowance},
+    store::{
+        KeyFilter, NewGrant, OrderName, StoreError,
+        database::{KeyChange, KeyLookup, KeyQuery, Outcome},
+        order::Made,
+    },
+};
+use postgres::{Row, types::ToSql};
+use std::{num::NonZeroU32, sync::Arc};
+use tollgate_types::{Allowance, Identity, KeyId, KeyShares, Limits};
+
+/// The columns of a key; [`read_key`] reads them in this order, and then [`GRANTED_UNTIL`].
+const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
+     created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
+     output_tokens_per_minute, concurrent_requests";
+
+/// When the last of a key's grants is over; NULL if it has none, or one that has not begun.
+const GRANTED_UNTIL: &str = "(SELECT CASE WHEN count(*) = count(grants.expires_at) \
+     THEN max(grants.expires_at) END FROM grants WHERE grants.key = keys.number)";
+
+/// The id of what an order of this name has made, if that is something else than `made`. The lock lets
+/// orders of one name come one after the other.
+pub(super) fn made_otherwise(
+    transaction: &mut Session,
+    order: &OrderName,
+    made: Made,
+) -> Result<Option<String>, postgres::Error> {
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text";
+    transaction.query_one(lock, &[&order.id(Made::Key)])?;
+    let id = |other| (other != made).then(|| order.id(other));
+    let found = transaction.query_opt(
+        "SELECT id FROM keys WHERE id = $1
+         UNION ALL SELECT id FROM grants WHERE id = $2
+         UNION ALL SELECT id FROM extensions WHERE id = $3 LIMIT 1",
+        &[&id(Made::Key), &id(Made::Grant), &id(Made::Extension)],
+    )?;
+    found.map(|row| row.try_get(0)).transpose()
+}
+
+/// Adds a key and its first grant.
+pub(super) fn add(
+    transaction: &mut Session,
+    key: &KeyRecord,
+    hash: &KeyHash,
+    grant: Option<&NewGrant<'_>>,
+    order: Option<&OrderName>,
+) -> Result<Outcome, postgres::Error> {
+    if let Some(order) = order
+        && let Some(id) = made_otherwise(transaction, order, Made::Key)?
+    {
+        return Ok(Outcome::OtherOrder(id));
+    }
+    let identity = &key.identity;
+    let limits = limits(&identity.limits);
+    let sql = format!(
+        "INSERT INTO keys ({COLUMNS}, hash)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+         ON CONFLICT (id) DO NOTHING"
+    );
+    let made = transaction.execute(
+        &sql,
+        &[
+            &identity.key.as_str(),
+            &&*key.prefix,
+            &plain(&identity.name),
+            &identity.plan.as_deref().map(plain),
+            &names_to_json(&identity.groups),
+            &names_to_json(&identity.endpoints),
+            &storable_time(key.created_at),
+            &key.expires_at.map(storable_time),
+            &key.revoked_at.map(storable_time),
+            &limits[0],
+            &limits[1],
+            &limits[2],
+            &limits[3],
+            &&hash.as_bytes()[..],
+        ],
+    )?;
+    if made == 0 {
+        return Ok(Outcome::DoneBefore);
+    }
+    if let Some(grant) = grant {
+        grants::insert(transaction, key.id(), grant, key.created_at)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn limits(limits: &Limits) -> [Option<i64>; 4] {
+    [
+        limits.requests,
+        limits.input_tokens,
+        limits.output_tokens,
+        limits.concurrent,
+    ]
+    .map(|limit| limit.map(|limit| i64::from(limit.get())))
+}
+
+/// Changes a key.
+pub(super) fn change(
+    transaction: &mut Session,
+    key: &KeyId,
+    change: &KeyChange<'_>,
+    now: Timestamp,
+) -> Result<Outcome, postgres::Error> {
+    match change {
+        KeyChange::Revoke => {
+            let changed = transaction.execute(
+                "UPDATE keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL",
+                &[&key.as_str(), &storable_time(now)],
+            )?;
+            Ok(if changed == 0 {
+                Outcome::DoneBefore
+            } else {
+                Outcome::Done
+            })
+        }
+        KeyChange::Limits(new) => {
+            let new = limits(new);
+            transaction.execute(
+                "UPDATE keys SET requests_per_minute = $2, input_tokens_per_minute = $3,
+                     output_tokens_per_minute = $4, concurrent_requests = $5 WHERE id = $1",
+                &[&key.as_str(), &new[0], &new[1], &new[2], &new[3]],
+            )?;
+            Ok(Outcome::Done)
+        }
+        KeyChange::Extend { span, order } => {
+            let latest = storable_time(Timestamp::MAX);
+            let more = i64::try_from(span.as_millis())
+                .unwrap_or(i64::MAX)
+                .min(latest);
+            extend(transaction, key, more, *order, now)
+        }
+    }
+}
+
+fn extend(
+    transaction: &mut Session,
+    key: &KeyId,
+    more: i64,
+    order: Option<&OrderName>,
+    now: Timestamp,
+) -> Result<Outcome, postgres::Error> {
+    let latest = storable_time(Timestamp::MAX);
+    if let Some(order) = order {
+        if let Some(other) = made_otherwise(transaction, order, Made::Extension)? {
+            return Ok(Outcome::OtherOrder(other));
+        }
+        let id = order.id(Made::Extension);
+        let known = transaction.query_opt(
+            "SELECT span_ms = $2 AND key = (SELECT number FROM keys WHERE id = $3)
+             FROM extensions WHERE id = $1",
+            &[&id, &more, &key.as_str()],
+        )?;
+        if let Some(row) = known {
+            let is_same: Option<bool> = row.try_get(0)?;
+            return Ok(match is_same {
+                Some(true) => Outcome::DoneBefore,
+                _ => Outcome::OtherOrder(id),
+            });
+        }
+    }
+    let keys = transaction.execute(
+        "UPDATE keys SET expires_at = CASE WHEN expires_at IS NOT NULL
+             THEN least(expires_at + $2, $3) END
+         WHERE id = $1 AND revoked_at IS NULL",
+        &[&key.as_str(), &more, &latest],
+    )?;
+    if keys == 0 {
+        return Ok(Outcome::Revoked);
+    }
+    transaction.execute(
+        "UPDATE grants SET validity_ms = least(validity_ms + $2, $3),
+             expires_at = CASE WHEN expires_at IS NOT NULL THEN least(expires_at + $2, $3) END
+         WHERE key = (SELECT number FROM keys WHERE id = $1)",
+        &[&key.as_str(), &more, &latest],
+    )?;
+    if let Some(order) = order {
+        transaction.execute(
+            "INSERT INTO extensions (id, key, span_ms, at)
+             SELECT $1, number, $3, $4 FROM keys WHERE id = $2",
+            &[
+                &order.id(Made::Extension),
+                &key.as_str(),
+                &more,
+                &storable_time(now),
+            ],
+        )?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The keys of a query. The inner error is a row that makes no sense.
+pub(super) fn find(
+    file: &mut Session,
+    query: &KeyQuery<'_>,
+) -> Result<Result<Vec<KeyRecord>, StoreError>, postgres::Error> {
+    match query {
+        KeyQuery::Id(id) => select(file, "WHERE id = $1", &[&id.as_str()]),
+        KeyQuery::Hash(hash) => select(file, "WHERE hash = $1", &[&&hash.as_bytes()[..]]),
+        // By range instead of `LIKE`: it knows no wildcards.
+        KeyQuery::Prefix(prefix, most) => {
+            let end = format!("{prefix}{}", char::MAX);
+            let rest = "WHERE prefix >= $1 AND prefix < $2 ORDER BY number LIMIT $3";
+            select(file, rest, &[prefix, &end, &i64::from(*most)])
+        }
+        KeyQuery::Page {
+            filter,
+            after,
+            limit,
+            now,
+        } => page(file, filter, *after, *limit, *now),
+    }
+}
+
+fn page(
+    file: &mut Session,
+    filter: &KeyFilter,
+    after: Option<&KeyId>,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Result<Vec<KeyRecord>, StoreError>, postgres::Error> {
+    // The state as in `KeyRecord::state`.
+    let rest = format!(
+        "WHERE number > coalesce((SELECT number FROM keys WHERE id = $1), 0)
+            AND ($5::text IS NULL OR plan = $5)
+            AND ($6::text IS NULL OR strpos(name, $6) > 0)
+            AND ($3::text IS NULL OR $3 = CASE WHEN revoked_at IS NOT NULL THEN 'revoked'
+                WHEN expires_at <= $4 THEN 'expired'
+                WHEN {GRANTED_UNTIL} <= $4 THEN 'expired' ELSE 'active' END)
+        ORDER BY number LIMIT $2"
+    );
+    let values: [&(dyn ToSql + Sync); 6] = [
+        &after.map(KeyId::as_str),
+        &i64::from(limit),
+        &filter.state.map(KeyState::as_str),
+        &storable_time(now),
+        &filter.plan.as_deref().map(plain),
+        &filter.name.as_deref().map(plain),
+    ];
+    select(file, &rest, &values)
+}
+
+fn select(
+    file: &mut Session,
+    rest: &str,
+    values: &Values<'_>,
+) -> Result<Result<Vec<KeyRecord>, StoreError>, postgres::Error> {
+    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL} FROM keys {rest}");
+    let rows = file.query(&sql, values)?;
+    let rows = rows.iter().map(|row| read_key(row, 0));
+    let rows = rows.collect::<Result<Vec<_>, postgres::Error>>()?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Looks a key up by its hash. One row always: the newest change of the snapshot, then the key.
+pub(super) fn look_up(
+    file: &mut Session,
+    hash: &KeyHash,
+) -> Result<Result<KeyLookup, StoreError>, postgres::Error> {
+    let sql = format!(
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}
+         FROM (SELECT $1::bytea AS wanted) AS asked LEFT JOIN keys ON keys.hash = wanted"
+    );
+    let row = file.query_one(&sql, &[&&hash.as_bytes()[..]])?;
+    let change = row.try_get(0)?;
+    let id: Option<String> = row.try_get(1)?;
+    let record = id.map(|_| read_key(&row, 1)).transpose()?.transpose();
+    Ok(record.map(|record| KeyLookup { change, record }))
+}
+
+/// Reads [`COLUMNS`] and [`GRANTED_UNTIL`] from column `first` on. The inner error is a row that makes no sense.
+fn read_key(row: &Row, first: usize) -> Result<Result<KeyRecord, StoreError>, postgres::Error> {
+    let at = |offset: usize| first.saturating_add(offset);
+    let id: String = row.try_get(at(0))?;
+    let prefix: String = row.try_get(at(1))?;
+    let name: String = row.try_get(at(2))?;
+    let plan: Option<String> = row.try_get(at(3))?;
+    let groups: Option<String> = row.try_get(at(4))?;
+    let endpoints: Option<String> = row.try_get(at(5))?;
+    let created_at: i64 = row.try_get(at(6))?;
+    let expires_at: Option<i64> = row.try_get(at(7))?;
+    let revoked_at: Option<i64> = row.try_get(at(8))?;
+    // A number that no limit can have lets next to nothing through rather than everything.
+    let limit = |offset| -> Result<Option<NonZeroU32>, postgres::Error> {
+        let stored: Option<i64> = row.try_get(at(offset))?;
+        Ok(stored
+            .map(|n| NonZeroU32::new(u32::try_from(n).unwrap_or(0)).unwrap_or(NonZeroU32::MIN)))
+    };
+    let limits = Limits {
+        requests: limit(9)?,
+        input_tokens: limit(10)?,
+        output_tokens: limit(11)?,
+        concurrent: limit(12)?,
+    };
+    let granted_until: Option<i64> = row.try_get(at(13))?;
+
+    let bad = |what| StoreError::BadRecord {
+        id: id.clone(),
+        what,
+    };
+    let read = || {
+        let identity = Identity {
+            key: KeyId::new(id.as_str()),
+            name,
+            plan,
+            groups: names_from_json(groups.as_deref()).ok_or_else(|| bad("its groups"))?,
+            endpoints: names_from_json(endpoints.as_deref()).ok_or_else(|| bad("its endpoints"))?,
+            limits,
+            shares: KeyShares::default(),
+        };
+        Ok(KeyRecord {
+            identity: Arc::new(identity),
+            prefix: prefix.into(),
+            created_at: stored_time(created_at).ok_or_else(|| bad("its creation time"))?,
+            expires_at: optional_time(expires_at).ok_or_else(|| bad("its expiry"))?,
+            revoked_at: optional_time(revoked_at).ok_or_else(|| bad("its revocation time"))?,
+            granted_until: optional_time(granted_until).ok_or_else(|| bad("a grant's end"))?,
+        })
+    };
+    Ok(read())
+}
+
+#[expect(
+    clippy::option_option,
+    reason = "outside: readable at all; inside: a time is set"
+)]
+fn optional_time(ms: Option<i64>) -> Option<Option<Timestamp>> {
+    match ms {
+        None => Some(None),
+        Some(ms) => stored_time(ms).map(Some),
+    }
+}
+
+fn names_to_json(allowance: &Allowance) -> Option<String> {
+    match allowance {
+        Allowance::All => None,
+        Allowance::Only(names) => Some(serde_json::Value::from(names.as_slice()).to_string()),
+    }
+}
+
+/// An empty list is refused: it allows nothing, and would come out as all.
+fn names_from_json(json: Option<&str>) -> Option<Allowance> {
+    let Some(json) = json else {
+        return Some(Allowance::All);
+    };
+    let names: Vec<String> = serde_json::from_str(json).ok()?;
+    (!names.is_empty()).then(|| allowance(names))
+}

@@ -1,0 +1,218 @@
+//! The rows of leases: what a process may spend, and what it requests of others. The caller has
+//! locked the keys.
+
+use super::{amount, connection::Session, storable, storable_time, stored_time};
+use crate::{
+    balance::{Grant, GrantNumber, MAX_PIECES, Piece},
+    clock::Timestamp,
+    store::database::{Lease, LeaseMode, ProcessNumber, Share},
+};
+use std::{collections::BTreeMap, time::Duration};
+use tollgate_types::KeyId;
+
+/// Leases what there is of a key, or looks at it. `None`: there is no such key.
+pub(super) fn lease(
+    transaction: &mut Session,
+    process: ProcessNumber,
+    lease: &Lease,
+    now: Timestamp,
+) -> Result<Option<Share>, postgres::Error> {
+    let find = "SELECT number FROM keys WHERE id = $1";
+    let Some(row) = transaction.query_opt(find, &[&lease.key.as_str()])? else {
+        return Ok(None);
+    };
+    let mut share = read_share(transaction, process, row.try_get(0)?, now)?;
+    if lease.mode == LeaseMode::Look {
+        // What is free is for others.
+        let free = share
+            .grants
+            .iter_mut()
+            .map(|grant| std::mem::take(&mut grant.free));
+        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+        return Ok(Some(share));
+    }
+    for grant in share.grants.iter().filter(|grant| grant.free > 0) {
+        transaction.execute(
+            "INSERT INTO leases AS held (grant_number, process, tokens) VALUES ($1, $2, $3)
+             ON CONFLICT (grant_number, process)
+             DO UPDATE SET tokens = held.tokens + excluded.tokens",
+            &[&grant.number.0, &process.0, &storable(grant.free)],
+        )?;
+    }
+    let requests_more = share.elsewhere > 0 && !share.has_leased();
+    if !requests_more {
+        transaction.execute(
+            "DELETE FROM lease_requests WHERE key = $1 AND process = $2",
+            &[&share.key, &process.0],
+        )?;
+    } else if lease.mode == LeaseMode::Need {
+        transaction.execute(
+            "INSERT INTO lease_requests (key, process) VALUES ($1, $2)
+             ON CONFLICT (key, process) DO UPDATE SET seq = excluded.seq",
+            &[&share.key, &process.0],
+        )?;
+    }
+    Ok(Some(share))
+}
+
+/// The key's grants, those that can be spent before those that cannot, with what is free of each.
+fn read_share(
+    file: &mut Session,
+    process: ProcessNumber,
+    key: i64,
+    now: Timestamp,
+) -> Result<Share, postgres::Error> {
+    let (mut elsewhere, mut seen): (u64, u64) = (0, 0);
+    let most = i64::try_from(MAX_PIECES).unwrap_or(i64::MAX);
+    let rows = file.query(
+        "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
+                coalesce(others, 0), tokens - spent
+         FROM grants LEFT JOIN (
+             SELECT grant_number, sum(tokens)::bigint AS held,
+                    (sum(tokens) FILTER (WHERE process <> $2))::bigint AS others
+             FROM leases WHERE grant_number IN (SELECT number FROM grants WHERE key = $1)
+             GROUP BY grant_number
+         ) AS leased ON grant_number = number
+         WHERE key = $1
+         ORDER BY coalesce(expires_at <= $3, FALSE), tokens = spent, expires_at IS NULL,
+                  expires_at, validity_ms, number
+         LIMIT $4",
+        &[&key, &process.0, &storable_time(now), &most],
+    )?;
+    let mut grants = Vec::with_capacity(rows.len());
+    for row in rows {
+        let validity_ms: i64 = row.try_get(1)?;
+        let expires_at: Option<i64> = row.try_get(2)?;
+        let mut grant = Grant {
+            number: GrantNumber(row.try_get(0)?),
+            validity: Duration::from_millis(validity_ms.unsigned_abs()),
+            expires_at: expires_at.and_then(stored_time),
+            free: amount(row.try_get(3)?),
+            reserved: 0,
+        };
+        if grant.expires_at.is_none_or(|end| now < end) {
+            elsewhere = elsewhere.saturating_add(amount(row.try_get(4)?));
+            seen = seen.saturating_add(amount(row.try_get(5)?));
+        } else {
+            grant.free = 0;
+        }
+        grants.push(grant);
+    }
+    let beyond = if grants.len() < MAX_PIECES {
+        0
+    } else {
+        let left = file.query_one(
+            "SELECT coalesce(sum(tokens - spent), 0)::bigint FROM grants
+             WHERE key = $1 AND spent < tokens AND coalesce(expires_at > $2, TRUE)",
+            &[&key, &storable_time(now)],
+        )?;
+        amount(left.try_get(0)?).saturating_sub(seen)
+    };
+    Ok(Share {
+        key,
+        grants,
+        elsewhere: elsewhere.saturating_add(beyond),
+        left: seen.saturating_add(beyond),
+        has_more: beyond > 0,
+    })
+}
+
+/// Gives leased tokens back, never more than are leased: a fenced process has nothing to give.
+pub(super) fn give_back(
+    session: &mut Session,
+    process: ProcessNumber,
+    pieces: &[Piece],
+) -> Result<(), postgres::Error> {
+    let together = summed(pieces.iter().copied());
+    if together.is_empty() {
+        return Ok(());
+    }
+    if cover(session, process, &together)? {
+        spend_all(session, process, &together)?;
+    } else {
+        for piece in pieces {
+            if cover(session, process, &[*piece])? {
+                spend_all(session, process, &[*piece])?;
+            }
+        }
+    }
+    let (grants, _) = columns(&together);
+    session.execute(
+        "DELETE FROM leases WHERE grant_number = ANY($1) AND process = $2 AND tokens = 0",
+        &[&grants, &process.0],
+    )?;
+    Ok(())
+}
+
+/// Whether the leases of the process cover these pieces of different grants.
+pub(super) fn cover(
+    session: &mut Session,
+    process: ProcessNumber,
+    pieces: &[Piece],
+) -> Result<bool, postgres::Error> {
+    if pieces.is_empty() {
+        return Ok(true);
+    }
+    let (grants, tokens) = columns(pieces);
+    let row = session.query_one(
+        "SELECT count(*) FROM unnest($1::bigint[], $2::bigint[]) AS paid (grant_number, tokens)
+         JOIN leases ON leases.grant_number = paid.grant_number
+             AND leases.process = $3 AND leases.tokens >= paid.tokens",
+        &[&grants, &tokens, &process.0],
+    )?;
+    let covered: i64 = row.try_get(0)?;
+    Ok(usize::try_from(covered) == Ok(pieces.len()))
+}
+
+/// Takes pieces of different grants, which the leases cover.
+pub(super) fn spend_all(
+    session: &mut Session,
+    process: ProcessNumber,
+    pieces: &[Piece],
+) -> Result<(), postgres::Error> {
+    if pieces.is_empty() {
+        return Ok(());
+    }
+    let (grants, tokens) = columns(pieces);
+    session.execute(
+        "UPDATE leases SET tokens = leases.tokens - paid.tokens
+         FROM unnest($1::bigint[], $2::bigint[]) AS paid (grant_number, tokens)
+         WHERE leases.grant_number = paid.grant_number AND process = $3",
+        &[&grants, &tokens, &process.0],
+    )?;
+    Ok(())
+}
+
+/// One piece for each grant.
+pub(super) fn summed(pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
+    let mut sums: BTreeMap<i64, u64> = BTreeMap::new();
+    for piece in pieces {
+        let sum = sums.entry(piece.grant.0).or_default();
+        *sum = sum.saturating_add(piece.tokens);
+    }
+    let piece = |(grant, tokens)| Piece {
+        grant: GrantNumber(grant),
+        tokens,
+    };
+    sums.into_iter().map(piece).collect()
+}
+
+fn columns(pieces: &[Piece]) -> (Vec<i64>, Vec<i64>) {
+    let pieces = pieces.iter();
+    pieces.map(|it| (it.grant.0, storable(it.tokens))).unzip()
+}
+
+/// The keys of which other processes request tokens.
+pub(super) fn requested_by_others(
+    session: &mut Session,
+    process: ProcessNumber,
+) -> Result<Vec<KeyId>, postgres::Error> {
+    let keys = session.query(
+        "SELECT DISTINCT id FROM lease_requests JOIN keys ON number = key
+         WHERE process <> $1 LIMIT 1000",
+        &[&process.0],
+    )?;
+    let keys = keys.iter();
+    keys.map(|row| row.try_get::<_, String>(0).map(KeyId::new))
+        .collect()
+}

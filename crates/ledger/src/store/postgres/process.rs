@@ -1,0 +1,343 @@
+//! A process that spends, over a connection of its own.
+//!
+//! Locks are taken in one order by every transaction: the row of the process, the rows of keys by
+//! number, then the rest. The row of a key guards its grants, leases, totals and record times.
+//!
+//! Processes may be on several machines. Each renews its row with every commit and every check-in. A
+//! process may be recovered without its settlement file if its row was the same for a whole term, in
+//! which the observer itself reached the database all the time. It has stopped admitting requests by
+//! then ([`Process::term`]). No clock of one machine is compared with that of another.
+
+use super::{
+    changes,
+    connection::{Connection, Session},
+    leases, purge, quarantine, settle, storable_time, stored,
+};
+use crate::{
+    clock::Timestamp,
+    store::{
+        StoreError,
+        database::{
+            Batch, CheckIn, Committed, Leftover, Look, News, Peer, Process, ProcessNumber,
+            Recovered, Retention,
+        },
+    },
+};
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+use tollgate_types::KeyId;
+
+/// A process that has no lease: its charges are paid from what is free.
+const NO_PROCESS: ProcessNumber = ProcessNumber(-1);
+/// The longest time between two check-ins of an observer that reaches the database all the time.
+const MOST_PAUSE: Duration = Duration::from_secs(5);
+
+pub(super) struct PostgresProcess {
+    connection: Connection,
+    number: ProcessNumber,
+    term: Duration,
+    /// The newest change and lease request at the last look, and how many requests there were.
+    version: Option<(i64, i64, i64)>,
+    /// The row of each peer, and since when it is the same.
+    renewals: HashMap<ProcessNumber, (i64, Instant)>,
+    checked_in_at: Instant,
+}
+
+impl PostgresProcess {
+    pub(super) fn begin(
+        mut connection: Connection,
+        journal: &str,
+        term: Duration,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let number = connection.change(|session| {
+            // The name is random: a row that has it is of this call, whose answer was lost.
+            let begun = session.query_one(
+                "INSERT INTO processes (settlements, started_at) VALUES ($1, $2)
+                 ON CONFLICT (settlements) DO UPDATE SET started_at = excluded.started_at
+                 RETURNING number",
+                &[&journal, &storable_time(now)],
+            )?;
+            begun.try_get(0)
+        })?;
+        Ok(Self {
+            connection,
+            number: ProcessNumber(number),
+            term,
+            version: None,
+            renewals: HashMap::new(),
+            checked_in_at: Instant::now(),
+        })
+    }
+
+    /// The row of a peer if it was the same for a whole term.
+    fn silent_at(&self, process: ProcessNumber) -> Option<i64> {
+        let (renewals, since) = self.renewals.get(&process)?;
+        (since.elapsed() >= self.term).then_some(*renewals)
+    }
+
+    /// Notes the rows of the peers.
+    fn observe(&mut self, rows: &[(Peer, i64)], asked_at: Instant) {
+        let answered_at = Instant::now();
+        if answered_at.duration_since(self.checked_in_at) > MOST_PAUSE {
+            // The database may have been out of reach for all processes.
+            self.renewals.clear();
+        }
+        self.checked_in_at = asked_at;
+        let living: HashSet<ProcessNumber> = rows.iter().map(|(peer, _)| peer.number).collect();
+        self.renewals.retain(|number, _| living.contains(number));
+        for (peer, renewals) in rows {
+            let seen = self.renewals.entry(peer.number);
+            let seen = seen.or_insert((*renewals, answered_at));
+            if seen.0 != *renewals {
+                *seen = (*renewals, answered_at);
+            }
+        }
+    }
+}
+
+/// Renews the row of a process. `false`: it has ended. It cannot be ended before the transaction is
+/// over.
+fn renew(session: &mut Session, process: ProcessNumber) -> Result<bool, postgres::Error> {
+    let renewed = session.execute(
+        "UPDATE processes SET renewals = renewals + 1 WHERE number = $1 AND ended_at IS NULL",
+        &[&process.0],
+    )?;
+    Ok(renewed == 1)
+}
+
+fn commit(
+    session: &mut Session,
+    process: ProcessNumber,
+    batch: &Batch<'_>,
+) -> Result<Committed, postgres::Error> {
+    let is_fenced = !renew(session, process)?;
+    let keys: Vec<&str> = batch.leases.iter().map(|it| it.key.as_str()).collect();
+    let numbers: Vec<i64> = batch.settled.iter().map(|it| it.key).collect();
+    let paid = batch.settled.iter().flat_map(|it| it.pieces());
+    let grants: Vec<i64> = paid
+        .chain(batch.returned.iter().copied())
+        .map(|it| it.grant.0)
+        .collect();
+    lock_keys(session, &keys, &numbers, &grants)?;
+    let now = (batch.now)();
+    settle::enter_all(session, process, batch.settled, now)?;
+    leases::give_back(session, process, batch.returned)?;
+    stored::insert(session, batch.stored, now)?;
+    let mut shares = Vec::new();
+    // No process would give back what a fenced process leases.
+    for lease in batch.leases.iter().filter(|_| !is_fenced) {
+        let share = leases::lease(session, process, lease, now)?;
+        shares.push((lease.key.clone(), share));
+    }
+    Ok(Committed { shares, is_fenced })
+}
+
+/// Locks the rows of keys: by id, by number, and those of grants.
+pub(super) fn lock_keys(
+    session: &mut Session,
+    ids: &[&str],
+    numbers: &[i64],
+    grants: &[i64],
+) -> Result<(), postgres::Error> {
+    if ids.is_empty() && numbers.is_empty() && grants.is_empty() {
+        return Ok(());
+    }
+    session.execute(
+        "SELECT number FROM keys
+         WHERE number IN (
+             SELECT number FROM keys WHERE id = ANY($1)
+             UNION SELECT unnest($2::bigint[])
+             UNION SELECT key FROM grants WHERE number = ANY($3))
+         ORDER BY number FOR NO KEY UPDATE",
+        &[&ids, &numbers, &grants],
+    )?;
+    Ok(())
+}
+
+/// Returns everything that a process leases, and ends it.
+fn end(
+    session: &mut Session,
+    process: ProcessNumber,
+    now: Timestamp,
+) -> Result<(), postgres::Error> {
+    session.execute(
+        "UPDATE processes SET ended_at = $2 WHERE number = $1 AND ended_at IS NULL",
+        &[&process.0, &storable_time(now)],
+    )?;
+    session.execute("DELETE FROM leases WHERE process = $1", &[&process.0])?;
+    session.execute(
+        "DELETE FROM lease_requests WHERE process = $1",
+        &[&process.0],
+    )?;
+    Ok(())
+}
+
+/// Enters the records of a crashed process and ends it. `silent`: if its row is still this one.
+fn recover(
+    session: &mut Session,
+    crashed: ProcessNumber,
+    silent: Option<i64>,
+    leftover: &Leftover<'_>,
+    now: Timestamp,
+) -> Result<Recovered, postgres::Error> {
+    let mut recovered = Recovered::default();
+    let lock = "SELECT renewals FROM processes WHERE number = $1 FOR NO KEY UPDATE";
+    let row = session.query_opt(lock, &[&crashed.0])?;
+    let renewals: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
+    if silent.is_some() && renewals != silent {
+        return Ok(recovered);
+    }
+    let numbers: Vec<i64> = leftover.entries.iter().map(|it| it.key).collect();
+    let paid = leftover.entries.iter().flat_map(|it| it.pieces());
+    let grants: Vec<i64> = paid.map(|it| it.grant.0).collect();
+    lock_keys(session, &[], &numbers, &grants)?;
+    for record in &leftover.unreadable {
+        quarantine::add(session, record, quarantine::UNREADABLE, now)?;
+    }
+    for entry in &leftover.entries {
+        if settle::enter(session, crashed, entry, now)? {
+            let count = match entry.is_progress {
+                true => &mut recovered.cut,
+                false => &mut recovered.settled,
+            };
+            *count = count.saturating_add(1);
+        }
+    }
+    for slot in leftover.torn {
+        let cause = match &slot.request {
+            // The rest of a record that has been entered, whose slots were being emptied.
+            Some(request) if settle::is_on_record(session, request)? => continue,
+            Some(request) => format!("{}: {request} is not on record", quarantine::TORN),
+            None => quarantine::TORN.to_owned(),
+        };
+        if quarantine::add(session, &slot.bytes, &cause, now)? {
+            recovered.torn = recovered.torn.saturating_add(1);
+        }
+    }
+    end(session, crashed, now)?;
+    Ok(recovered)
+}
+
+impl Process for PostgresProcess {
+    fn news(&mut self, seen: i64, look: Look) -> Result<Option<News>, StoreError> {
+        let number = self.number.0;
+        let (version, is_asking) = self.connection.run(|session| {
+            let row = session.query_one(
+                "SELECT coalesce((SELECT max(seq) FROM changes), 0), coalesce(max(seq), 0),
+                        count(*), coalesce(bool_or(process = $1), FALSE)
+                 FROM lease_requests",
+                &[&number],
+            )?;
+            let version = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok((version, row.try_get::<_, bool>(3)?))
+        })?;
+        // What another process gives back is no change that a process without lease requests misses.
+        if self.version == Some(version) && look == Look::IfChanged && !is_asking {
+            return Ok(None);
+        }
+        let news = self.connection.read(|session| {
+            let (newest, changed) = changes::keys_since(session, seen)?;
+            let requested = leases::requested_by_others(session, ProcessNumber(number))?;
+            Ok(News {
+                newest,
+                changed,
+                requested,
+            })
+        })?;
+        self.version = Some(version);
+        Ok(Some(news))
+    }
+
+    fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError> {
+        let number = self.number;
+        self.connection
+            .change(|session| commit(session, number, batch))
+    }
+
+    fn keep_lease_requests(&mut self, keys: &HashSet<KeyId>) -> Result<(), StoreError> {
+        let kept: Vec<&str> = keys.iter().map(KeyId::as_str).collect();
+        let number = self.number.0;
+        self.connection.run(|session| {
+            session.execute(
+                "DELETE FROM lease_requests WHERE process = $1
+                 AND key NOT IN (SELECT number FROM keys WHERE id = ANY($2))",
+                &[&number, &kept],
+            )
+        })?;
+        Ok(())
+    }
+
+    fn check_in(&mut self) -> Result<CheckIn, StoreError> {
+        let (number, asked_at) = (self.number, Instant::now());
+        let (is_fenced, rows, quarantined) = self.connection.change(|session| {
+            let is_fenced = !renew(session, number)?;
+            let peers = session.query(
+                "SELECT number, settlements, renewals FROM processes
+                 WHERE ended_at IS NULL AND number <> $1",
+                &[&number.0],
+            )?;
+            let peers = peers.iter().map(|row| {
+                let peer = Peer {
+                    number: ProcessNumber(row.try_get(0)?),
+                    journal: row.try_get(1)?,
+                    is_silent: false,
+                };
+                Ok((peer, row.try_get(2)?))
+            });
+            let peers: Vec<(Peer, i64)> = peers.collect::<Result<_, postgres::Error>>()?;
+            Ok((is_fenced, peers, quarantine::count(session)?))
+        })?;
+        self.observe(&rows, asked_at);
+        let peers = rows.into_iter().map(|(peer, _)| Peer {
+            is_silent: self.silent_at(peer.number).is_some(),
+            ..peer
+        });
+        Ok(CheckIn {
+            is_fenced,
+            peers: peers.collect(),
+            quarantined,
+        })
+    }
+
+    fn term(&self) -> Option<Duration> {
+        Some(self.term)
+    }
+
+    fn recover(
+        &mut self,
+        process: Option<ProcessNumber>,
+        leftover: &Leftover<'_>,
+        now: Timestamp,
+    ) -> Result<Recovered, StoreError> {
+        let crashed = process.unwrap_or(NO_PROCESS);
+        self.connection
+            .change(|session| recover(session, crashed, None, leftover, now))
+    }
+
+    fn recover_silent(&mut self, process: ProcessNumber, now: Timestamp) -> Result<(), StoreError> {
+        let Some(renewals) = self.silent_at(process) else {
+            return Ok(());
+        };
+        let nothing = Leftover::default();
+        self.connection
+            .change(|session| recover(session, process, Some(renewals), &nothing, now))?;
+        Ok(())
+    }
+
+    fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {
+        purge::purge(&mut self.connection, retention, now)
+    }
+
+    fn maintain(&mut self) -> Result<(), StoreError> {
+        // Background processes of the server do it.
+        Ok(())
+    }
+
+    fn end(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let number = self.number;
+        self.connection.change(|session| end(session, number, now))
+    }
+}

@@ -1,0 +1,40 @@
+//! Records that could not be entered, with the cause. A person looks at them.
+
+use super::{amount, connection::Session, storable_time};
+use crate::{clock::Timestamp, store::database::Quarantined};
+
+/// How the cause of a slot without a whole record begins.
+pub(super) const TORN: &str = "torn in the settlement file";
+/// The cause of a whole record that this program cannot read.
+pub(super) const UNREADABLE: &str = "not readable";
+
+/// Puts a record in quarantine. Returns whether it was not there for this cause.
+pub(super) fn add(
+    session: &mut Session,
+    record: &[u8],
+    cause: &str,
+    now: Timestamp,
+) -> Result<bool, postgres::Error> {
+    let added = session.execute(
+        "INSERT INTO quarantine (at, record, cause) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        &[&storable_time(now), &record, &cause],
+    )?;
+    Ok(added > 0)
+}
+
+/// Counts the records by cause: the thousand oldest, because this is done every second.
+pub(super) fn count(file: &mut Session) -> Result<Quarantined, postgres::Error> {
+    let row = file.query_one(
+        "SELECT count(*) FILTER (WHERE starts_with(cause, $1)),
+                count(*) FILTER (WHERE cause = $2), count(*)
+         FROM (SELECT cause FROM quarantine ORDER BY number LIMIT 1000) AS oldest",
+        &[&TORN, &UNREADABLE],
+    )?;
+    let (torn, unreadable) = (amount(row.try_get(0)?), amount(row.try_get(1)?));
+    let refused = amount(row.try_get(2)?).saturating_sub(torn.saturating_add(unreadable));
+    Ok(Quarantined {
+        torn,
+        unreadable,
+        refused,
+    })
+}

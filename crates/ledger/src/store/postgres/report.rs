@@ -1,0 +1,81 @@
+//! Sums over the records of all keys.
+
+use super::{connection::Session, history, storable_time, unsigned};
+use crate::report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
+use tollgate_types::{KeyId, RequestId};
+
+const fn expressions(by: GroupBy) -> &'static [&'static str] {
+    match by {
+        GroupBy::Key => &["keys.id COLLATE \"C\"", "keys.name COLLATE \"C\""],
+        GroupBy::Plan => &["keys.plan COLLATE \"C\""],
+        GroupBy::Model => &["model_served COLLATE \"C\""],
+        GroupBy::Day => &["to_char(to_timestamp(at / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"],
+        GroupBy::Month => &["to_char(to_timestamp(at / 1000) AT TIME ZONE 'UTC', 'YYYY-MM')"],
+    }
+}
+
+/// The text consists of constants alone. `sum` of whole numbers is exact; the cast fails if the sum has
+/// no room.
+fn statement(by: &[GroupBy]) -> String {
+    let group: Vec<_> = by.iter().flat_map(|by| expressions(*by)).copied().collect();
+    let places: Vec<_> = (1..=group.len()).map(|place| place.to_string()).collect();
+    let (group, order) = (group.join(", "), places.join(" NULLS FIRST, "));
+    let (comma, clauses) = match by.is_empty() {
+        true => ("", String::new()),
+        false => {
+            let places = places.join(", ");
+            let clauses = format!("GROUP BY {places} ORDER BY {order} NULLS FIRST");
+            (", ", clauses)
+        }
+    };
+    let sums = ReportRow::SUMS.iter().skip(1);
+    let sums: Vec<_> = sums
+        .map(|column| format!("coalesce(sum({column}), 0)::bigint"))
+        .collect();
+    let sums = sums.join(", ");
+    format!(
+        "SELECT {group}{comma} count(*), {sums}
+         FROM usage JOIN keys ON usage.key = keys.number
+         WHERE at >= $1 AND at < $2 {clauses}"
+    )
+}
+
+pub(super) fn report(
+    snapshot: &mut Session,
+    query: &ReportQuery,
+    each: &mut dyn FnMut(ReportRow) -> bool,
+) -> Result<(), postgres::Error> {
+    // Reading all records takes its time.
+    snapshot.batch("SET LOCAL statement_timeout = 0")?;
+    let columns: usize = query.by.iter().map(|by| by.columns().len()).sum();
+    let (from, to) = (storable_time(query.from), storable_time(query.to));
+    snapshot.for_each(&statement(&query.by), &[&from, &to], |row| {
+        let group = (0..columns).map(|place| row.try_get(place));
+        let group = group.collect::<Result<_, _>>()?;
+        let mut sums = [0; ReportRow::SUMS.len()];
+        for (place, sum) in sums.iter_mut().enumerate() {
+            *sum = unsigned(row, columns.saturating_add(place))?;
+        }
+        Ok(each(ReportRow { group, sums }))
+    })
+}
+
+pub(super) fn request(
+    snapshot: &mut Session,
+    id: &RequestId,
+) -> Result<Option<RequestRecord>, postgres::Error> {
+    let found = snapshot.query_opt(
+        "SELECT usage.number, keys.id, keys.name, keys.plan
+         FROM usage JOIN keys ON keys.number = usage.key WHERE request = $1",
+        &[&id.as_str()],
+    )?;
+    let Some(row) = found else {
+        return Ok(None);
+    };
+    Ok(Some(RequestRecord {
+        key: KeyId::new(row.try_get::<_, String>(1)?),
+        key_name: row.try_get(2)?,
+        plan: row.try_get(3)?,
+        record: history::record(snapshot, row.try_get(0)?)?,
+    }))
+}

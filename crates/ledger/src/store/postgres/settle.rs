@@ -1,0 +1,417 @@
+//! Entering settled requests: the record of each, what its grants paid, and the totals of its key.
+//! The caller has locked the keys.
+//!
+//! Requests that come together are entered together, with few statements for all of them. If that is
+//! impossible, each is entered by itself.
+
+use super::{amount, connection::Session, leases, plain, quarantine, storable};
+use crate::{balance::Piece, clock::Timestamp, entry::Entry, store::database::ProcessNumber};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
+use tollgate_types::RequestId;
+
+/// How much later a record may be entered and still have the time of its settlement, in
+/// milliseconds.
+const LATE_MS: u64 = 2_000;
+/// How far behind the latest record the clock may be, in milliseconds. A time further ahead is that of
+/// a clock that was wrong.
+const WRONG_MS: u64 = 60_000;
+
+/// A request as it is entered.
+struct Record<'a> {
+    entry: &'a Entry,
+    /// Its time, milliseconds since 1970.
+    at: u64,
+    /// What its grants pay in fact.
+    paid: Vec<Piece>,
+    overdraft: u64,
+}
+
+/// Enters the settled requests of a batch. If they cannot be entered together (a record is refused, a
+/// lease is gone), each is entered by itself.
+pub(super) fn enter_all(
+    session: &mut Session,
+    process: ProcessNumber,
+    entries: &[&Entry],
+    now: Timestamp,
+) -> Result<(), postgres::Error> {
+    let new = unknown(session, entries)?;
+    if new.is_empty() {
+        return Ok(());
+    }
+    let paid = leases::summed(new.iter().flat_map(|entry| pieces(entry)));
+    if leases::cover(session, process, &paid)? {
+        let times = Times::read(session, &new, now)?;
+        let records: Vec<Record<'_>> = new.iter().map(|entry| times.record(entry)).collect();
+        let entered = session.attempt(|session| {
+            leases::spend_all(session, process, &paid)?;
+            write(session, &records)
+        })?;
+        match entered {
+            Err(fault) if is_about_the_record(&fault) => {}
+            entered => return entered,
+        }
+    }
+    for entry in new {
+        enter(session, process, entry, now)?;
+    }
+    Ok(())
+}
+
+/// Those that have no record yet; of several of one request the first.
+fn unknown<'a>(
+    session: &mut Session,
+    entries: &[&'a Entry],
+) -> Result<Vec<&'a Entry>, postgres::Error> {
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let requests: Vec<&str> = entries.iter().map(|it| it.request.as_str()).collect();
+    let known = "SELECT request FROM usage WHERE request = ANY($1)";
+    let known = session.query(known, &[&requests])?;
+    let known = known.iter().map(|row| row.try_get::<_, String>(0));
+    let mut known: HashSet<String> = known.collect::<Result<_, _>>()?;
+    let mut new = entries.to_vec();
+    new.retain(|entry| known.insert(entry.request.as_str().to_owned()));
+    Ok(new)
+}
+
+/// Enters a record, in a savepoint of its own. One that the database refuses is put in quarantine with
+/// the reason, so that it delays no other and is not lost. Whether it was new.
+pub(super) fn enter(
+    session: &mut Session,
+    process: ProcessNumber,
+    entry: &Entry,
+    now: Timestamp,
+) -> Result<bool, postgres::Error> {
+    if unknown(session, &[entry])?.is_empty() {
+        return Ok(false);
+    }
+    match session.attempt(|session| settle(session, process, entry, now))? {
+        Err(fault) if is_about_the_record(&fault) => {
+            let told = super::error::words(&fault);
+            log::error!("{}: the ledger refuses the record: {told}", entry.request);
+            let record = entry.to_json().unwrap_or_default();
+            quarantine::add(session, &record, &told, now)?;
+            Ok(false)
+        }
+        entered => entered.map(|()| true),
+    }
+}
+
+/// Whether trying again would fail again: classes 22 (data exception) and 23 (constraint).
+fn is_about_the_record(fault: &postgres::Error) -> bool {
+    let code = fault.code().map(|code| code.code());
+    code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+}
+
+/// Enters a new record. What no lease of the process covers is paid from what is free.
+fn settle(
+    session: &mut Session,
+    process: ProcessNumber,
+    entry: &Entry,
+    now: Timestamp,
+) -> Result<(), postgres::Error> {
+    let mut record = Times::read(session, &[entry], now)?.record(entry);
+    for piece in &mut record.paid {
+        let paid = pay(session, process, *piece)?;
+        let uncovered = piece.tokens.saturating_sub(paid);
+        record.overdraft = record.overdraft.saturating_add(uncovered);
+        piece.tokens = paid;
+    }
+    record.paid.retain(|piece| piece.tokens > 0);
+    write(session, &[record])
+}
+
+/// Takes a piece from the process's lease, or as much as is free if the lease is gone because the
+/// process was fenced. Returns what was taken.
+fn pay(
+    session: &mut Session,
+    process: ProcessNumber,
+    piece: Piece,
+) -> Result<u64, postgres::Error> {
+    if leases::cover(session, process, &[piece])? {
+        leases::spend_all(session, process, &[piece])?;
+        return Ok(piece.tokens);
+    }
+    let free = session.query_opt(
+        "SELECT tokens - spent - coalesce(
+             (SELECT sum(tokens) FROM leases WHERE grant_number = number), 0)::bigint
+         FROM grants WHERE number = $1",
+        &[&piece.grant.0],
+    )?;
+    let free: i64 = free.map_or(Ok(0), |row| row.try_get(0))?;
+    Ok(amount(free).min(piece.tokens))
+}
+
+/// Enters records that are new, and charges the grants that pay.
+fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    insert(session, records)?;
+    note_times(session, records)?;
+    spend(session, records)?;
+    note_charges(session, records)?;
+    add_totals(session, records)
+}
+
+/// The grant that has paid all of a record but the overdraft; `None` if several paid, or none.
+fn paid_by(record: &Record<'_>) -> Option<i64> {
+    match &*record.paid {
+        [piece] => Some(piece.grant.0),
+        _ => None,
+    }
+}
+
+fn insert(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    fn all<'a, T>(records: &'a [Record<'_>], of: impl Fn(&'a Record<'_>) -> T) -> Vec<T> {
+        records.iter().map(of).collect()
+    }
+    let numbers = |of: &dyn Fn(&Record<'_>) -> u64| all(records, |it| storable(of(it)));
+    session.execute(
+        "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed, status,
+             error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
+             source, clamped, first_byte_ms, duration_ms, paid_by, route_reason, cost)
+         SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
+             $6::text[], $7::boolean[], $8::bigint[], $9::text[], $10::text[], $11::bigint[],
+             $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
+             $17::bigint[], $18::text[], $19::boolean[], $20::bigint[], $21::bigint[],
+             $22::bigint[], $23::text[], $24::bigint[])",
+        &[
+            &all(records, |it| it.entry.request.as_str()),
+            &all(records, |it| it.entry.key),
+            &numbers(&|it| it.at),
+            &all(records, |it| plain(&it.entry.asked)),
+            &all(records, |it| plain(&it.entry.served)),
+            &all(records, |it| it.entry.format.as_str()),
+            &all(records, |it| it.entry.streamed),
+            &all(records, |it| i64::from(it.entry.status)),
+            &all(records, |it| it.entry.error.map(|code| code.as_str())),
+            &all(records, |it| it.entry.state.as_str()),
+            &numbers(&|it| it.entry.usage.input),
+            &numbers(&|it| it.entry.usage.cache_read),
+            &numbers(&|it| it.entry.usage.cache_write),
+            &numbers(&|it| it.entry.usage.output),
+            &numbers(&|it| it.entry.usage.reasoning),
+            &numbers(&|it| charged(it.entry)),
+            &numbers(&|it| it.overdraft),
+            &all(records, |it| it.entry.source.as_str()),
+            &all(records, |it| it.entry.clamped),
+            &all(records, |it| it.entry.first_byte_ms.map(i64::from)),
+            &all(records, |it| i64::from(it.entry.duration_ms)),
+            &all(records, paid_by),
+            &all(records, |it| it.entry.reason.as_deref().map(plain)),
+            &all(records, |it| {
+                it.entry.cost.map(|cost| storable(cost.nanos()))
+            }),
+        ],
+    )?;
+    Ok(())
+}
+
+/// What a request is charged, paid or not.
+fn charged(entry: &Entry) -> u64 {
+    let paid = entry.paid.iter().map(|(_, tokens)| *tokens);
+    paid.fold(entry.overdraft, u64::saturating_add)
+}
+
+fn pieces(entry: &Entry) -> impl Iterator<Item = Piece> {
+    entry.pieces().filter(|piece| piece.tokens > 0)
+}
+
+/// Spends the pieces of grants, whose validity begins with their first use.
+fn spend(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    let mut paid: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
+    for record in records {
+        for piece in &record.paid {
+            let (tokens, first_at) = paid.entry(piece.grant.0).or_insert((0, record.entry.at));
+            *tokens = tokens.saturating_add(piece.tokens);
+            *first_at = (*first_at).min(record.entry.at);
+        }
+    }
+    if paid.is_empty() {
+        return Ok(());
+    }
+    let grants: Vec<i64> = paid.keys().copied().collect();
+    let tokens: Vec<i64> = paid.values().map(|(tokens, _)| storable(*tokens)).collect();
+    let first_at: Vec<i64> = paid.values().map(|(_, at)| storable(*at)).collect();
+    session.execute(
+        "UPDATE grants SET spent = spent + paid.tokens, first_used_at = least(first_used_at, paid.at),
+             expires_at = CASE
+                 WHEN expires_at IS NULL THEN paid.at + validity_ms
+                 WHEN paid.at < first_used_at THEN least(expires_at, paid.at + validity_ms)
+                 ELSE expires_at END
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS paid (grant_number, tokens, at)
+         WHERE number = paid.grant_number",
+        &[&grants, &tokens, &first_at],
+    )?;
+    Ok(())
+}
+
+/// Notes the pieces of requests that several grants have paid.
+fn note_charges(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    let several = records.iter().filter(|record| record.paid.len() > 1);
+    let pieces = several.flat_map(|record| {
+        let request = record.entry.request.as_str();
+        record.paid.iter().map(move |piece| (request, piece))
+    });
+    let pieces: Vec<(&str, &Piece)> = pieces.collect();
+    if pieces.is_empty() {
+        return Ok(());
+    }
+    let requests: Vec<&str> = pieces.iter().map(|(request, _)| *request).collect();
+    let grants: Vec<i64> = pieces.iter().map(|(_, piece)| piece.grant.0).collect();
+    let tokens: Vec<i64> = pieces.iter().map(|(_, it)| storable(it.tokens)).collect();
+    session.execute(
+        "INSERT INTO charges (usage, grant_number, tokens)
+         SELECT number, paid.grant_number, paid.tokens
+         FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS paid (request, grant_number, tokens)
+         JOIN usage ON usage.request = paid.request",
+        &[&requests, &grants, &tokens],
+    )?;
+    Ok(())
+}
+
+/// Requests, tokens of the four kinds, charge, overdraft and cost.
+type Totals = [u64; 8];
+
+fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    let mut totals: BTreeMap<(i64, Cow<'_, str>), Totals> = BTreeMap::new();
+    for Record {
+        entry, overdraft, ..
+    } in records
+    {
+        let sums = totals.entry((entry.key, plain(&entry.served)));
+        let usage = &entry.usage;
+        let more = [
+            1,
+            usage.input,
+            usage.cache_read,
+            usage.cache_write,
+            usage.output,
+            charged(entry),
+            *overdraft,
+            entry.cost.unwrap_or_default().nanos(),
+        ];
+        for (sum, more) in sums.or_default().iter_mut().zip(more) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+    let keys: Vec<i64> = totals.keys().map(|(key, _)| *key).collect();
+    let models: Vec<&str> = totals.keys().map(|(_, model)| &**model).collect();
+    let [
+        requests,
+        input,
+        cache_read,
+        cache_write,
+        output,
+        charged,
+        overdraft,
+        cost,
+    ] = [0, 1, 2, 3, 4, 5, 6, 7].map(|kind| -> Vec<i64> {
+        // A batch can cost more than any request.
+        let exact = |sum| i64::try_from(sum).unwrap_or(i64::MAX);
+        let of_kind = match kind {
+            7 => exact,
+            _ => storable,
+        };
+        let of_kind = |sums: &Totals| sums.get(kind).copied().map_or(0, of_kind);
+        totals.values().map(of_kind).collect()
+    });
+    session.execute(
+        "INSERT INTO totals AS t (key, model, requests, input, cache_read, cache_write, output,
+             charged, overdraft, cost)
+         SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[],
+             $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+         ON CONFLICT (key, model) DO UPDATE SET
+             requests = t.requests + excluded.requests, input = t.input + excluded.input,
+             cache_read = t.cache_read + excluded.cache_read,
+             cache_write = t.cache_write + excluded.cache_write,
+             output = t.output + excluded.output, charged = t.charged + excluded.charged,
+             overdraft = t.overdraft + excluded.overdraft,
+             cost = least(t.cost::numeric + excluded.cost, 9223372036854775807)::bigint",
+        &[
+            &keys,
+            &models,
+            &requests,
+            &input,
+            &cache_read,
+            &cache_write,
+            &output,
+            &charged,
+            &overdraft,
+            &cost,
+        ],
+    )?;
+    Ok(())
+}
+
+/// The times of records. A page of a key's history continues where the last one ended, so that no record
+/// may be entered later with an earlier time: it has the latest time on record of its key then.
+struct Times {
+    now_ms: u64,
+    /// The latest record of each key.
+    latest: HashMap<i64, u64>,
+}
+
+impl Times {
+    fn read(
+        session: &mut Session,
+        entries: &[&Entry],
+        now: Timestamp,
+    ) -> Result<Self, postgres::Error> {
+        let keys: Vec<i64> = entries.iter().map(|entry| entry.key).collect();
+        let latest = "SELECT key, latest FROM record_times WHERE key = ANY($1)";
+        let latest = session.query(latest, &[&keys])?;
+        let latest = latest
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, amount(row.try_get(1)?))));
+        Ok(Self {
+            now_ms: now.unix_ms(),
+            latest: latest.collect::<Result<_, postgres::Error>>()?,
+        })
+    }
+
+    /// The record of a request that is paid for as it was settled.
+    fn record<'a>(&self, entry: &'a Entry) -> Record<'a> {
+        let in_time = self.now_ms.saturating_sub(LATE_MS)..=self.now_ms;
+        let at = if in_time.contains(&entry.at) {
+            entry.at
+        } else {
+            self.now_ms
+        };
+        let latest = self.latest.get(&entry.key).copied();
+        let floor = latest.filter(|it| *it <= self.now_ms.saturating_add(WRONG_MS));
+        Record {
+            entry,
+            at: at.max(floor.unwrap_or(0)),
+            paid: pieces(entry).collect(),
+            overdraft: entry.overdraft,
+        }
+    }
+}
+
+fn note_times(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    let mut latest: BTreeMap<i64, u64> = BTreeMap::new();
+    for record in records {
+        let known = latest.entry(record.entry.key).or_default();
+        *known = record.at.max(*known);
+    }
+    let keys: Vec<i64> = latest.keys().copied().collect();
+    let times: Vec<i64> = latest.values().map(|at| storable(*at)).collect();
+    session.execute(
+        "INSERT INTO record_times (key, latest) SELECT * FROM unnest($1::bigint[], $2::bigint[])
+         ON CONFLICT (key) DO UPDATE SET latest = excluded.latest",
+        &[&keys, &times],
+    )?;
+    Ok(())
+}
+
+/// Whether a request has a record.
+pub(super) fn is_on_record(
+    session: &mut Session,
+    request: &RequestId,
+) -> Result<bool, postgres::Error> {
+    let find = "SELECT 1 FROM usage WHERE request = $1";
+    Ok(session.query_opt(find, &[&request.as_str()])?.is_some())
+}

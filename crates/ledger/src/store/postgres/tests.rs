@@ -1,0 +1,285 @@
+//! The cases of the conformance suite, and what only PostgreSQL has, on a server that the tests start.
+
+mod refusals;
+mod server;
+
+use super::{Postgres, ServerSettings, migrate};
+use crate::{
+    balance::Piece,
+    clock::{Clock, Timestamp},
+    entry::{Entry, tests::largest},
+    history::{History, HistoryQuery},
+    key::{KeyHash, KeyHasher},
+    record::NewKey,
+    store::{
+        GrantTerms, Store, StoreError,
+        conformance::Fixture,
+        database::{Batch, Database, Lease, LeaseMode, Process, Share},
+    },
+};
+use server::{TestServer, primary};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tollgate_types::{KeyId, RequestId};
+
+/// A database of its own on the server of all tests.
+struct Empty {
+    folder: TempDir,
+    name: String,
+    server: &'static TestServer,
+    lease_term: Duration,
+}
+
+impl Empty {
+    fn on(server: &'static TestServer) -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+            name: server.create_database(),
+            server,
+            lease_term: Duration::from_secs(30),
+        }
+    }
+
+    fn settings(&self) -> ServerSettings {
+        ServerSettings {
+            server: self.server.local(&self.name),
+            local: self.folder.path().join("ledger"),
+            connections: 8,
+            lease_term: self.lease_term,
+        }
+    }
+
+    fn database(&self, pepper: &KeyHash) -> Result<Postgres, StoreError> {
+        Postgres::open(self.settings(), pepper)
+    }
+
+    fn sql(&self, sql: &str) {
+        self.server.sql(&self.name, sql);
+    }
+}
+
+impl Fixture for Empty {
+    fn open(&self, pepper: &KeyHash) -> Arc<dyn Database> {
+        let settings = self.settings();
+        migrate(&settings.server).unwrap();
+        Arc::new(self.database(pepper).unwrap())
+    }
+}
+
+fn hasher() -> KeyHasher {
+    KeyHasher::new(b"a pepper for tests").unwrap()
+}
+
+fn store_over(database: Arc<dyn Database>) -> Store {
+    Store::over(database, hasher(), Clock::system())
+}
+
+#[test]
+fn a_connection_that_was_lost_is_opened_again() {
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let now = Timestamp::from_unix_ms(1);
+    let mut process = store.database().begin_process("one", now).unwrap();
+    for _ in 0..2 {
+        store.create_key(&NewKey::named("ci")).unwrap();
+        assert!(!process.check_in().unwrap().is_fenced);
+        server.sql(
+            "postgres",
+            &format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'",
+                case.name
+            ),
+        );
+    }
+    assert_eq!(store.list_keys(None, 9).unwrap().len(), 2);
+}
+
+#[test]
+fn a_process_elsewhere_keeps_its_leases_as_long_as_it_is_renewed() {
+    const TERM: Duration = Duration::from_secs(2);
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty {
+        lease_term: TERM,
+        ..Empty::on(server)
+    };
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let now = store.clock().now();
+    let mut one = store.database().begin_process("one", now).unwrap();
+    let mut two = store.database().begin_process("two", now).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < TERM * 3 / 2 {
+        assert!(!one.check_in().unwrap().is_fenced);
+        let peers = two.check_in().unwrap().peers;
+        assert!(!peers[0].is_silent);
+        std::thread::park_timeout(TERM / 10);
+    }
+    let mut peer = two.check_in().unwrap().peers.remove(0);
+    let silent_from = Instant::now();
+    while !peer.is_silent {
+        std::thread::park_timeout(TERM / 10);
+        peer = two.check_in().unwrap().peers.remove(0);
+    }
+    assert!(silent_from.elapsed() >= TERM * 9 / 10);
+    // Renewed at the last moment, it is not ended.
+    assert!(!one.check_in().unwrap().is_fenced);
+    two.recover_silent(peer.number, now).unwrap();
+    assert!(!one.check_in().unwrap().is_fenced);
+    while !two.check_in().unwrap().peers[0].is_silent {
+        std::thread::park_timeout(TERM / 10);
+    }
+    two.recover_silent(peer.number, now).unwrap();
+    assert!(one.check_in().unwrap().is_fenced);
+    assert_eq!(two.check_in().unwrap().peers, []);
+}
+
+#[test]
+fn text_with_a_zero_byte_is_kept_without_it() {
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let new = NewKey {
+        grant: Some(terms(100)),
+        ..NewKey::named("ci")
+    };
+    let key = store.create_key(&new).unwrap().record.id().clone();
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let share = lease(&mut *process, &key, now);
+    let entry = Entry {
+        asked: "gpt\0".into(),
+        ..settled(&share, 1, 10)
+    };
+    commit(&mut *process, &[&entry], &[], now);
+    let history = History::new(&store);
+    let page = history.page(&key, &HistoryQuery::default()).unwrap();
+    assert_eq!(page.data[0].model_asked, "gpt\u{FFFD}");
+    assert_eq!(process.check_in().unwrap().quarantined.refused, 0);
+}
+
+/// Many processes settle requests of the same keys, each from what it leases, while tokens move among
+/// them. Nothing deadlocks for good, and everything adds up.
+#[test]
+fn processes_that_settle_at_once_agree_on_every_token() {
+    const PROCESSES: u64 = 6;
+    const ROUNDS: u64 = 25;
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let key = |_| {
+        let new = NewKey {
+            grant: Some(terms(1_000_000)),
+            ..NewKey::named("ci")
+        };
+        store.create_key(&new).unwrap().record.id().clone()
+    };
+    let keys: Vec<KeyId> = (0..4).map(key).collect();
+    let spend = |number: u64| {
+        let now = store.clock().now();
+        let name = format!("process-{number}");
+        let mut process = store.database().begin_process(&name, now).unwrap();
+        let mut spent = 0;
+        for round in 0..ROUNDS {
+            let shares: Vec<Share> = keys
+                .iter()
+                .map(|key| lease(&mut *process, key, now))
+                .collect();
+            let mut entries = Vec::new();
+            let mut returned = Vec::new();
+            for (place, share) in (0_u64..).zip(&shares) {
+                let free = share.grants[0].free;
+                let tokens = free.min(7);
+                let request = ((number * ROUNDS + round) << 8) + place;
+                entries.push(settled(share, request, tokens));
+                spent += tokens;
+                returned.push(Piece {
+                    grant: share.grants[0].number,
+                    tokens: free - tokens,
+                });
+            }
+            let entries: Vec<&Entry> = entries.iter().collect();
+            commit(&mut *process, &entries, &returned, now);
+        }
+        process.end(now).unwrap();
+        spent
+    };
+    let spent: u64 = std::thread::scope(|scope| {
+        let spend = &spend;
+        let all: Vec<_> = (0..PROCESSES)
+            .map(|number| scope.spawn(move || spend(number)))
+            .collect();
+        all.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    let found = store.verify().unwrap();
+    assert_eq!(found.faults, [""; 0]);
+    assert_eq!((found.spent, found.leased), (spent, 0));
+    assert_eq!(found.requests, PROCESSES * ROUNDS * 4);
+    assert!(spent > 0);
+}
+
+fn terms(tokens: u64) -> GrantTerms {
+    GrantTerms {
+        plan: None,
+        tokens,
+        validity: Duration::from_secs(86_400),
+    }
+}
+
+fn lease(process: &mut dyn Process, key: &KeyId, now: Timestamp) -> Share {
+    let leases = [Lease {
+        key: key.clone(),
+        mode: LeaseMode::Take,
+    }];
+    let committed = process.commit(&Batch {
+        settled: &[],
+        stored: &[],
+        returned: &[],
+        leases: &leases,
+        now: &|| now,
+        pause: &|| (),
+    });
+    let (_, share) = committed.unwrap().shares.pop().unwrap();
+    share.unwrap()
+}
+
+fn commit(process: &mut dyn Process, settled: &[&Entry], returned: &[Piece], now: Timestamp) {
+    let batch = Batch {
+        settled,
+        stored: &[],
+        returned,
+        leases: &[],
+        now: &|| now,
+        pause: &|| (),
+    };
+    process.commit(&batch).unwrap();
+}
+
+fn settled(share: &Share, request: u64, tokens: u64) -> Entry {
+    Entry {
+        request: RequestId::from_parts(0, request.into()),
+        key: share.key,
+        paid: vec![(share.grants[0].number.0, tokens)].into(),
+        overdraft: 0,
+        ..largest()
+    }
+}
+
+mod conformance {
+    use super::{Empty, primary};
+
+    crate::store::conformance::conformance_tests!(match primary() {
+        Some(server) => Empty::on(server),
+        None => return,
+    });
+}
