@@ -73,9 +73,14 @@ pub(super) fn remembered(stats: &MemoryStats) -> [MetricFamily; 2] {
 }
 
 /// The counters without labels.
-fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 8] {
+fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 9] {
     [
         ("reservations", "Reservations made.", stats.reservations),
+        (
+            "late_settlements",
+            "Settlements of processes that had lost their leases, paid from free tokens.",
+            stats.late_settlements,
+        ),
         (
             "clamped",
             "Settlements with an implausible report, which was corrected.",

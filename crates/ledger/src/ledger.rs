@@ -8,6 +8,7 @@ mod accounts;
 mod lease_waiters;
 mod queue;
 mod recovery;
+mod renewal;
 mod reservation;
 mod stats;
 mod writer;
@@ -29,6 +30,7 @@ use crate::{
 };
 use accounts::{Accounts, Reserved};
 use parking_lot::Mutex;
+use renewal::{Begun, Renewals};
 use stats::Stats;
 use std::{
     path::PathBuf,
@@ -135,6 +137,7 @@ struct Shared {
     uncommitted: AtomicUsize,
     /// Why the last commit failed, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
+    renewals: Renewals,
     /// This process admits nothing more.
     shut: AtomicBool,
     /// Another process has ended this one.
@@ -207,12 +210,14 @@ impl Ledger {
         name.push(suffix);
         let journal = Journal::create(folder.join(&name), settings.open_requests, path)?;
         let name = name.to_string_lossy();
+        let renewal = Begun::now();
         let begun = store.database().begin_process(&name, clock.now());
         let mut process = begun.inspect_err(|_| journal.remove())?;
         let peers = process.check_in()?.peers;
         recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
-        recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
+        let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
         let stats = Stats::default();
+        stats.add_late(late);
         stats.saw_quarantined(process.check_in()?.quarantined);
         let shared = Arc::new(Shared {
             folder,
@@ -222,6 +227,7 @@ impl Ledger {
             stats,
             uncommitted: AtomicUsize::new(0),
             stalled: Mutex::new(None),
+            renewals: Renewals::new(process.term(), renewal),
             shut: AtomicBool::new(false),
             fenced: watch::Sender::new(false),
             abandoned: AtomicBool::new(false),
@@ -254,6 +260,10 @@ impl Ledger {
         let Inner { shared, .. } = &*self.0;
         if shared.shut.load(Ordering::Acquire) {
             return Reserve::Refused(shared.why_shut().into());
+        }
+        if shared.renewals.are_overdue() {
+            let why = shared.why_stalled().unwrap_or(Unavailable::TimedOut);
+            return Reserve::Refused(why.into());
         }
         let Some(account) = shared.accounts.get(key) else {
             return self.load(key);

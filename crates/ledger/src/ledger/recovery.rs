@@ -8,7 +8,7 @@ use crate::{
     journal::{self, LeftoverJournal, Other, name_without_copy},
     store::{
         StoreError,
-        database::{Leftover, Peer, Process, ProcessNumber},
+        database::{Leftover, Peer, Process, ProcessNumber, Recovered},
     },
 };
 use std::{cmp::Reverse, collections::BTreeSet, path::Path};
@@ -27,7 +27,9 @@ pub(super) fn recover_crashed(
         } = peer;
         match journal::examine(&folder.join(journal)) {
             Ok(Other::Running) => continue,
-            Ok(Other::Crashed(leftover)) => recover(process, Some(*number), leftover, now)?,
+            Ok(Other::Crashed(leftover)) => {
+                recover(process, Some(*number), leftover, now)?;
+            }
             // It runs on another machine.
             Ok(Other::Missing) if !peer.is_silent => continue,
             // Another process may have recovered it since the list was read.
@@ -59,13 +61,15 @@ pub(super) fn recover_crashed(
 
 /// Recovers settlement files that the row of no running process names: left by a crash between a
 /// commit and the removal of the file, or before the row was written, or by a process that was fenced.
-/// This must happen before their request ids are purged, or their charges are entered again.
+/// This must happen before their request ids are purged, or their charges are entered again. Returns how
+/// many settlements were entered.
 pub(super) fn sweep(
     process: &mut dyn Process,
     folder: &Path,
     prefix: &str,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
+    let mut entered = 0_usize;
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| name.starts_with(prefix));
@@ -84,10 +88,11 @@ pub(super) fn sweep(
         // Asked last: its process may have begun since, and crashed. Then it is a peer.
         let peers = process.check_in()?.peers;
         if !peers.iter().any(|peer| peer.journal == name) {
-            recover(process, None, leftover, now)?;
+            let recovered = recover(process, None, leftover, now)?;
+            entered = entered.saturating_add(recovered.settled);
         }
     }
-    Ok(())
+    Ok(entered)
 }
 
 /// Enters everything in one transaction, and removes the files after it. If that fails, the records are
@@ -97,7 +102,7 @@ fn recover(
     crashed: Option<ProcessNumber>,
     journal: LeftoverJournal,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Recovered, StoreError> {
     let mut leftover = Leftover {
         torn: &journal.torn,
         ..Leftover::default()
@@ -128,7 +133,7 @@ fn recover(
         );
     }
     journal.remove();
-    Ok(())
+    Ok(recovered)
 }
 
 /// The order of records in which the last of a request comes first, because the first of several counts:

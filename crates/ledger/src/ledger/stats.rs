@@ -33,6 +33,8 @@ pub struct LedgerStats {
     pub estimated: u64,
     /// Settlements whose report was reduced or replaced.
     pub clamped: u64,
+    /// Settlements of processes that had lost their leases, entered by this one.
+    pub late_settlements: u64,
     /// Tokens charged and paid.
     pub charged_tokens: u64,
     /// Tokens that no grant covered.
@@ -77,6 +79,7 @@ pub(super) struct Stats {
     pub(super) settlements: AtomicU64,
     pub(super) estimated: AtomicU64,
     pub(super) clamped: AtomicU64,
+    late_settlements: AtomicU64,
     pub(super) charged_tokens: AtomicU64,
     pub(super) overdraft_tokens: AtomicU64,
     pub(super) failed_writes: AtomicU64,
@@ -91,6 +94,13 @@ impl Stats {
     /// Notes what is in quarantine.
     pub(super) fn saw_quarantined(&self, seen: Quarantined) {
         *self.quarantined.lock() = seen;
+    }
+
+    /// Counts settlements of a process that has lost its leases.
+    pub(super) fn add_late(&self, settlements: usize) {
+        let settlements = u64::try_from(settlements).unwrap_or(u64::MAX);
+        self.late_settlements
+            .fetch_add(settlements, Ordering::Relaxed);
     }
 
     pub(super) fn committed(&self, took: Duration) {
@@ -125,6 +135,7 @@ impl Stats {
             settlements: read(&self.settlements),
             estimated: read(&self.estimated),
             clamped: read(&self.clamped),
+            late_settlements: read(&self.late_settlements),
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
             failed_writes: read(&self.failed_writes),

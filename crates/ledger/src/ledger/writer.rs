@@ -9,6 +9,7 @@ mod upkeep;
 use super::{
     Shared,
     queue::{Next, Queue},
+    renewal::Begun,
 };
 use crate::{
     balance::Piece,
@@ -156,6 +157,7 @@ impl Writer {
         leases: &[Lease],
     ) -> Result<Committed, StoreError> {
         let shared = &self.shared;
+        let begun = Begun::now();
         let committed = self.process.commit(&database::Batch {
             settled,
             stored,
@@ -167,6 +169,9 @@ impl Writer {
         self.returns.clear();
         if committed.is_fenced {
             self.shared.fence();
+            self.shared.stats.add_late(settled.len());
+        } else {
+            self.shared.renewals.done(begun);
         }
         Ok(committed)
     }

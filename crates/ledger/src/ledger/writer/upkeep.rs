@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::{
     clock::Timestamp,
-    ledger::recovery,
+    ledger::{recovery, renewal::Begun},
     store::{
         StoreError,
         database::{Look, Retention},
@@ -49,9 +49,11 @@ impl Writer {
     fn upkeep(&mut self) -> Result<(), StoreError> {
         self.shared.journal.tidy();
         // A process that has nothing to enter would not notice it otherwise.
+        let begun = Begun::now();
         let checked = self.process.check_in()?;
-        if checked.is_fenced {
-            self.shared.fence();
+        match checked.is_fenced {
+            true => self.shared.fence(),
+            false => self.shared.renewals.done(begun),
         }
         self.shared.stats.saw_quarantined(checked.quarantined);
         let now = self.shared.clock.now();
@@ -66,7 +68,8 @@ impl Writer {
         self.purge(now)?;
         self.process.maintain()?;
         if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
-            recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
+            let late = recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
+            shared.stats.add_late(late);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The cases of the conformance suite, and what only PostgreSQL has, on a server that the tests start.
 
+mod partition;
 mod refusals;
 mod server;
 

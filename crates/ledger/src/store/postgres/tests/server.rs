@@ -70,8 +70,13 @@ impl TestServer {
 
     /// A database on its socket, as its owner.
     pub(super) fn local(&self, database: &str) -> Arc<Server> {
+        self.local_as("postgres", database)
+    }
+
+    /// The same, as another role.
+    pub(super) fn local_as(&self, role: &str, database: &str) -> Arc<Server> {
         let home = self.home.to_str().unwrap().replace('/', "%2F");
-        let url = format!("postgres://postgres@{home}:{}/{database}", self.port);
+        let url = format!("postgres://{role}@{home}:{}/{database}", self.port);
         Arc::new(Server::new(&url, &ServerTls::System).unwrap())
     }
 

@@ -1,0 +1,57 @@
+//! How long this process may count on its leases. A database that several machines share gives them to
+//! others if the process is not renewed within its term.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// The renewals of a process.
+pub(super) struct Renewals {
+    /// For how many milliseconds after a renewal the process admits requests: half of the term, so that it
+    /// has stopped before others may take its leases. `None`: for ever.
+    patience_ms: Option<u64>,
+    /// When the last renewal began that succeeded.
+    last_ms: AtomicU64,
+}
+
+/// When a renewal began.
+#[derive(Clone, Copy)]
+pub(super) struct Begun(u64);
+
+impl Begun {
+    pub(super) fn now() -> Self {
+        Self(now_ms())
+    }
+}
+
+impl Renewals {
+    pub(super) fn new(term: Option<Duration>, begun: Begun) -> Self {
+        let half = |term: Duration| u64::try_from(term.as_millis() / 2).unwrap_or(u64::MAX);
+        Self {
+            patience_ms: term.map(half),
+            last_ms: AtomicU64::new(begun.0),
+        }
+    }
+
+    /// The database has renewed the process, at `begun` or later.
+    pub(super) fn done(&self, begun: Begun) {
+        self.last_ms.fetch_max(begun.0, Ordering::AcqRel);
+    }
+
+    /// Whether the process must not admit requests.
+    pub(super) fn are_overdue(&self) -> bool {
+        self.patience_ms.is_some_and(|patience| {
+            now_ms().saturating_sub(self.last_ms.load(Ordering::Acquire)) >= patience
+        })
+    }
+}
+
+/// Milliseconds of a clock that nobody sets and that goes on while the machine is suspended.
+fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let millis = u64::try_from(now.tv_nsec / 1_000_000).unwrap_or(0);
+    seconds.saturating_mul(1000).saturating_add(millis)
+}

@@ -1,0 +1,242 @@
+//! Gateways on one database, one of which loses its way to it.
+
+use super::{Empty, hasher};
+use crate::{
+    Ending, Ledger, LedgerSettings, RequestInfo, Reservation, Reserve, Shortage, UpperBound,
+    charge::BillingState,
+    clock::Clock,
+    record::NewKey,
+    store::{GrantTerms, KeySelector, ServerSettings, Store, migrate},
+};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+use tollgate_types::{Format, KeyId, RequestId, Unavailable, Usage, Weights};
+
+const TERM: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits on a runtime: the client of the database must not be used on one.
+fn wait_for<T>(what: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(what)
+}
+
+/// A gateway with a role of its own, without which it does not reach the database.
+struct Node<'a> {
+    case: &'a Empty,
+    role: String,
+    ledger: Ledger,
+}
+
+impl<'a> Node<'a> {
+    fn start(case: &'a Empty, number: u32) -> Self {
+        let role = format!("{}_node_{number}", case.name);
+        case.sql(&format!("CREATE ROLE {role} LOGIN SUPERUSER"));
+        let settings = ServerSettings {
+            server: case.server.local_as(&role, &case.name),
+            // A machine of its own.
+            local: case.folder.path().join(&role).join("ledger"),
+            ..case.settings()
+        };
+        std::fs::create_dir(case.folder.path().join(&role)).unwrap();
+        let store = Store::open_on_server(settings, hasher(), Clock::system()).unwrap();
+        let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
+        Self { case, role, ledger }
+    }
+
+    fn cut_off(&self) {
+        self.case.sql(&format!(
+            "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE usename = '{role}'",
+            role = self.role
+        ));
+    }
+
+    fn join_again(&self) {
+        self.case.sql(&format!("ALTER ROLE {} LOGIN", self.role));
+    }
+
+    fn reserve(&self, key: &KeyId, output: u64) -> Result<Reservation, Shortage> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let bound = UpperBound {
+            input: 0,
+            hidden_input: 0,
+            output,
+            useful_output: output,
+            believed_input: u64::MAX,
+            believed_output: u64::MAX,
+        };
+        loop {
+            let request = RequestInfo {
+                id: RequestId::from_parts(0, number.into()),
+                model: "m".into(),
+                reason: None,
+                format: Format::Chat,
+                streamed: false,
+            };
+            match self.ledger.reserve(key, request, bound, Weights::default()) {
+                Reserve::Reserved(reservation) => return Ok(reservation),
+                Reserve::Refused(refused) => return Err(refused),
+                Reserve::Wait(account) => wait_for(account.wait())?,
+            }
+        }
+    }
+
+    fn eventually(&self, key: &KeyId, output: u64) -> Reservation {
+        let start = Instant::now();
+        loop {
+            match self.reserve(key, output) {
+                Ok(reservation) => return reservation,
+                Err(refused) => assert!(start.elapsed() < PATIENCE, "still {refused}"),
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+}
+
+fn completed(output: u64) -> Ending {
+    let usage = Usage {
+        output,
+        ..Usage::default()
+    };
+    Ending {
+        status: 200,
+        error: None,
+        reported: Some(usage),
+        ..Ending::unreported(BillingState::Completed, usage)
+    }
+}
+
+fn key_with(store: &Store, tokens: u64) -> KeyId {
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let terms = GrantTerms {
+        plan: None,
+        tokens,
+        validity: Duration::from_secs(86_400),
+    };
+    let key = made.record.id().clone();
+    store.top_up(&KeySelector::Id(key.clone()), &terms).unwrap();
+    key
+}
+
+/// Waits until a gateway admits nothing, and returns how long it has admitted requests.
+fn admits_nothing(node: &Node<'_>, key: &KeyId) -> Duration {
+    let start = Instant::now();
+    loop {
+        match node.reserve(key, 1) {
+            Ok(reservation) => drop(reservation.settle(&completed(1))),
+            Err(Shortage::Unavailable(Unavailable::Stalled(_) | Unavailable::TimedOut)) => {
+                return start.elapsed();
+            }
+            Err(other) => panic!("{other}"),
+        }
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+}
+
+fn case() -> Option<Empty> {
+    let case = Empty {
+        lease_term: TERM,
+        ..Empty::on(super::primary()?)
+    };
+    migrate(&case.settings().server).unwrap();
+    Some(case)
+}
+
+#[test]
+fn a_gateway_that_is_cut_off_stops_before_others_get_its_tokens_and_settles_late() {
+    let Some(case) = case() else { return };
+    let store = Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let key = key_with(&store, 1000);
+    let (one, two) = (Node::start(&case, 1), Node::start(&case, 2));
+    // It leases all.
+    let open = one.reserve(&key, 300).unwrap();
+    assert_eq!(two.reserve(&key, 900).unwrap_err(), Shortage::Busy);
+    one.cut_off();
+    let served = admits_nothing(&one, &key);
+    assert!(served <= TERM * 3 / 4, "{served:?}");
+    let taken_over = Instant::now();
+    // What was spent there in the meantime is not entered yet.
+    let held = two.eventually(&key, 900);
+    assert!(
+        taken_over.elapsed() >= TERM / 8,
+        "not before it had stopped"
+    );
+    held.settle(&completed(900));
+    assert!(wait_for(two.ledger.caught_up(PATIENCE)));
+    // Its settlements wait for the database.
+    open.settle(&completed(300));
+    one.join_again();
+    wait_for(async { tokio::time::timeout(PATIENCE, one.ledger.fenced()).await }).unwrap();
+    assert!(wait_for(one.ledger.caught_up(PATIENCE)));
+    let stats = one.ledger.stats();
+    assert_eq!(stats.late_settlements, stats.settlements);
+    let found = store.verify().unwrap();
+    assert_eq!(found.faults, [""; 0]);
+    let summary = store.database().summary(&key, store.clock().now()).unwrap();
+    let model = &summary.models[0];
+    // Everything that callers received is on record, once. What no token was left for is overdraft: at
+    // most what the gateway had leased.
+    let received = 900 + 300 + stats.settlements - 1;
+    assert_eq!(model.output, received);
+    assert_eq!(found.requests, stats.settlements + 1);
+    // The rest of the tokens is leased where they were taken over.
+    assert_eq!(store.grants(&key).unwrap()[0].used, 900);
+}
+
+#[test]
+fn a_gateway_that_comes_back_within_its_term_goes_on_with_its_tokens() {
+    let Some(case) = case() else { return };
+    let store = Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let key = key_with(&store, 1000);
+    let one = Node::start(&case, 1);
+    drop(one.reserve(&key, 1).unwrap());
+    one.cut_off();
+    admits_nothing(&one, &key);
+    one.join_again();
+    one.eventually(&key, 500).settle(&completed(500));
+    assert!(wait_for(one.ledger.caught_up(PATIENCE)));
+    assert!(!one.ledger.is_fenced());
+    let stats = one.ledger.stats();
+    assert_eq!(stats.late_settlements, 0);
+    assert_eq!(
+        store.grants(&key).unwrap()[0].used,
+        500 + stats.settlements - 2
+    );
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
+}
+
+/// A gateway whose machine is gone leaves its records there; when the machine starts again, they are
+/// entered once.
+#[test]
+fn what_a_crashed_gateway_has_settled_is_entered_when_its_machine_starts_again() {
+    let Some(case) = case() else { return };
+    let store = Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let key = key_with(&store, 1000);
+    let (one, two) = (Node::start(&case, 1), Node::start(&case, 2));
+    one.reserve(&key, 300).unwrap().settle(&completed(300));
+    let Node { role, ledger, .. } = one;
+    ledger.crash();
+    drop(two.eventually(&key, 900));
+    assert!(two.ledger.close(PATIENCE));
+    let local = case.folder.path().join(&role).join("ledger");
+    let settings = ServerSettings {
+        local,
+        ..case.settings()
+    };
+    for _ in 0..2 {
+        let again = Store::open_on_server(settings.clone(), hasher(), Clock::system()).unwrap();
+        let ledger = Ledger::open(&again, LedgerSettings::default()).unwrap();
+        assert!(ledger.close(PATIENCE));
+        assert_eq!(store.grants(&key).unwrap()[0].used, 300);
+    }
+    let found = store.verify().unwrap();
+    // A request that is given up is on record, too.
+    assert_eq!((found.faults, found.requests), (vec![], 2));
+}
