@@ -33,12 +33,23 @@ struct State {
     most_elsewhere: u64,
     /// This process has requested a part of them.
     asked: bool,
+    /// The fewest tokens that were enough for the last request.
+    useful: u64,
     /// Its leases have been given back: a request that still has it must load it again.
     closed: bool,
     used_at: Timestamp,
 }
 
 impl State {
+    fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
+        let given = self.balance.give_up(of_free);
+        // The other process now leases it, and may have to be asked in turn.
+        self.elsewhere |= !given.is_empty();
+        let tokens = given.iter().map(|piece| piece.tokens);
+        self.most_elsewhere = tokens.fold(self.most_elsewhere, u64::saturating_add);
+        given
+    }
+
     /// Whether so much is left, wherever it is.
     fn could_have(&self, tokens: u64, now: Timestamp) -> bool {
         let here = self.balance.holdings(now).all();
@@ -66,6 +77,7 @@ impl Account {
                 elsewhere: false,
                 most_elsewhere: 0,
                 asked: false,
+                useful: 0,
                 closed: false,
                 used_at: now,
             }),
@@ -96,6 +108,7 @@ impl Account {
             return Reserved::Closed;
         }
         state.used_at = now;
+        state.useful = useful;
         match state.balance.reserve(wanted, useful, now) {
             Ok(pieces) => Reserved::Pieces(pieces),
             // If all tokens together are too few, there is nothing to wait for.
@@ -120,22 +133,25 @@ impl Account {
 
     /// Gives up half of what no request reserves, the last token included.
     pub(super) fn give_up_half(&self) -> Vec<Piece> {
-        self.give_up(|free| free.div_ceil(2))
+        self.state.lock().give_up(|free| free.div_ceil(2))
     }
 
     /// Gives up all that no request reserves.
     pub(super) fn give_up_all(&self) -> Vec<Piece> {
-        self.give_up(|free| free)
+        self.state.lock().give_up(|free| free)
     }
 
-    fn give_up(&self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
+    /// Gives up half of what no request reserves, or all of it if half is not enough for a request here:
+    /// the last tokens of a key are useful together. Two processes that request each other's tokens would
+    /// exchange them for ever, so that a process that requests some gives all or nothing, by chance.
+    pub(super) fn give_way(&self, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
-        let given = state.balance.give_up(of_free);
-        // The other process now leases it, and may have to be asked in turn.
-        state.elsewhere |= !given.is_empty();
-        let tokens = given.iter().map(|piece| piece.tokens);
-        state.most_elsewhere = tokens.fold(state.most_elsewhere, u64::saturating_add);
-        given
+        let half = state.balance.holdings(now).free / 2;
+        match half < state.useful {
+            true if state.asked && fastrand::bool() => Vec::new(),
+            true => state.give_up(|free| free),
+            false => state.give_up(|free| free.div_ceil(2)),
+        }
     }
 
     pub(super) fn holdings(&self, now: Timestamp) -> Holdings {

@@ -485,3 +485,37 @@ async fn settlements_that_come_together_share_a_commit() {
     assert!((1..COUNT / 5).contains(&commits), "{commits}");
     assert_eq!(house.used(&key), COUNT);
 }
+
+/// Callers come to one process and the other in turn, and each request needs most of what is left.
+#[tokio::test]
+async fn the_last_tokens_of_a_key_are_not_torn_between_processes() {
+    let house = House::new();
+    let key = house.key(100);
+    let (one, two) = (house.ledger(), house.ledger());
+    let mut served = 0;
+    let mut busy = 0;
+    while served < 16 {
+        for ledger in [&one, &two] {
+            let mut held = house.reserve(ledger, &key, 60).await;
+            if held.is_err()
+                && let Some(more) = ledger.more(&key)
+            {
+                more.await;
+                held = house.reserve(ledger, &key, 60).await;
+            }
+            match held {
+                Ok(held) => {
+                    held.settle(&completed(2));
+                    served += 1;
+                }
+                Err(refused) => {
+                    assert_eq!(refused, Shortage::Busy);
+                    busy += 1;
+                }
+            }
+        }
+        assert!(busy < 40, "{served} requests were served");
+    }
+    assert!(one.close(PATIENCE) && two.close(PATIENCE));
+    house.check(served);
+}

@@ -73,7 +73,7 @@ impl Writer {
         }
     }
 
-    /// Gives other processes half of the tokens that no request here reserves, or all of them if this
+    /// Gives other processes a part of the tokens that no request here reserves, or all of them if this
     /// process ends. A lease request that gets nothing now is looked at again.
     fn give_way(&mut self, wanted: &[KeyId]) {
         for key in wanted {
@@ -81,7 +81,7 @@ impl Writer {
                 let given = if self.retired {
                     account.give_up_all()
                 } else {
-                    account.give_up_half()
+                    account.give_way(self.shared.clock.now())
                 };
                 self.seen.look_again |= given.is_empty();
                 self.returns.extend(given);
