@@ -174,7 +174,7 @@ impl Start {
         // the one that was to be replaced could not be started with it again.
         Snapshot::build(config, &material.authorities, None, None)?;
         let accounts = Arc::new(Accounts::open(config)?);
-        keys::check_plans(config, accounts.store().path())?;
+        keys::check_plans(config, accounts.store())?;
         let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;
         events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         // The first request needs the addresses of providers.

@@ -325,7 +325,7 @@ impl Reloader {
     /// waited for without end: the operator's runtime has more to do.
     async fn plans_are_there(&self, config: &Arc<Config>) -> Result<(), RunError> {
         let config = Arc::clone(config);
-        let store = self.places.accounts.store().path().to_owned();
+        let store = Arc::clone(self.places.accounts.store());
         let reading = tokio::task::spawn_blocking(move || keys::check_plans(&config, &store));
         let late = || std::io::Error::other("the plans of the keys could not be looked up in time");
         let read = tokio::time::timeout(PLANS_LIMIT, reading).await;

@@ -44,6 +44,7 @@ mod provider_files;
 mod reload;
 mod remembering;
 mod reserving;
+mod several_gateways;
 mod stop_sequences;
 mod stored;
 mod streams;

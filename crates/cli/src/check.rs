@@ -16,6 +16,9 @@ pub struct Arguments {
     /// The configuration file; the same as `--config FILE`.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Connect to the database, too, if it is on a server: check its tables, the pepper and the plans.
+    #[arg(long)]
+    online: bool,
     /// List the differences to another file, or to a running gateway, by the address of its
     /// operator port (`http://127.0.0.1:9080`). The token comes from TOLLGATE_ADMIN_TOKEN.
     #[arg(long, value_name = "FILE|URL")]
@@ -34,7 +37,11 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
     let file = arguments.file.as_ref().unwrap_or(&arguments.config.path);
     let config = config::load(file)?;
     (edge.check)(&config)?;
-    check_store(&config)?;
+    match config.store.postgres {
+        Some(_) if arguments.online => keys::check_plans(&config, &keys::open_store(&config)?)?,
+        Some(_) => keys::check_folder(&config)?,
+        None => check_file(&config)?,
+    }
     print(summary(file, &config))?;
     if let Some(against) = &arguments.against {
         let difference = if against.contains("://") {
@@ -50,13 +57,12 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
 
 /// Checks that the store can be used with this configuration, without changing it. It may belong to
 /// another user: a file that cannot be read is no fault of the configuration.
-fn check_store(config: &Config) -> Outcome {
+fn check_file(config: &Config) -> Outcome {
     keys::check_folder(config)?;
     if !config.store.path.exists() {
         return Ok(());
     }
-    let checked =
-        keys::check_pepper(config).and_then(|()| keys::check_plans(config, &config.store.path));
+    let checked = keys::check_pepper(config).and_then(|()| keys::check_plans_of_file(config));
     match checked {
         Err(OpenError::Store(fault)) => print_line(format_args!(
             "not checked: whether the pepper and the plans of the keys are right ({fault})"

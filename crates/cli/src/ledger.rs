@@ -31,6 +31,8 @@ enum Command {
         /// The file to write; an existing file is refused.
         file: PathBuf,
     },
+    /// Make the tables of a database on a server, or bring them up to date.
+    Migrate,
     /// Accept the rows of a ledger that lacks commits or has damaged rows.
     AcceptLoss,
 }
@@ -38,15 +40,33 @@ enum Command {
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = config::load(&arguments.config.path)?;
     let path = &config.store.path;
-    if !path.exists() {
+    let is_file = config.store.postgres.is_none();
+    let makes_it = matches!(arguments.command, Command::Migrate);
+    if is_file && !makes_it && !path.exists() {
         // Opening it would make an empty one, which adds up and is worth no backup.
         return Err(format!("there is no ledger at {}", path.display()).into());
     }
     match &arguments.command {
+        Command::Migrate => migrate(&config, arguments.json),
         Command::Verify => verify(&keys::open_store(&config)?, arguments.json),
         Command::Backup { file } => backup(&keys::open_store(&config)?, file, arguments.json),
+        Command::AcceptLoss if !is_file => {
+            Err("only a file can lack commits: a database on a server is restored there".into())
+        }
         Command::AcceptLoss => accept_loss(&config, arguments.json),
     }
+}
+
+fn migrate(config: &Config, json: bool) -> Outcome {
+    let steps = keys::migrate(config)?;
+    if json {
+        return print_line(json!({ "steps": steps.unwrap_or(0) }));
+    }
+    print_line(match steps {
+        None => "nothing to do: the first start makes the file and brings it up to date".to_owned(),
+        Some(0) => "the tables are up to date".to_owned(),
+        Some(steps) => format!("steps taken: {steps}; the tables are up to date"),
+    })
 }
 
 fn verify(store: &Store, json: bool) -> Outcome {

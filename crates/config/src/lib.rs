@@ -26,6 +26,7 @@ mod schema;
 mod sections;
 mod settlement;
 mod sources;
+mod store;
 mod traces;
 mod tree;
 mod yaml;
@@ -46,10 +47,11 @@ pub use schema::{schema, schema_text};
 pub use sections::{
     AccessFormat, AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress,
     ListenSettings, LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings,
-    StoreSettings, TlsSettings, TranslationSettings, UpgradeSettings,
+    TlsSettings, TranslationSettings, UpgradeSettings,
 };
 pub use settlement::{DrainSettings, SettlementSettings};
 pub use sources::Sources;
+pub use store::{PostgresSettings, StoreSettings};
 pub use traces::{SampleSettings, TraceProtocol, TraceSettings, TraceTarget};
 pub use tree::Position;
 
@@ -140,6 +142,8 @@ pub struct Config {
     pub admin_token: Option<Secret>,
     /// Where keys and usage are kept; the path is taken from the folder of the file that says it.
     pub store: StoreSettings,
+    /// The URL of the database, if it is on a server.
+    pub store_url: Option<Secret>,
     /// The secret under which API keys are hashed.
     pub pepper: Secret,
     /// Refused credentials that an address may send in a minute; `None`: any number.
@@ -348,6 +352,12 @@ impl<'a> Loader<'a> {
             let target = traces.check(self.environment, &folder);
             target.map_err(|found| faults.extend(found)).ok()
         });
+        let store_path = KeyPath::root().key("store");
+        let store = settings.store.with_paths_from(&folder);
+        let store_url = store.postgres.as_ref().and_then(|server| {
+            let url = server.check(self.environment, &folder, &store_path.key("postgres"));
+            url.map_err(|found| faults.extend(found)).ok()
+        });
         let catalog = CatalogSettings {
             providers: settings.providers,
             families: settings.families,
@@ -379,15 +389,13 @@ impl<'a> Loader<'a> {
             );
             return Err(located);
         };
-        let store_path = KeyPath::root().key("store").key("path");
         let log_path = KeyPath::root().key("log").key("access_file");
         Ok(Config {
             server: settings.server.with_paths_from(folder),
             admin: settings.admin,
             admin_token,
-            store: StoreSettings {
-                path: folder(&store_path).join(settings.store.path),
-            },
+            store,
+            store_url,
             pepper,
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
             log: LogSettings {

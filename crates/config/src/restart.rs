@@ -20,6 +20,7 @@ pub struct Started {
     upgrade: UpgradeSettings,
     admin: ListenAddress,
     store: StoreSettings,
+    store_url: Option<String>,
     pepper: String,
     failed_keys_per_minute: Option<NonZeroU32>,
     log: LogSettings,
@@ -62,6 +63,7 @@ impl Started {
             upgrade: server.upgrade.clone(),
             admin: config.admin.listen,
             store: config.store.clone(),
+            store_url: config.store_url.as_ref().map(|url| url.expose().to_owned()),
             pepper: config.pepper.expose().to_owned(),
             failed_keys_per_minute: config.failed_keys_per_minute,
             log: config.log.clone(),
@@ -120,7 +122,10 @@ impl Started {
             ("server.shutdown", self.shutdown != other.shutdown),
             ("server.upgrade", self.upgrade != other.upgrade),
             ("admin.listen", self.admin != other.admin),
-            ("store", self.store != other.store),
+            (
+                "store",
+                self.store != other.store || self.store_url != other.store_url,
+            ),
             ("keys.pepper", self.pepper != other.pepper),
             (
                 "keys.failed_attempts_per_minute",

@@ -284,22 +284,6 @@ impl Default for AdminSettings {
     }
 }
 
-/// Where keys and usage are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct StoreSettings {
-    /// The database file; it is made where there is none.
-    pub path: PathBuf,
-}
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        Self {
-            path: "tollgate.db".into(),
-        }
-    }
-}
-
 /// How input tokens are counted: for `count_tokens`, and where a request's cost depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -10,7 +10,8 @@ use tollgate_config::{Config, Faults};
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
     Clock, Denied, DirectorySettings, Glance, KeyHasher, KeyedSemaphore, Limiter, Lookup,
-    LookupFailure, PendingLookup, PlanInUse, Store, StoreError, plans_beyond,
+    LookupFailure, PendingLookup, PlanInUse, Server, ServerSettings, ServerTls, Store, StoreError,
+    plans_beyond,
 };
 use tollgate_settings::KeyPath;
 use tollgate_types::{KeyId, Limits, MaybeReady};
@@ -40,11 +41,47 @@ pub enum OpenError {
 /// When the pepper or the file cannot be used.
 pub fn open_store(config: &Config) -> Result<Store, OpenError> {
     check_folder(config)?;
-    Ok(Store::open(
-        &config.store.path,
-        hasher(config)?,
-        Clock::system(),
-    )?)
+    let (hasher, clock) = (hasher(config)?, Clock::system());
+    Ok(match server(config)? {
+        Some(server) => Store::open_on_server(server, hasher, clock)?,
+        None => Store::open(&config.store.path, hasher, clock)?,
+    })
+}
+
+/// Makes the tables of a database on a server, or brings them up to date. Returns how many steps were
+/// missing; `None` if the configuration has a file.
+///
+/// # Errors
+///
+/// When the server cannot be reached or refuses a change, or a newer program has made the tables.
+pub fn migrate(config: &Config) -> Result<Option<usize>, OpenError> {
+    let server = server(config)?;
+    Ok(server
+        .map(|it| tollgate_ledger::migrate(&it.server))
+        .transpose()?)
+}
+
+/// How a configuration uses a database on a server; `None` if it has a file.
+fn server(config: &Config) -> Result<Option<ServerSettings>, OpenError> {
+    let Some((settings, url)) = config
+        .store
+        .postgres
+        .as_ref()
+        .zip(config.store_url.as_ref())
+    else {
+        return Ok(None);
+    };
+    let tls = match (settings.tls, &settings.ca) {
+        (false, _) => ServerTls::Off,
+        (true, None) => ServerTls::System,
+        (true, Some(file)) => ServerTls::Authorities(file.clone()),
+    };
+    Ok(Some(ServerSettings {
+        server: Arc::new(Server::new(url.expose(), &tls)?),
+        local: config.store.path.clone(),
+        connections: usize::try_from(settings.connections.get()).unwrap_or(usize::MAX),
+        lease_term: settings.lease_term.get(),
+    }))
 }
 
 /// Opens the store of a configuration although it lacks commits or has damaged rows; from then on
@@ -116,17 +153,39 @@ fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
     Ok(hasher.map_err(StoreError::from)?)
 }
 
-/// Sees that a configuration has every plan that the keys of a file have: a key without its plan would go on
+/// So many plans are listed; more usually means that the whole section is missing.
+const TOLD: u32 = 8;
+
+/// Sees that a configuration has every plan that the keys of a store have: a key without its plan would go on
 /// without limits, unnoticed. Reads every key; blocks.
 ///
 /// # Errors
 ///
 /// Keys have plans that the configuration does not have, or the store cannot be read.
-pub fn check_plans(config: &Config, store: &Path) -> Result<(), OpenError> {
-    /// So many are listed; more usually means that the whole section is missing.
-    const TOLD: u32 = 8;
-    let known: Vec<_> = config.plans.keys().map(String::as_str).collect();
-    let lost = plans_beyond(store, &known, TOLD, Clock::system().now())?;
+pub fn check_plans(config: &Config, store: &Store) -> Result<(), OpenError> {
+    report_lost(store.plans_beyond(&known_plans(config), TOLD)?)
+}
+
+/// The same of the file of the configuration, which it only reads.
+///
+/// # Errors
+///
+/// As [`check_plans`].
+pub fn check_plans_of_file(config: &Config) -> Result<(), OpenError> {
+    let now = Clock::system().now();
+    report_lost(plans_beyond(
+        &config.store.path,
+        &known_plans(config),
+        TOLD,
+        now,
+    )?)
+}
+
+fn known_plans(config: &Config) -> Vec<&str> {
+    config.plans.keys().map(String::as_str).collect()
+}
+
+fn report_lost(lost: Vec<PlanInUse>) -> Result<(), OpenError> {
     if lost.is_empty() {
         return Ok(());
     }

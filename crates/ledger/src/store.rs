@@ -18,10 +18,10 @@ mod verification;
 pub use error::StoreError;
 pub(crate) use grants::NewGrant;
 pub use grants::{GrantTerms, GrantView, KeyUse};
-pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
+pub use keys::{CreatedKey, KeyFilter, KeySelector, PlanInUse, Revocation};
 pub use order::OrderName;
 pub use postgres::{Server, ServerSettings, ServerTls, migrate};
-pub use sqlite::{Glance, PlanInUse, check_pepper, glance, plans_beyond};
+pub use sqlite::{Glance, check_pepper, glance, plans_beyond};
 pub use verification::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};

@@ -37,6 +37,9 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
         )?;
     }
     disk(folder, report)?;
+    if config.store.postgres.is_some() {
+        return server(config, has_secrets, report);
+    }
     let Ok(metadata) = path.metadata() else {
         let message = format!("{}: none yet, the first start makes it", path.display());
         return report.ok(CHECK, message);
@@ -88,6 +91,26 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
         ),
     };
     report.ok(CHECK, message)
+}
+
+/// The database on a server.
+fn server(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
+    const CHECK: &str = "ledger";
+    if !has_secrets {
+        let advice = "correct the configuration first, then repeat this";
+        return report.warn(CHECK, "not checked without the URL and the pepper", advice);
+    }
+    match keys::open_store(config) {
+        Ok(_) => report.ok(
+            CHECK,
+            "the database is reached, with its tables up to date; tollgate ledger verify checks the sums",
+        ),
+        Err(fault) => report.fail(
+            CHECK,
+            fault.to_string(),
+            "docs/guides/several-gateways.md has the steps",
+        ),
+    }
 }
 
 fn disk(folder: &Path, report: &mut Report) -> Outcome {

@@ -30,6 +30,7 @@ pub(crate) trait Fixture {
 macro_rules! conformance_tests {
     ($make:expr) => {
         $crate::store::conformance::conformance_tests! { @ $make;
+            keys::plans_of_keys_that_work_are_reported,
             keys::a_key_is_found_by_id_by_prefix_and_by_itself_after_reopening,
             keys::of_concurrent_orders_with_one_name_one_makes_a_key_and_the_others_return_it,
             keys::an_order_repeated_after_its_key_has_expired_names_the_key,

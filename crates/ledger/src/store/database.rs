@@ -14,7 +14,9 @@
 //! - **Repeatable.** A caller that does not know whether an operation was carried out repeats it.
 //!   Each operation says by which id a repetition is noticed.
 
-use super::{GrantView, KeyFilter, KeyUse, NewGrant, OrderName, StoreError, Verification};
+use super::{
+    GrantView, KeyFilter, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
+};
 use crate::{
     balance::{Grant, Piece},
     clock::Timestamp,
@@ -73,6 +75,15 @@ pub(crate) trait Database: Send + Sync {
 
     /// The keys that work and have used the largest shares of their valid grants, largest first.
     fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError>;
+
+    /// The plans of keys that work at `now` (neither revoked nor expired), apart from those that are
+    /// `known`: the ones of most keys first, at most `most` of them. Reads every key.
+    fn plans_beyond(
+        &self,
+        known: &[&str],
+        most: u32,
+        now: Timestamp,
+    ) -> Result<Vec<PlanInUse>, StoreError>;
 
     /// Tokens of a key's valid grants that are neither charged nor leased.
     fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError>;

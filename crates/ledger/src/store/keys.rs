@@ -45,6 +45,15 @@ pub struct KeyFilter {
     pub name: Option<String>,
 }
 
+/// A plan that keys have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanInUse {
+    /// Its name.
+    pub plan: String,
+    /// How many keys have it that work.
+    pub keys: u32,
+}
+
 /// How a person names a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySelector {
@@ -186,6 +195,15 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<KeyRecord>, StoreError> {
         self.filter_keys(&KeyFilter::default(), after, limit)
+    }
+
+    /// The plans of keys that work (neither revoked nor expired), apart from those that are `known`: the
+    /// ones of most keys first, at most `most` of them. Reads every key once and blocks no writer.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn plans_beyond(&self, known: &[&str], most: u32) -> Result<Vec<PlanInUse>, StoreError> {
+        self.database.plans_beyond(known, most, self.clock.now())
     }
 
     /// As [`Store::list_keys`], of those that `filter` admits. Reads as many rows as it has

@@ -23,7 +23,7 @@ mod stored;
 mod verify;
 
 use super::{
-    GrantView, KeyUse, NewGrant, OrderName, StoreError, Verification,
+    GrantView, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
     database::{
         AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
@@ -149,6 +149,15 @@ impl Database for Postgres {
 
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
         self.ask(|session| grants::of_key(session, key))
+    }
+
+    fn plans_beyond(
+        &self,
+        known: &[&str],
+        most: u32,
+        now: Timestamp,
+    ) -> Result<Vec<PlanInUse>, StoreError> {
+        self.ask(|session| keys::plans_beyond(session, known, most, now))
     }
 
     fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError> {

@@ -39,11 +39,11 @@ pub(crate) mod testing;
 
 pub use glance::{Glance, glance};
 pub(crate) use open::Loss;
-pub use plans::{PlanInUse, plans_beyond};
+pub use plans::plans_beyond;
 pub use schema::check_pepper;
 
 use super::{
-    GrantView, KeyUse, NewGrant, OrderName, StoreError, Verification,
+    GrantView, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
     database::{
         AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
@@ -188,6 +188,15 @@ impl Database for Sqlite {
 
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
         self.read(|file| grants::of_key(file, key))
+    }
+
+    fn plans_beyond(
+        &self,
+        known: &[&str],
+        most: u32,
+        now: Timestamp,
+    ) -> Result<Vec<PlanInUse>, StoreError> {
+        self.read(|file| plans::select(file, known, most, now))
     }
 
     fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError> {

@@ -1,6 +1,6 @@
 //! Keys and grants, as administration sees them.
 
-use super::{Fixture, Home, select, terms};
+use super::{DAY, Fixture, Home, select, terms};
 use crate::{
     record::{KeyState, NewKey, allowance},
     store::{GrantTerms, KeyFilter, KeySelector, OrderName, StoreError},
@@ -350,4 +350,39 @@ pub(crate) fn an_order_of_one_name_is_one_order_of_whatever_kind(fixture: &dyn F
     let is_made =
         matches!(&again, Err(StoreError::KeyMade { id, .. }) if id == made.record.id().as_str());
     assert!(is_made, "{again:?}");
+}
+
+pub(crate) fn plans_of_keys_that_work_are_reported(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let make = |plan: Option<&str>, expires_at| {
+        let new = NewKey {
+            plan: plan.map(str::to_owned),
+            expires_at,
+            ..NewKey::named("x")
+        };
+        store.create_key(&new).unwrap().record
+    };
+    for plan in [None, Some("a"), Some("b"), Some("b"), Some("c/{d}")] {
+        make(plan, None);
+    }
+    let reported = |known: &[&str], most, now| {
+        let found = store.database().plans_beyond(known, most, now).unwrap();
+        let pairs = found.into_iter().map(|it| (it.plan, it.keys));
+        pairs.collect::<Vec<_>>()
+    };
+    let of = |plan: &str, keys: u32| (plan.to_owned(), keys);
+    let now = home.now();
+    assert_eq!(reported(&["b", "c/{d}", "d"], 9, now), [of("a", 1)]);
+    assert_eq!(reported(&[], 2, now), [of("b", 2), of("a", 1)]);
+    let all = ["a", "b", "c/{d}"];
+    assert_eq!(reported(&all, 9, now), []);
+    let gone = make(Some("gone"), None);
+    let gone = KeySelector::Id(gone.id().clone());
+    store.revoke_key(&gone).unwrap();
+    assert_eq!(reported(&all, 9, now), []);
+    let end = now.plus(DAY);
+    make(Some("trial"), Some(end));
+    assert_eq!(reported(&all, 9, now), [of("trial", 1)]);
+    assert_eq!(reported(&all, 9, end), []);
 }

@@ -9,7 +9,7 @@ use crate::{
     key::KeyHash,
     record::{KeyRecord, KeyState, allowance},
     store::{
-        KeyFilter, NewGrant, OrderName, StoreError,
+        KeyFilter, NewGrant, OrderName, PlanInUse, StoreError,
         database::{KeyChange, KeyLookup, KeyQuery, Outcome},
         order::Made,
     },
@@ -259,6 +259,29 @@ fn select(
     let rows = rows.iter().map(|row| read_key(row, 0));
     let rows = rows.collect::<Result<Vec<_>, postgres::Error>>()?;
     Ok(rows.into_iter().collect())
+}
+
+/// The plans of keys that work, apart from those that are `known`.
+pub(super) fn plans_beyond(
+    session: &mut Session,
+    known: &[&str],
+    most: u32,
+    now: Timestamp,
+) -> Result<Vec<PlanInUse>, postgres::Error> {
+    let sql = format!(
+        "SELECT plan, count(*) FROM keys
+         WHERE plan IS NOT NULL AND revoked_at IS NULL AND plan <> ALL($1)
+             AND coalesce(expires_at > $2, TRUE) AND coalesce({GRANTED_UNTIL} > $2, TRUE)
+         GROUP BY plan ORDER BY count(*) DESC, plan COLLATE \"C\" LIMIT $3"
+    );
+    let rows = session.query(&sql, &[&known, &storable_time(now), &i64::from(most)])?;
+    let read = |row: &Row| {
+        Ok(PlanInUse {
+            plan: row.try_get(0)?,
+            keys: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
+        })
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Looks a key up by its hash. One row always: the newest change of the snapshot, then the key.

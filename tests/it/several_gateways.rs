@@ -1,0 +1,214 @@
+//! Gateways on several machines that share one PostgreSQL database.
+
+use crate::support::{
+    Answer, CHAT, Config, Gateway, Output, Postgres, Provider, Request, eventually, prompt,
+    tollgate,
+};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const TERM: Duration = Duration::from_secs(6);
+
+/// The settings of a store on this server. Each gateway has a folder of its own.
+fn config(server: &Postgres, folder: &TempDir, provider: &Provider) -> Config {
+    let url = server.url(Postgres::PASSWORD, "tollgate");
+    std::fs::write(folder.path().join("url"), url).unwrap();
+    let store = json!({
+        "path": "ledger",
+        "postgres": {"url": "file:url", "ca": server.ca(), "lease_term": "6s"},
+    });
+    Config::of(provider).with("store", store)
+}
+
+async fn run(config: &Config, arguments: &[&str], folder: &TempDir) -> Output {
+    let file = folder.path().join("command.yaml");
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    Output::of(tollgate().args(arguments).arg("--config").arg(file)).await
+}
+
+async fn migrated() -> Postgres {
+    let server = Postgres::start();
+    let (folder, provider) = (TempDir::new().unwrap(), Provider::start().await);
+    let config = config(&server, &folder, &provider);
+    let done = run(&config, &["ledger", "migrate"], &folder).await;
+    assert!(done.status.success(), "{done:?}");
+    server
+}
+
+async fn start(server: &Postgres, provider: &Provider) -> Gateway {
+    let folder = TempDir::new().unwrap();
+    let config = config(server, &folder, provider);
+    let small = json!({"tokens": 2000, "validity": "1d"});
+    Gateway::start_in(folder, config.with("plans.small", small)).await
+}
+
+async fn ask(gateway: &Gateway, key: &str, most: u64) -> Answer {
+    let body = prompt(CHAT, "test-model", "Hi", json!({"max_tokens": most}));
+    gateway.send(&Request::post(CHAT, &body).key(key)).await
+}
+
+async fn usage(gateway: &Gateway, key: &str) -> Value {
+    let page = Request::get("/v1/usage").key(key);
+    gateway.send(&page).await.json()
+}
+
+#[tokio::test]
+async fn a_key_works_on_every_gateway_and_its_balance_is_spent_once() {
+    let (server, provider) = (migrated().await, Provider::start().await);
+    let (one, two) = (
+        start(&server, &provider).await,
+        start(&server, &provider).await,
+    );
+    let key = one.create_key(&["--plan", "small"]).await;
+    let mut charged = 0;
+    let mut refused = 0;
+    // Each gateway spends until no token is left for either.
+    for number in 0..400 {
+        let gateway = if number % 2 == 0 { &one } else { &two };
+        let answer = ask(gateway, &key, 20).await;
+        match answer.status {
+            200 => charged += gateway.line_of(&answer).await["charged"].as_u64().unwrap(),
+            402 => refused += 1,
+            // The last tokens are on their way from one to the other.
+            429 | 503 => assert!(answer.header("retry-after").is_some(), "{answer:?}"),
+            other => panic!("{other}: {answer:?}"),
+        }
+        if refused > 6 {
+            break;
+        }
+    }
+    assert!(refused > 6, "{charged}");
+    for gateway in [&one, &two] {
+        let seen = eventually("the charges", async || {
+            let usage = usage(gateway, &key).await;
+            (usage["tokens"]["used"] == charged).then_some(usage)
+        });
+        assert_eq!(seen.await["tokens"]["granted"], 2000);
+    }
+    assert!((1900..=2000).contains(&charged), "{charged}");
+    // Revoking reaches the other gateway.
+    let output = two.keys(&["revoke", &key]).await;
+    assert!(output.status.success(), "{output:?}");
+    for gateway in [&one, &two] {
+        eventually("the revocation", async || {
+            (ask(gateway, &key, 20).await.status == 401).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_loses_no_charge_and_leaves_its_tokens_to_the_others() {
+    let (server, provider) = (migrated().await, Provider::start().await);
+    let (one, two) = (
+        start(&server, &provider).await,
+        start(&server, &provider).await,
+    );
+    let key = one.create_key(&["--plan", "small"]).await;
+    let first = ask(&one, &key, 20).await;
+    first.assert_ok();
+    let charged = one.line_of(&first).await["charged"].as_u64().unwrap();
+    let own = one.config();
+    let folder = one.killed().await;
+    // The whole balance was leased there.
+    let begun = Instant::now();
+    let rest = eventually("the tokens of the other", async || {
+        let answer = ask(&two, &key, 1500).await;
+        (answer.status == 200).then_some(answer)
+    });
+    let rest = rest.await;
+    assert!(begun.elapsed() < 3 * TERM, "{:?}", begun.elapsed());
+    let charged = charged + two.line_of(&rest).await["charged"].as_u64().unwrap();
+    let again = Gateway::start_in(folder, own).await;
+    for gateway in [&again, &two] {
+        eventually("all charges", async || {
+            // What no token was left for is charged beyond the balance.
+            let page = Request::get("/v1/usage/history").key(&key);
+            let page = gateway.send(&page).await.json();
+            let records = page["data"].as_array().unwrap().iter();
+            let sum: u64 = records.map(|it| it["charged"].as_u64().unwrap()).sum();
+            (sum == charged).then_some(())
+        })
+        .await;
+    }
+    let folder = TempDir::new().unwrap();
+    let verified = run(
+        &config(&server, &folder, &provider),
+        &["ledger", "verify"],
+        &folder,
+    )
+    .await;
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[tokio::test]
+async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
+    let (server, provider) = (migrated().await, Provider::start().await);
+    let gateway = start(&server, &provider).await;
+    let key = gateway.key.clone();
+    ask(&gateway, &key, 20).await.assert_ok();
+    server.admit(false);
+    let begun = Instant::now();
+    ask(&gateway, &key, 20).await.assert_ok();
+    let refused = eventually("an end", async || {
+        let answer = ask(&gateway, &key, 20).await;
+        (answer.status != 200).then_some(answer)
+    });
+    let refused = refused.await;
+    assert!(begun.elapsed() < TERM, "{:?}", begun.elapsed());
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    // A key that the gateway does not know may be valid.
+    let unknown = ask(&gateway, &format!("sk-{}", "x".repeat(48)), 20).await;
+    assert_eq!(unknown.status, 503, "{unknown:?}");
+    server.admit(true);
+    eventually("an answer", async || {
+        (ask(&gateway, &key, 20).await.status == 200).then_some(())
+    })
+    .await;
+    let lines = gateway
+        .sample("tollgate_ledger_late_settlements_total")
+        .await;
+    assert_eq!(lines, Some(0.0));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_database_is_said_in_one_line_without_its_password() {
+    let server = Postgres::start();
+    let (folder, provider) = (TempDir::new().unwrap(), Provider::start().await);
+    let config = config(&server, &folder, &provider);
+    let check = async |config: &Config| run(config, &["check", "--online"], &folder).await;
+    let url = |url: String| std::fs::write(folder.path().join("url"), url).unwrap();
+    let expect = |output: Output, words: &str| {
+        assert!(!output.status.success(), "{output:?}");
+        assert!(output.stderr.contains(words), "{words}: {output:?}");
+        assert!(!output.stderr.contains("password for tests"), "{output:?}");
+        let lines = output.stderr.trim().lines();
+        let lines = lines.filter(|line| !line.contains("WARN"));
+        assert_eq!(lines.count(), 1, "{output:?}");
+    };
+    expect(check(&config).await, "tollgate ledger migrate");
+    let serve = run(&config, &["serve"], &folder).await;
+    expect(serve, "tollgate ledger migrate");
+    let done = run(&config, &["ledger", "migrate"], &folder).await;
+    assert!(done.stdout.contains("steps taken: 1"), "{done:?}");
+    let done = run(&config, &["ledger", "migrate"], &folder).await;
+    assert!(done.stdout.contains("up to date"), "{done:?}");
+    assert!(check(&config).await.status.success());
+    url(server.url("another password for tests", "tollgate"));
+    expect(check(&config).await, "store.postgres.url");
+    url(server.url(Postgres::PASSWORD, "nowhere"));
+    expect(check(&config).await, "no such database");
+    url("mysql://localhost/x".to_owned());
+    expect(check(&config).await, "postgres://");
+    url(server.url(Postgres::PASSWORD, "tollgate"));
+    let untrusted = config
+        .clone()
+        .with("store.postgres", json!({"url": "file:url"}));
+    expect(check(&untrusted).await, "store.postgres.ca");
+    server.admit(false);
+    expect(check(&config).await, "not currently accepting connections");
+    let short = config.with("store.postgres.lease_term", json!("1s"));
+    expect(check(&short).await, "at least 5s");
+}

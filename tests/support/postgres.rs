@@ -1,0 +1,92 @@
+//! PostgreSQL servers for tests.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+/// A running server. It stops when this is dropped.
+pub struct Postgres {
+    home: String,
+    port: String,
+    input: Option<ChildStdin>,
+    child: Child,
+}
+
+impl Postgres {
+    /// The port and a password of the database's owner are in the URL.
+    pub const PASSWORD: &str = "a password for tests";
+
+    /// Starts a server with an empty database `tollgate`. It must be installed (`scripts/setup tests`).
+    pub fn start() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/postgres-for-tests");
+        let mut child = Command::new(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let (home, port) = line
+            .trim()
+            .split_once(' ')
+            .expect("PostgreSQL is installed: scripts/setup tests");
+        let server = Self {
+            home: home.to_owned(),
+            port: port.to_owned(),
+            input: child.stdin.take(),
+            child,
+        };
+        server.sql(&format!(
+            "CREATE ROLE tollgate LOGIN PASSWORD '{}'",
+            Self::PASSWORD
+        ));
+        server.sql("CREATE DATABASE tollgate OWNER tollgate");
+        server
+    }
+
+    /// The URL of the database over TCP, with another password or name if given.
+    pub fn url(&self, password: &str, database: &str) -> String {
+        let password = password.replace(' ', "%20");
+        let port = &self.port;
+        format!("postgres://tollgate:{password}@127.0.0.1:{port}/{database}")
+    }
+
+    /// The authority of its certificate.
+    pub fn ca(&self) -> String {
+        format!("{}/server.crt", self.home)
+    }
+
+    /// Executes statements as the owner of everything, and returns what they print.
+    pub fn sql(&self, statements: &str) -> String {
+        let output = Command::new("psql")
+            .args(["-h", &self.home, "-p", &self.port, "-U", "postgres"])
+            .args(["-v", "ON_ERROR_STOP=1", "-qAtc", statements])
+            .output()
+            .expect("psql");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Takes the database away from everybody, or gives it back.
+    pub fn admit(&self, is_open: bool) {
+        self.sql(&format!(
+            "ALTER DATABASE tollgate ALLOW_CONNECTIONS {is_open}"
+        ));
+        if !is_open {
+            self.sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'tollgate'",
+            );
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The script ends with its input.
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
