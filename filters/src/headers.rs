@@ -182,7 +182,7 @@ impl Headers {
                     upstream.push((OPENAI_BETA, value.clone()));
                 }
             }
-            Some(Format::Gemini) | None => {}
+            Some(Format::Gemini | Format::Converse) | None => {}
         }
         for name in &self.to_provider {
             for value in headers.get_all(name) {

@@ -344,3 +344,183 @@ async fn errors_have_their_class_by_the_name_in_the_header() {
         }
     }
 }
+
+/// The frames of a stream of Converse that says "Hello!" and calls a tool.
+fn stream_of_converse() -> Vec<Vec<u8>> {
+    let delta = |index: u64, delta: Value| {
+        let payload = json!({"contentBlockIndex": index, "delta": delta, "p": "abcdefg"});
+        event("contentBlockDelta", &payload)
+    };
+    let call = json!({"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "tooluse_1", "name": "f"}}});
+    vec![
+        event("messageStart", &json!({"p": "ab", "role": "assistant"})),
+        delta(0, json!({"reasoningContent": {"text": "Hm."}})),
+        delta(0, json!({"reasoningContent": {"signature": "c2ln"}})),
+        event("contentBlockStop", &json!({"contentBlockIndex": 0})),
+        delta(1, json!({"text": "Hel"})),
+        delta(1, json!({"text": "lo!"})),
+        event("contentBlockStop", &json!({"contentBlockIndex": 1})),
+        event("contentBlockStart", &call),
+        delta(2, json!({"toolUse": {"input": "{\"a\":"}})),
+        delta(2, json!({"toolUse": {"input": "1}"}})),
+        event("contentBlockStop", &json!({"contentBlockIndex": 2})),
+        event("messageStop", &json!({"stopReason": "tool_use"})),
+        event(
+            "metadata",
+            &json!({"metrics": {"latencyMs": 9}, "usage": {"inputTokens": 4, "outputTokens": 3, "totalTokens": 13, "cacheReadInputTokens": 5, "cacheWriteInputTokens": 1}}),
+        ),
+    ]
+}
+
+fn converse(asked: &Asked) -> Answered {
+    let (model, method) = asked
+        .target
+        .trim_start_matches("/model/")
+        .split_once('/')
+        .unwrap();
+    let behind = |count: usize, rest: Vec<u8>| {
+        let mut frames = stream_of_converse();
+        frames.truncate(count);
+        Answered {
+            rest,
+            ..in_frames(&frames)
+        }
+    };
+    match (model, method) {
+        ("us.amazon.nova-2-lite-v1%3A0" | "anthropic.claude-fine", "converse-stream") => {
+            in_frames(&stream_of_converse())
+        }
+        ("us.amazon.nova-2-lite-v1%3A0" | "anthropic.claude-fine", "converse") => {
+            let content = json!([
+                {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}},
+                {"text": "Hello!"},
+                {"toolUse": {"toolUseId": "tooluse_1", "name": "f", "input": {"a": 1}}},
+            ]);
+            let usage = json!({"inputTokens": 4, "outputTokens": 3, "totalTokens": 13, "cacheReadInputTokens": 5, "cacheWriteInputTokens": 1});
+            in_json(
+                200,
+                &json!({"metrics": {"latencyMs": 9}, "output": {"message": {"role": "assistant", "content": content}}, "stopReason": "tool_use", "usage": usage}),
+            )
+        }
+        ("throttled", "converse") => refused(
+            429,
+            "ThrottlingException",
+            "Too many requests, please wait before trying again.",
+        ),
+        ("throttled", _) => in_frames(&[exception(
+            "throttlingException",
+            "Too many tokens, please wait.",
+        )]),
+        // With its name in the body alone.
+        ("long", _) => in_json(
+            400,
+            &json!({"__type": "com.amazon.coral.validate#ValidationException", "message": "Input is too long for requested model."}),
+        ),
+        ("late", _) => behind(5, exception("serviceUnavailableException", "Try again.")),
+        ("no-usage", _) => behind(12, Vec::new()),
+        other => panic!("no such model or method: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn converse_serves_clients_of_each_format_with_tools_thoughts_and_usage() {
+    let aws = Aws::with_answers(converse).await;
+    let models = ["us.amazon.nova-2-lite-v1:0", "anthropic.claude-fine"];
+    let gateway = at_bedrock(&aws, &json!(["converse"]), &models).await;
+    for model in models {
+        let name = model.replace(':', "-");
+        for path in FORMATS {
+            for (more, method) in [(json!({}), "converse"), (streamed(path), "converse-stream")] {
+                let answer = gateway.ask(path, &name, "", more).await;
+                answer.assert_ok();
+                assert_eq!(said(path, &answer), ("Hello!".to_owned(), 13), "{path}");
+                assert!(answer.text().contains("tooluse_1"), "{answer:?}");
+                let asked = aws.last();
+                let model = model.replace(':', "%3A");
+                assert_eq!(asked.target, format!("/model/{model}/{method}"));
+                let last = asked.body["messages"].as_array().unwrap().last().unwrap();
+                assert_eq!(last["role"], "user", "{asked:?}");
+                assert!(last["content"][0]["text"].is_string(), "{asked:?}");
+                for field in ["model", "stream"] {
+                    assert_eq!(asked.body.get(field), None, "{asked:?}");
+                }
+                let line = gateway
+                    .access_line(|line| line["path"] == path && line["model"] == name.as_str())
+                    .await;
+                let usage = json!({"input": 4, "cache_read": 5, "cache_write": 1, "output": 3, "reasoning": 0});
+                assert_eq!(line["usage"], usage, "{line}");
+            }
+        }
+    }
+    assert_eq!(aws.verified(), 12);
+}
+
+#[tokio::test]
+async fn what_models_of_converse_take_beyond_its_fields_is_theirs() {
+    let aws = Aws::with_answers(converse).await;
+    let models = ["us.amazon.nova-2-lite-v1:0", "anthropic.claude-fine"];
+    let gateway = at_bedrock(&aws, &json!(["converse"]), &models).await;
+    let more = json!({
+        "max_completion_tokens": 9000, "stop": ["END"], "reasoning_effort": "low",
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+    });
+    let answer = gateway
+        .ask(CHAT, "anthropic.claude-fine", "", more.clone())
+        .await;
+    answer.assert_ok();
+    let sent = aws.last().body;
+    assert_eq!(
+        sent["inferenceConfig"],
+        json!({"maxTokens": 9000, "stopSequences": ["END"]}),
+        "{sent}"
+    );
+    assert_eq!(sent["outputConfig"]["effort"], "low", "{sent}");
+    assert_eq!(
+        sent["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["name"], "a",
+        "{sent}"
+    );
+    assert_eq!(
+        sent["additionalModelRequestFields"]["thinking"]["type"], "adaptive",
+        "{sent}"
+    );
+    let schema = &sent["toolConfig"]["tools"][0]["toolSpec"]["inputSchema"]["json"];
+    assert_eq!(schema["type"], "object", "{sent}");
+
+    let answer = gateway
+        .ask(CHAT, "us.amazon.nova-2-lite-v1-0", "", more)
+        .await;
+    answer.assert_ok();
+    let sent = aws.last().body;
+    let expected = json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}});
+    assert_eq!(sent["additionalModelRequestFields"], expected, "{sent}");
+    assert_eq!(sent["outputConfig"]["effort"], Value::Null, "{sent}");
+}
+
+#[tokio::test]
+async fn errors_of_converse_have_their_class_before_and_behind_the_first_event() {
+    let aws = Aws::with_answers(converse).await;
+    let models = ["throttled", "long", "late", "no-usage"];
+    let gateway = at_bedrock(&aws, &json!(["converse"]), &models).await;
+    for more in [json!({}), json!({"stream": true})] {
+        let ask = async |model| gateway.ask(MESSAGES, model, "", more.clone()).await;
+        ask("throttled")
+            .await
+            .assert_error(429, "rate_limit_exceeded");
+        ask("long")
+            .await
+            .assert_error(400, "context_length_exceeded");
+    }
+    let answer = interrupted(&aws, &gateway, CHAT, "late").await;
+    let events = answer.events();
+    assert!(events.last().unwrap()["error"].is_object(), "{events:?}");
+    // Without its last event it has broken off.
+    let answer = gateway
+        .ask(CHAT, "no-usage", "", json!({"stream": true}))
+        .await;
+    assert!(!answer.text().contains("[DONE]"), "{}", answer.text());
+    assert!(
+        answer.events().last().unwrap()["error"].is_object(),
+        "{answer:?}"
+    );
+}

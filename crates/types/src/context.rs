@@ -23,6 +23,7 @@ const WORDS: PerFormat<fn(ContextNumbers) -> Cow<'static, str>> = PerFormat {
     responses: ContextNumbers::in_chat,
     messages: ContextNumbers::in_messages,
     gemini: ContextNumbers::in_messages,
+    converse: ContextNumbers::in_messages,
     #[cfg(feature = "made-up-format")]
     made_up: ContextNumbers::in_messages,
 };

@@ -19,6 +19,8 @@ pub enum Format {
     /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Requests of its clients go to
     /// providers that speak it; they are not translated.
     Gemini,
+    /// Amazon Bedrock Converse, `POST /model/{model}/converse`. Only providers speak it.
+    Converse,
     /// A format that no provider speaks.
     #[cfg(feature = "made-up-format")]
     MadeUp,
@@ -26,7 +28,7 @@ pub enum Format {
 
 impl Format {
     /// The number of formats.
-    pub const COUNT: usize = 4 + cfg!(feature = "made-up-format") as usize;
+    pub const COUNT: usize = 5 + cfg!(feature = "made-up-format") as usize;
 
     /// Every format, in the order in which documents and metrics list them.
     pub const ALL: [Self; Self::COUNT] = [
@@ -34,6 +36,7 @@ impl Format {
         Self::Responses,
         Self::Messages,
         Self::Gemini,
+        Self::Converse,
         #[cfg(feature = "made-up-format")]
         Self::MadeUp,
     ];
@@ -48,6 +51,7 @@ impl Format {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Gemini => "gemini",
+            Self::Converse => "converse",
             #[cfg(feature = "made-up-format")]
             Self::MadeUp => "made_up",
         }
@@ -74,6 +78,7 @@ impl fmt::Display for Format {
 ///     responses: "/v1/responses",
 ///     messages: "/v1/messages",
 ///     gemini: "/v1beta/models/{model}:generateContent",
+///     converse: "/model/{model}/converse",
 /// };
 /// assert_eq!(paths[Format::Messages], "/v1/messages");
 /// let lengths = PerFormat::from_fn(|format| paths[format].len());
@@ -89,6 +94,8 @@ pub struct PerFormat<T> {
     pub messages: T,
     /// The value for [`Format::Gemini`].
     pub gemini: T,
+    /// The value for [`Format::Converse`].
+    pub converse: T,
     /// The value for [`Format::MadeUp`].
     #[cfg(feature = "made-up-format")]
     pub made_up: T,
@@ -112,6 +119,7 @@ impl<T> PerFormat<T> {
             responses: value(Format::Responses)?,
             messages: value(Format::Messages)?,
             gemini: value(Format::Gemini)?,
+            converse: value(Format::Converse)?,
             #[cfg(feature = "made-up-format")]
             made_up: value(Format::MadeUp)?,
         })
@@ -125,6 +133,7 @@ impl<T> PerFormat<T> {
             Format::Responses => &self.responses,
             Format::Messages => &self.messages,
             Format::Gemini => &self.gemini,
+            Format::Converse => &self.converse,
             #[cfg(feature = "made-up-format")]
             Format::MadeUp => &self.made_up,
         }
@@ -155,6 +164,7 @@ impl<T> IndexMut<Format> for PerFormat<T> {
             Format::Responses => &mut self.responses,
             Format::Messages => &mut self.messages,
             Format::Gemini => &mut self.gemini,
+            Format::Converse => &mut self.converse,
             #[cfg(feature = "made-up-format")]
             Format::MadeUp => &mut self.made_up,
         }

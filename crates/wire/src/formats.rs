@@ -14,6 +14,7 @@
 //! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
 
 mod chat;
+mod converse;
 mod gemini;
 #[cfg(feature = "made-up-format")]
 mod made_up;
@@ -29,6 +30,7 @@ static RULES: PerFormat<FormatRules> = PerFormat {
     responses: responses::RULES,
     messages: messages::RULES,
     gemini: gemini::RULES,
+    converse: converse::RULES,
     #[cfg(feature = "made-up-format")]
     made_up: made_up::RULES,
 };

@@ -118,7 +118,7 @@ mod tests {
         // What a request must have, and nothing here is about.
         let more = match format {
             Format::Responses => r#","input":""}"#,
-            Format::Chat | Format::Messages | Format::Gemini => {
+            Format::Chat | Format::Messages | Format::Gemini | Format::Converse => {
                 r#","messages":[{"role":"user","content":""}]}"#
             }
         };

@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
         if provider.formats.is_empty() {
             self.fault(
                 &path,
-                "name at least one format: chat, responses, messages or gemini",
+                "name at least one format: chat, responses, messages, gemini or converse",
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
@@ -309,9 +309,10 @@ impl<'a> Builder<'a> {
         };
         Some(PerFormat {
             chat: bearer.clone(),
-            responses: bearer,
+            responses: bearer.clone(),
             messages: api_key,
             gemini: google,
+            converse: bearer,
         })
     }
 

@@ -9,6 +9,7 @@ fn around(format: Format, conversation: &str) -> String {
         Format::Chat => format!(r#"{{"model":"m","messages":{conversation}}}"#),
         Format::Responses => format!(r#"{{"model":"m","input":{conversation}}}"#),
         Format::Gemini => format!(r#"{{"contents":{conversation}}}"#),
+        Format::Converse => format!(r#"{{"messages":{conversation}}}"#),
         Format::Messages => {
             format!(r#"{{"model":"m","max_tokens":9,"messages":{conversation}}}"#)
         }
@@ -65,7 +66,7 @@ fn an_entry_that_is_no_object_is_named_by_its_place() {
     for format in ALL {
         let list = match format {
             Format::Responses => "input",
-            Format::Chat | Format::Messages => "messages",
+            Format::Chat | Format::Messages | Format::Converse => "messages",
             Format::Gemini => "contents",
         };
         for entry in ["\"Hi.\"", "7", "null", "true", "[]"] {
@@ -104,7 +105,7 @@ fn content_of_another_type_is_named() {
     for format in ALL {
         let list = match format {
             Format::Responses => "input",
-            Format::Chat | Format::Messages => "messages",
+            Format::Chat | Format::Messages | Format::Converse => "messages",
             Format::Gemini => "contents",
         };
         for content in ["7", "true"] {
@@ -221,6 +222,7 @@ fn a_tool_without_its_function_or_name_is_named() {
             Format::Responses => r#"{"type":"function","name":"f"}"#,
             Format::Messages => r#"{"name":"f","input_schema":{}}"#,
             Format::Gemini => r#"{"functionDeclarations":[]}"#,
+            Format::Converse => r#"{"toolSpec":{}}"#,
         };
         let body = tools(format, &format!("{first},{tool}"));
         assert_names(format, &body, param, "");
