@@ -82,14 +82,21 @@ enum BasePath {
 }
 
 impl Base {
-    fn new(provider: &Provider, target: &Target) -> Option<Self> {
+    fn new(provider: &Provider, target: &Target, purpose: Purpose) -> Option<Self> {
+        // Bedrock takes the type of a whole answer for that of the model, which has only one.
+        let accepted = match purpose {
+            Purpose::Stream => {
+                "text/event-stream, application/vnd.amazon.eventstream, application/json"
+            }
+            Purpose::Answer | Purpose::Count => "application/json",
+        };
         let path = match target.path.contains(MODEL) {
             true => BasePath::WithModel(Arc::clone(&target.path)),
             false => BasePath::Fixed(target.path.parse().ok()?),
         };
         let base = Self {
             path,
-            headers: common_headers(provider),
+            headers: common_headers(provider, accepted),
             patch: Arc::clone(&target.patch),
         };
         base.uri("model").is_some().then_some(base)
@@ -275,7 +282,7 @@ fn bases(provider: &Provider) -> Result<Bases, Fault> {
             Some((purpose, target))
         });
         for (purpose, target) in targets {
-            let base = Base::new(provider, target).ok_or_else(|| {
+            let base = Base::new(provider, target, purpose).ok_or_else(|| {
                 let section = KeyPath::root().key("providers").key(&*provider.name);
                 section
                     .key("formats")
@@ -287,14 +294,11 @@ fn bases(provider: &Provider) -> Result<Bases, Fault> {
     Ok(bases)
 }
 
-fn common_headers(provider: &Provider) -> HeaderMap {
+fn common_headers(provider: &Provider, accepted: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(16);
     headers.insert(HOST, provider.authority.clone());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(
-        ACCEPT,
-        HeaderValue::from_static("application/json, text/event-stream"),
-    );
+    headers.insert(ACCEPT, HeaderValue::from_static(accepted));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     // Its place alone: a copy of these headers that has to grow is made twice.

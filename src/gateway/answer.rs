@@ -6,17 +6,17 @@
 
 use super::deadlines::Progress;
 use super::decode::Decoder;
-use super::reader::{Expectation, Reader, content_length, kept_size};
+use super::reader::{Expectation, Reader, content_length, is_of_type, kept_size};
 use super::unflushed::Unflushed;
 use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind};
 use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
-use tollgate_wire::stream::Phase;
+use tollgate_wire::stream::{AmazonFrames, Phase};
 use tollgate_wire::usage::ReportedUsage;
 
 /// How much of a stream, an error or a body of unknown kind is held at most, in bytes.
@@ -33,6 +33,8 @@ pub struct Answer {
     reader: Option<Reader>,
     /// For a provider that compresses although it was asked not to.
     decoder: Option<Decoder>,
+    /// For a stream in frames.
+    frames: Option<AmazonFrames>,
     /// What is held; once committed, what may still leave of a stream that broke.
     held: Vec<Bytes>,
     /// What a piece lets leave; empty between the pieces.
@@ -102,7 +104,7 @@ impl Answer {
     /// The attempt's failure, where the head alone decides it.
     pub fn begin(
         &mut self,
-        head: UpstreamHead,
+        mut head: UpstreamHead,
         expected: Expectation,
         now: Instant,
     ) -> Result<(), UpstreamFault> {
@@ -119,6 +121,12 @@ impl Answer {
         }
         self.decoder = Decoder::for_encoding(head.headers.get(CONTENT_ENCODING))
             .ok_or_else(UpstreamFault::broken_answer)?;
+        let is_in_frames = is_of_type(&head.headers, AmazonFrames::MEDIA_TYPE);
+        if is_in_frames {
+            let events = HeaderValue::from_static("text/event-stream");
+            head.headers.insert(CONTENT_TYPE, events);
+            self.frames = Some(AmazonFrames::default());
+        }
         self.reader = Some(reader);
         self.head = Some(Box::new(head));
         self.began = Some(now);
@@ -180,7 +188,16 @@ impl Answer {
                 .decode(&chunk, end)
                 .map_err(|_| UpstreamFault::broken_answer())?,
         };
-        reader.push(chunk, end, leaving)
+        let Some(frames) = &mut self.frames else {
+            return reader.push(chunk, end, leaving);
+        };
+        let mut events = Vec::with_capacity(chunk.len());
+        let outcome = frames.push(&chunk, &mut events);
+        reader.push(events.into(), end && outcome.is_ok(), leaving)?;
+        match outcome {
+            Err(fault) if !reader.is_complete() => Err(fault),
+            _ => Ok(()),
+        }
     }
 
     fn let_pass(&mut self, leaving: &mut Vec<Bytes>, end: bool) -> Next {

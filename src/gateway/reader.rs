@@ -14,7 +14,7 @@ use tollgate_translate::{AnswerContext, AnswerTranslator, StreamTranslator, Tran
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
-use tollgate_wire::stream::{Phase, StreamEnd, StreamOptions, StreamScanner};
+use tollgate_wire::stream::{AmazonFrames, Phase, StreamEnd, StreamOptions, StreamScanner};
 use tollgate_wire::usage::ReportedUsage;
 
 /// What the request means for its answer.
@@ -278,9 +278,9 @@ impl Reader {
             // A redirect would send the client's request to an unchecked address.
             _ => return Err(UpstreamFault::broken_answer()),
         }
-        let found = media_type(&head.headers).unwrap_or_default();
-        let is = |kind: &str| found.eq_ignore_ascii_case(kind);
-        if is("text/event-stream") && !expected.counts_tokens && !expected.is_stored {
+        let is = |kind| is_of_type(&head.headers, kind);
+        let is_stream = is("text/event-stream") || is(AmazonFrames::MEDIA_TYPE);
+        if is_stream && !expected.counts_tokens && !expected.is_stored {
             return Ok(Self::Stream(Events::new(expected)));
         }
         if !is("application/json") {
@@ -499,7 +499,9 @@ pub fn content_length(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-fn media_type(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or(value).trim())
+/// Whether the body is of this media type.
+pub fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let value = value.and_then(|it| it.split(';').next());
+    value.is_some_and(|it| it.trim().eq_ignore_ascii_case(media_type))
 }

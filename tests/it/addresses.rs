@@ -183,7 +183,7 @@ models: { m: { family: f } }
 async fn the_examples_of_the_guide_have_no_fault() {
     let guide = fs::read_to_string(root().join("docs/guides/provider-addresses.md")).unwrap();
     let examples: Vec<_> = guide.split("```yaml\n").skip(1).collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 5);
     for example in examples {
         let (example, _) = example.split_once("```").unwrap();
         let folder = TempDir::new().unwrap();

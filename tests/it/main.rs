@@ -8,6 +8,7 @@ mod admin;
 mod auto;
 mod balances;
 mod balancing;
+mod bedrock;
 mod bodies;
 mod charging;
 mod client_addresses;

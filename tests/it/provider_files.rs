@@ -1,8 +1,9 @@
 //! The ready files of providers: each boots by one line, offers all of its models, and asks its
 //! provider where and with what the provider's documentation says.
 
+use crate::support::issuer::Issuer;
 use crate::support::{
-    CHAT, Config, FORMATS, Gateway, MESSAGES, PROVIDER_KEY, Provider, RESPONSES, prompt,
+    CHAT, Config, FORMATS, Gateway, MESSAGES, PROVIDER_KEY, Provider, RESPONSES, eventually, prompt,
 };
 use serde_json::{Value, json};
 use std::{
@@ -47,6 +48,7 @@ pub(crate) const FILES: &[Documented] = &[
     documented("anthropic", "https://api.anthropic.com", &["/v1/messages"], "x-api-key", ("claude-opus-5-5", "claude-opus-5-5")),
     documented("azure-openai", "https://your-resource.openai.azure.com", &["/openai/v1/chat/completions", "/openai/v1/responses"], "api-key", ("gpt-5.5", "gpt-5.5")),
     documented("bedrock", "https://bedrock-mantle.us-east-1.api.aws", &["/anthropic/v1/messages"], "x-api-key", ("anthropic.claude-opus-5-5", "anthropic.claude-opus-5-5")),
+    documented("bedrock-runtime", "https://bedrock-runtime.us-east-1.amazonaws.com", &["/model/global.anthropic.claude-opus-4-6-v1/invoke"], BEARER, ("global.anthropic.claude-opus-4-6-v1", "global.anthropic.claude-opus-4-6-v1")),
     documented("cohere", "https://api.cohere.ai", &["/compatibility/v1/chat/completions"], BEARER, ("command-a-03-2025", "command-a-03-2025")),
     documented("deepseek", "https://api.deepseek.com", &["/chat/completions", "/anthropic/v1/messages"], BEARER, ("deepseek-v4-pro", "deepseek-v4-pro")),
     documented("fireworks", "https://api.fireworks.ai", &["/inference/v1/chat/completions"], BEARER, ("accounts/fireworks/models/kimi-k3", "accounts/fireworks/models/kimi-k3")),
@@ -59,6 +61,7 @@ pub(crate) const FILES: &[Documented] = &[
     documented("openrouter", "https://openrouter.ai", &["/api/v1/chat/completions", "/api/v1/responses", "/api/v1/messages"], BEARER, ("anthropic/claude-opus-5.5", "anthropic/claude-opus-5.5")),
     documented("sglang", "http://127.0.0.1:30000", &["/v1/chat/completions", "/v1/messages"], NONE, ("sglang/qwen3-8b", "qwen3-8b")),
     documented("together", "https://api.together.xyz", &["/v1/chat/completions"], BEARER, ("zai-org/GLM-5.3", "zai-org/GLM-5.3")),
+    documented("vertex", "https://aiplatform.googleapis.com/v1/projects/your-project/locations/global/publishers/anthropic", &["/models/claude-opus-5-5:rawPredict"], BEARER, ("vertex/claude-opus-5-5", "claude-opus-5-5")),
     documented("vllm", "http://127.0.0.1:8000", ALL, NONE, ("vllm/Qwen/Qwen3-8B", "Qwen/Qwen3-8B")),
     documented("xai", "https://api.x.ai", OPENAI, BEARER, ("grok-4.5", "grok-4.5")),
 ];
@@ -67,17 +70,28 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/providers")
 }
 
+/// The file with the issuer in place of the machine's metadata server.
+pub(crate) fn asking(text: &str, issuer: &Issuer) -> String {
+    let url = issuer.url("/computeMetadata/v1/instance/service-accounts/default/token");
+    text.replace(
+        "{ metadata: true }",
+        &format!("{{ metadata: true, token_url: \"{url}\" }}"),
+    )
+}
+
 /// A gateway that includes a copy of a file with the tests' credential, and sends its requests to a
-/// stand-in. Everything else is as the file says, the header with the credential among it.
-async fn including(file: &Documented, stand_in: &Provider) -> Gateway {
+/// stand-in. Everything else is as the file says, the header with the credential among it. Tokens
+/// are the issuer's.
+async fn including(file: &Documented, stand_in: &Provider, issuer: &Issuer) -> Gateway {
     let name = format!("{}.yaml", file.file);
     let mut text = fs::read_to_string(folder().join(&name)).unwrap();
+    let home = tempfile::TempDir::new().unwrap();
+    text = asking(&text, issuer);
     if let Some((before, behind)) = text.split_once("env:") {
         let is_of_name = |c: char| c.is_ascii_uppercase() || c == '_';
         let rest = behind.trim_start_matches(is_of_name);
         text = format!("{before}env:{}{rest}", PROVIDER_KEY.0);
     }
-    let home = tempfile::TempDir::new().unwrap();
     fs::write(home.path().join(&name), text).unwrap();
     let address = format!("http://{}", stand_in.address);
     let config = Config::new()
@@ -99,9 +113,11 @@ fn every_file_is_documented_and_names_its_provider_and_no_secret() {
         let address = format!("    address: {}\n", file.address);
         assert!(text.contains(&address), "{}: {text}", file.file);
         for line in text.lines().filter(|line| line.contains("credentials:")) {
-            assert!(line.contains("env:"), "{}: {line}", file.file);
+            let has_variable = line.contains("env:");
+            let is_lent = line.contains("metadata: true");
+            assert!(has_variable || is_lent, "{}: {line}", file.file);
             assert!(
-                file.header == NONE || text.contains("The variable"),
+                !has_variable || text.contains("The variable"),
                 "{}: the head names the variable",
                 file.file
             );
@@ -112,13 +128,15 @@ fn every_file_is_documented_and_names_its_provider_and_no_secret() {
 #[tokio::test]
 async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
     for file in FILES {
-        let stand_in = Provider::start().await;
-        let gateway = including(file, &stand_in).await;
+        let (stand_in, issuer) = (Provider::start().await, Issuer::start().await);
+        let gateway = including(file, &stand_in, &issuer).await;
         let (model, upstream) = file.model;
         let mut paths = BTreeSet::new();
         for path in FORMATS {
             let body = prompt(path, model, "Hello!", json!({"stream": false}));
-            let answer = gateway.post(path, &body).await;
+            // Until it has a token, the gateway answers 503.
+            let ask = async || Some(gateway.post(path, &body).await).filter(|it| it.status != 503);
+            let answer = eventually("an answer", ask).await;
             // The stand-in serves the usual paths alone; where the file names another one, the
             // request itself is what counts.
             let received = stand_in.last();
@@ -130,6 +148,7 @@ async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
             let sent = received.headers.get(file.header);
             match file.header {
                 NONE => assert!(received.headers.get(BEARER).is_none(), "{}", file.file),
+                BEARER if issuer.issued() > 0 => assert_eq!(sent.unwrap(), "Bearer issued-token-1"),
                 BEARER => assert_eq!(sent.unwrap(), &format!("Bearer {}", PROVIDER_KEY.1)),
                 _ => assert_eq!(sent.unwrap(), PROVIDER_KEY.1),
             }
@@ -202,7 +221,7 @@ async fn vectors_are_asked_for_where_the_provider_documents_them() {
     ] {
         let stand_in = Provider::start().await;
         let file = FILES.iter().find(|it| it.file == name).unwrap();
-        let gateway = including(file, &stand_in).await;
+        let gateway = including(file, &stand_in, &Issuer::start().await).await;
         let body = json!({"model": model, "input": "a", "query": "a", "documents": ["b"]});
         gateway.post(path, &body).await;
         let received = stand_in.last();
@@ -225,7 +244,7 @@ async fn vectors_are_asked_for_where_the_provider_documents_them() {
 async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_any_format() {
     let stand_in = Provider::start().await;
     let mistral = FILES.iter().find(|it| it.file == "mistral").unwrap();
-    let gateway = including(mistral, &stand_in).await;
+    let gateway = including(mistral, &stand_in, &Issuer::start().await).await;
     let of_chat = json!({"max_completion_tokens": 64, "stream_options": {"include_usage": true}});
     for (path, more) in [
         (CHAT, of_chat),

@@ -45,7 +45,7 @@ fn directions() -> impl Iterator<Item = (&'static str, &'static str, &'static st
 }
 
 /// The text of a whole answer.
-fn text(path: &str, answer: &Value) -> String {
+pub(crate) fn text(path: &str, answer: &Value) -> String {
     let text = match path {
         CHAT => &answer["choices"][0]["message"]["content"],
         RESPONSES => {
@@ -63,7 +63,7 @@ fn text(path: &str, answer: &Value) -> String {
 }
 
 /// The text of a stream.
-fn streamed_text(path: &str, events: &[Value]) -> String {
+pub(crate) fn streamed_text(path: &str, events: &[Value]) -> String {
     let piece = |event: &Value| match path {
         CHAT => event["choices"][0]["delta"]["content"].clone(),
         RESPONSES if event["type"] == "response.output_text.delta" => event["delta"].clone(),

@@ -68,6 +68,12 @@ impl Connection {
         answer.ending = self.body(answer).await;
     }
 
+    /// The same, if the beginning of the body was read by [`Self::read_until`].
+    pub async fn read_body_behind(&mut self, begun: Vec<u8>, answer: &mut Answer) {
+        self.unread.splice(0..0, begun);
+        self.read_body(answer).await;
+    }
+
     /// Reads a head, and no body.
     pub async fn head(&mut self) -> Answer {
         let Some(end) = self.find(b"\r\n\r\n").await else {

@@ -25,9 +25,9 @@ const FOLDER: &str = "providers";
 pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
-    /// A provider to use; repeat for several. NAME is anthropic, azure-openai, bedrock, cohere,
+    /// A provider to use; repeat for several. NAME is anthropic, azure-openai, bedrock, bedrock-runtime, cohere,
     /// deepseek, fireworks, gemini, groq, llama-cpp, mistral, ollama, openai, openrouter, sglang,
-    /// together, vllm or xai. Give an ADDRESS if the provider is not at its usual one. Default: the
+    /// together, vertex, vllm or xai. Give an ADDRESS if the provider is not at its usual one. Default: the
     /// command asks, if standard input is a terminal.
     #[arg(long = "provider", value_name = "NAME[=ADDRESS]")]
     providers: Vec<String>,
@@ -93,10 +93,12 @@ impl Choice {
         let file = READY_FILES.iter().find(|file| file.name == name);
         let known = READY_FILES.iter().map(|file| file.name);
         let file = file.ok_or_else(|| unknown_name("provider", name, known))?;
-        if address.is_none_or(str::is_empty) && file.needs_address() {
+        if address.is_none_or(str::is_empty)
+            && let Some(example) = file.example_address()
+        {
             return Err(format!(
                 "the provider {name} needs the address of your resource: \
-                 --provider {name}=https://my-resource.openai.azure.com"
+                 --provider {name}={example}"
             ));
         }
         Ok(Self {

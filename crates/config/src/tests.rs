@@ -344,7 +344,7 @@ filters: [key, modell, {nam: x}]
             "x.yaml:11:15: log.access: expected one of stdout, stderr, none; did you mean 'stdout'?",
             "x.yaml:13:3: providers.a: 'address' is missing",
             "x.yaml:14:5: providers.a.adress: unknown key; did you mean 'address'?",
-            "x.yaml:15:21: providers.a.formats[1]: expected one of chat, responses, messages, gemini, embeddings, rerank",
+            "x.yaml:15:21: providers.a.formats[1]: expected one of chat, responses, messages, gemini, converse, embeddings, rerank",
             "x.yaml:16:19: providers.a.credentials[0]: expected env:NAME or file:PATH, so that the secret itself does not stand in this file",
             "x.yaml:18:9: models.m-1.family: expected a string, found a list",
             "x.yaml:18:33: models.m-1.reasoning: expected one of adaptive, extended, provider_default, none; did you mean 'adaptive'?",

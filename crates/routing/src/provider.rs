@@ -317,13 +317,14 @@ impl Deployment {
     /// The formats in which it can serve a client of `format`: the client's own first, then those
     /// that carry most of the request.
     pub fn formats_for(&self, format: Format) -> impl Iterator<Item = Format> + use<> {
-        use Format::{Chat, Embeddings, Gemini, Messages, Rerank, Responses};
+        use Format::{Chat, Converse, Embeddings, Gemini, Messages, Rerank, Responses};
         const IN_ORDER: PerFormat<&[Format]> = PerFormat {
-            chat: &[Chat, Responses, Messages, Gemini],
+            chat: &[Chat, Responses, Messages, Gemini, Converse],
             // Chat has no room for reasoning that comes back.
-            responses: &[Responses, Messages, Gemini, Chat],
-            messages: &[Messages, Responses, Gemini, Chat],
-            gemini: &[Gemini, Messages, Responses, Chat],
+            responses: &[Responses, Messages, Gemini, Converse, Chat],
+            messages: &[Messages, Responses, Gemini, Converse, Chat],
+            gemini: &[Gemini, Messages, Responses, Converse, Chat],
+            converse: &[Converse, Messages, Responses, Gemini, Chat],
             // Not a conversation.
             embeddings: &[Embeddings],
             rerank: &[Rerank],

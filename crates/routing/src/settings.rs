@@ -106,10 +106,11 @@ pub struct FormatSettings {
     /// Path after the base address; it may have a query. `{model}` stands for the upstream model
     /// name, percent-encoded: `/openai/deployments/{model}/chat/completions?api-version=2024-10-21`.
     /// Usual: `/v1/chat/completions`, `/v1/responses`, `/v1/messages`,
-    /// `/v1beta/models/{model}:generateContent`, `/v1/embeddings`, `/v1/rerank`.
+    /// `/v1beta/models/{model}:generateContent`, `/model/{model}/converse`,
+    /// `/v1/embeddings`, `/v1/rerank`.
     pub path: Option<String>,
     /// The same for requests whose answer is a stream. Default: `path`; Gemini:
-    /// `/v1beta/models/{model}:streamGenerateContent?alt=sse`.
+    /// `/v1beta/models/{model}:streamGenerateContent?alt=sse`; Converse: `/model/{model}/converse-stream`.
     pub stream_path: Option<String>,
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.

@@ -2,6 +2,7 @@
 //! must know of a format. The rest names no format.
 
 pub(crate) mod chat;
+pub(crate) mod converse;
 pub(crate) mod gemini;
 pub(crate) mod messages;
 pub(crate) mod responses;
@@ -156,6 +157,7 @@ static FORMATS: PerFormat<&FormatRules> = PerFormat {
     responses: &responses::RULES,
     messages: &messages::RULES,
     gemini: &gemini::RULES,
+    converse: &converse::RULES,
     // Never translated.
     embeddings: &chat::RULES,
     rerank: &chat::RULES,

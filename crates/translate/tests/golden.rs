@@ -71,8 +71,13 @@ impl Setting {
         }
     }
 
-    fn target(&self) -> Target<'_> {
-        let own = Target::new("upstream-model", "backend");
+    fn target(&self, to: Format) -> Target<'_> {
+        // Whose model it is decides what a provider of converse is sent.
+        let model = match to {
+            Format::Converse => "anthropic.claude-upstream",
+            _ => "upstream-model",
+        };
+        let own = Target::new(model, "backend");
         Target {
             efforts: &self.efforts,
             reasoning: self.reasoning,
@@ -112,7 +117,7 @@ impl Setting {
 fn outcome(from: Format, to: Format, case: &Value) -> Value {
     let setting = Setting::of(case);
     let body = serde_json::to_vec(&case["request"]).unwrap();
-    match request(from, to, &body, &setting.target()) {
+    match request(from, to, &body, &setting.target(to)) {
         Err(refusal) => json!({"refused": refusal.to_string()}),
         Ok(translated) => {
             let body: Value = serde_json::from_slice(&translated.body).unwrap();

@@ -205,7 +205,7 @@ impl Script {
             Format::Chat => self.chat(),
             Format::Responses => self.responses(),
             Format::Messages => self.messages(),
-            Format::Gemini => panic!("no client speaks it"),
+            Format::Gemini | Format::Converse => panic!("no client speaks it"),
             Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
         }
     }

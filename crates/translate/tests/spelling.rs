@@ -2,7 +2,7 @@
 //! and what a gateway hands out comes back in those of the caller's language.
 
 use tollgate_translate::{Target, request};
-use tollgate_types::Format::{self, Chat, Gemini, Messages, Responses};
+use tollgate_types::Format::{self, Chat, Converse, Gemini, Messages, Responses};
 
 /// What becomes of a body: the fields that were dropped, or the refusal.
 fn outcome(from: Format, to: Format, body: &str) -> Result<Vec<String>, String> {
@@ -20,6 +20,9 @@ fn assert_passes(from: Format, to: Format, body: &str) {
 /// A body with one field more than it needs.
 fn with(from: Format, field: &str) -> String {
     match from {
+        Converse => {
+            format!(r#"{{"messages":[{{"role":"user","content":[{{"text":"Hi."}}]}}],{field}}}"#)
+        }
         Gemini => format!(r#"{{"contents":[{{"parts":[{{"text":"Hi."}}]}}],{field}}}"#),
         Chat => {
             format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi."}}],{field}}}"#)

@@ -23,6 +23,7 @@ const WORDS: PerFormat<fn(ContextNumbers) -> Cow<'static, str>> = PerFormat {
     responses: ContextNumbers::in_chat,
     messages: ContextNumbers::in_messages,
     gemini: ContextNumbers::in_messages,
+    converse: ContextNumbers::in_messages,
     embeddings: ContextNumbers::in_chat,
     rerank: ContextNumbers::in_chat,
     #[cfg(feature = "made-up-format")]

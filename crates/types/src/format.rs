@@ -19,6 +19,8 @@ pub enum Format {
     /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Requests of its clients go to
     /// providers that speak it; they are not translated.
     Gemini,
+    /// Amazon Bedrock Converse, `POST /model/{model}/converse`. Only providers speak it.
+    Converse,
     /// Vectors of texts, `POST /v1/embeddings`. Providers of another API are not asked for it.
     Embeddings,
     /// Documents in the order of their relevance to a query, `POST /v1/rerank`.
@@ -30,7 +32,7 @@ pub enum Format {
 
 impl Format {
     /// The number of formats.
-    pub const COUNT: usize = 6 + cfg!(feature = "made-up-format") as usize;
+    pub const COUNT: usize = 7 + cfg!(feature = "made-up-format") as usize;
 
     /// Every format, in the order in which documents and metrics list them.
     pub const ALL: [Self; Self::COUNT] = [
@@ -38,6 +40,7 @@ impl Format {
         Self::Responses,
         Self::Messages,
         Self::Gemini,
+        Self::Converse,
         Self::Embeddings,
         Self::Rerank,
         #[cfg(feature = "made-up-format")]
@@ -45,8 +48,13 @@ impl Format {
     ];
 
     /// The formats of conversations, in the same order. Requests of the others are never translated.
-    pub const OF_CONVERSATIONS: [Self; 4] =
-        [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
+    pub const OF_CONVERSATIONS: [Self; 5] = [
+        Self::Chat,
+        Self::Responses,
+        Self::Messages,
+        Self::Gemini,
+        Self::Converse,
+    ];
 
     /// The formats of clients whose requests are translated.
     pub const OF_CLIENTS: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
@@ -58,6 +66,7 @@ impl Format {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Gemini => "gemini",
+            Self::Converse => "converse",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
             #[cfg(feature = "made-up-format")]
@@ -86,6 +95,7 @@ impl fmt::Display for Format {
 ///     responses: "/v1/responses",
 ///     messages: "/v1/messages",
 ///     gemini: "/v1beta/models/{model}:generateContent",
+///     converse: "/model/{model}/converse",
 ///     embeddings: "/v1/embeddings",
 ///     rerank: "/v1/rerank",
 /// };
@@ -103,6 +113,8 @@ pub struct PerFormat<T> {
     pub messages: T,
     /// The value for [`Format::Gemini`].
     pub gemini: T,
+    /// The value for [`Format::Converse`].
+    pub converse: T,
     /// The value for [`Format::Embeddings`].
     pub embeddings: T,
     /// The value for [`Format::Rerank`].
@@ -130,6 +142,7 @@ impl<T> PerFormat<T> {
             responses: value(Format::Responses)?,
             messages: value(Format::Messages)?,
             gemini: value(Format::Gemini)?,
+            converse: value(Format::Converse)?,
             embeddings: value(Format::Embeddings)?,
             rerank: value(Format::Rerank)?,
             #[cfg(feature = "made-up-format")]
@@ -145,6 +158,7 @@ impl<T> PerFormat<T> {
             Format::Responses => &self.responses,
             Format::Messages => &self.messages,
             Format::Gemini => &self.gemini,
+            Format::Converse => &self.converse,
             Format::Embeddings => &self.embeddings,
             Format::Rerank => &self.rerank,
             #[cfg(feature = "made-up-format")]
@@ -177,6 +191,7 @@ impl<T> IndexMut<Format> for PerFormat<T> {
             Format::Responses => &mut self.responses,
             Format::Messages => &mut self.messages,
             Format::Gemini => &mut self.gemini,
+            Format::Converse => &mut self.converse,
             Format::Embeddings => &mut self.embeddings,
             Format::Rerank => &mut self.rerank,
             #[cfg(feature = "made-up-format")]

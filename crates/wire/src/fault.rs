@@ -18,7 +18,7 @@ mod words;
 use std::time::Duration;
 use tollgate_types::{ErrorCode, Format, PublicError};
 
-pub use classify::{UpstreamAnswer, classify, classify_body};
+pub use classify::{UpstreamAnswer, classify, classify_body, classify_exception};
 pub use tollgate_types::ContextNumbers;
 pub use words::{ProviderWords, redacted};
 

@@ -16,6 +16,7 @@
 //! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
 
 mod chat;
+mod converse;
 mod embeddings;
 mod gemini;
 #[cfg(feature = "made-up-format")]
@@ -33,6 +34,7 @@ static RULES: PerFormat<FormatRules> = PerFormat {
     responses: responses::RULES,
     messages: messages::RULES,
     gemini: gemini::RULES,
+    converse: converse::RULES,
     embeddings: embeddings::RULES,
     rerank: rerank::RULES,
     #[cfg(feature = "made-up-format")]

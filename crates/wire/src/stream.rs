@@ -10,6 +10,7 @@
 //! An event that a chunk cuts is held until its end has come. No client acts on half an event, and
 //! a client of a provider that breaks off does not get one.
 
+mod amazon;
 mod event;
 mod framing;
 mod held;
@@ -30,6 +31,7 @@ use crate::{
     render::{self, StreamTail},
     usage::ReportedUsage,
 };
+pub use amazon::AmazonFrames;
 use bytes::Bytes;
 use event::{Event, Verdict};
 use framing::{Framer, Token, without_other_lines};

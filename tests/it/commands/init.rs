@@ -1,7 +1,8 @@
 //! `tollgate init`: what it writes boots, and what exists stays.
 
 use super::{command, refused, run};
-use crate::provider_files::{BEARER, FILES, NONE};
+use crate::provider_files::{BEARER, FILES, NONE, asking};
+use crate::support::issuer::Issuer;
 use crate::support::{
     CHAT, Connection, Output, Ports, Provider, Request, bounded, prompt, tollgate,
 };
@@ -37,7 +38,8 @@ fn exporting(arguments: &[&str], folder: &Path, variables: &[&str]) -> Command {
 #[tokio::test]
 async fn a_written_configuration_boots_for_every_provider_and_sends_its_requests() {
     for file in FILES {
-        let stand_in = Provider::start().await;
+        let (stand_in, issuer) = (Provider::start().await, Issuer::start().await);
+        let is_lent = file.file == "vertex";
         let folder = TempDir::new().unwrap();
         let Ports { callers, operators } = Ports::free();
         let provider = format!("{}=http://{}", file.file, stand_in.address);
@@ -53,7 +55,14 @@ async fn a_written_configuration_boots_for_every_provider_and_sends_its_requests
         let output = run(&init, folder.path()).await;
         assert!(output.status.success(), "{}: {output:?}", file.file);
         let variables = exported(&output);
-        assert_eq!(variables.is_empty(), file.header == NONE, "{output:?}");
+        assert_eq!(
+            variables.is_empty(),
+            file.header == NONE || is_lent,
+            "{output:?}"
+        );
+        let written = folder.path().join(format!("providers/{}.yaml", file.file));
+        let text = fs::read_to_string(&written).unwrap();
+        fs::write(written, asking(&text, &issuer)).unwrap();
 
         let keys = ["keys", "create", "my app", "--plan", "pro"];
         for command in ["check", "serve", "keys create \"my app\" --plan pro"] {
@@ -80,13 +89,16 @@ async fn a_written_configuration_boots_for_every_provider_and_sends_its_requests
         let (model, upstream) = file.model;
         let request = Request::post(CHAT, &prompt(CHAT, model, "Hello!", json!({})));
         let mut connection = Connection::open(callers).await;
-        connection.send(&request.key(key.stdout.trim())).await;
+        let request = request.key(key.stdout.trim());
+        // Until it has a token, the gateway answers 503.
+        while connection.send(&request).await.status == 503 {}
         let received = stand_in.last();
         let sent: Value = serde_json::from_slice(&received.body).unwrap();
         let in_path = received.uri.path().contains(upstream);
         assert!(in_path || sent["model"] == upstream, "{}", file.file);
         match file.header {
             NONE => assert!(received.headers.get(BEARER).is_none(), "{}", file.file),
+            BEARER if is_lent => assert_eq!(received.headers[BEARER], "Bearer issued-token-1"),
             BEARER => assert_eq!(received.headers[BEARER], format!("Bearer {CREDENTIAL}")),
             header => assert_eq!(received.headers[header], CREDENTIAL),
         }

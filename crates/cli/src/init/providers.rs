@@ -23,6 +23,7 @@ pub(super) const READY_FILES: &[ReadyFile] = ready_files![
     "anthropic",
     "azure-openai",
     "bedrock",
+    "bedrock-runtime",
     "cohere",
     "deepseek",
     "fireworks",
@@ -35,6 +36,7 @@ pub(super) const READY_FILES: &[ReadyFile] = ready_files![
     "openrouter",
     "sglang",
     "together",
+    "vertex",
     "vllm",
     "xai",
 ];
@@ -49,7 +51,17 @@ impl ReadyFile {
 
     /// Whether the address in the file stands for one that each account has of its own.
     pub(super) fn needs_address(&self) -> bool {
-        self.text.contains("https://your-")
+        self.example_address().is_some()
+    }
+
+    /// What such an address looks like.
+    pub(super) fn example_address(&self) -> Option<String> {
+        let mut lines = self
+            .text
+            .lines()
+            .filter_map(|it| it.split_once("address: "));
+        let (_, address) = lines.find(|(_, address)| address.contains("your-"))?;
+        Some(address.replace("your-", "my-"))
     }
 }
 
@@ -84,7 +96,7 @@ mod tests {
             .iter()
             .filter(|file| file.needs_address())
             .collect();
-        assert_eq!(without, [of("azure-openai")]);
+        assert_eq!(without, [of("azure-openai"), of("vertex")]);
         for file in READY_FILES {
             let provider = format!("\nproviders:\n  {}:\n", file.name);
             assert!(file.text.contains(&provider), "{}", file.name);

@@ -14,8 +14,9 @@ pub(super) static FIELDS: PerFormat<Field> = PerFormat {
     chat: chat::field,
     responses: responses::field,
     messages: messages::field,
-    // No client sends it.
+    // Of their fields only those that all formats share are counted.
     gemini: |_, _, _| false,
+    converse: |_, _, _| false,
     embeddings: texts,
     rerank: texts,
 };

@@ -13,11 +13,12 @@ use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
 pub(super) const LAYOUT: u8 = 1;
 
 // What is written of these is the place: at the end alone there may come more.
-const FORMATS: [Format; 6] = [
+const FORMATS: [Format; 7] = [
     Format::Chat,
     Format::Responses,
     Format::Messages,
     Format::Gemini,
+    Format::Converse,
     Format::Embeddings,
     Format::Rerank,
 ];

@@ -1,23 +1,29 @@
 //! A service that lends keys as STS and the metadata servers of AWS do, and that answers requests as Bedrock
 //! does if their signatures are right.
 
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use time::format_description::well_known::{Rfc2822, Rfc3339};
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 pub const ROLE: &str = "arn:aws:iam::123456789012:role/gateway";
 pub const WEB_TOKEN: &str = "web-identity-token-of-the-pod";
@@ -27,6 +33,24 @@ const METADATA_TOKEN: &str = "session-token-of-the-metadata-server";
 pub const ID: &str = "AKIDEXAMPLE";
 pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 const REGION: &str = "us-east-1";
+
+/// An answer of Bedrock.
+pub struct Answered {
+    pub status: u16,
+    pub headers: Vec<(&'static str, &'static str)>,
+    pub body: Vec<u8>,
+    /// What follows once [`Aws::go_on`] is called.
+    pub rest: Vec<u8>,
+}
+
+/// A request with a right signature.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Path and query.
+    pub target: String,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
 
 /// The service.
 pub struct Aws {
@@ -44,6 +68,12 @@ struct State {
     is_failing: AtomicBool,
     /// Requests with a right signature.
     verified: AtomicU64,
+    /// How they are answered, unless by a completion.
+    answers: OnceLock<fn(&Asked) -> Answered>,
+    /// The last of them.
+    last: Mutex<Option<Asked>>,
+    /// Lets the rest of one answer go.
+    go_on: Notify,
 }
 
 impl State {
@@ -73,6 +103,24 @@ impl Aws {
             }
         });
         Self { address, state }
+    }
+
+    /// A service whose models answer like that.
+    pub async fn with_answers(answers: fn(&Asked) -> Answered) -> Self {
+        let aws = Self::start().await;
+        aws.state.answers.set(answers).unwrap();
+        aws
+    }
+
+    /// Sends the rest of an answer.
+    pub fn go_on(&self) {
+        self.state.go_on.notify_one();
+    }
+
+    /// The last request with a right signature, if its answers are given.
+    pub fn last(&self) -> Asked {
+        let last = self.state.last.lock();
+        last.clone().expect("a request with a right signature")
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -105,14 +153,67 @@ impl Aws {
     }
 }
 
+/// A body in two parts, the second of which waits.
+struct Parts {
+    parts: [Option<Bytes>; 2],
+    wait: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+}
+
+impl Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let [first, second] = &mut self.parts;
+        if let Some(part) = first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
+        let Some(part) = second.take().filter(|it| !it.is_empty()) else {
+            return Poll::Ready(None);
+        };
+        match self.wait.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Some(Ok(Frame::data(part)))),
+            Poll::Pending => {
+                self.parts = [None, Some(part)];
+                Poll::Pending
+            }
+        }
+    }
+}
+
 async fn answer(
     state: Arc<State>,
     request: Request<Incoming>,
-) -> hyper::Result<Response<Full<Bytes>>> {
+) -> hyper::Result<Response<BoxBody<Bytes, Infallible>>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let path = head.uri.path();
     let is_key = !path.starts_with("/model/") && !path.starts_with("/v1/");
+    if let (false, Some(answers)) = (is_key, state.answers.get())
+        && verify(&state, &head, &body).is_ok()
+    {
+        state.verified.fetch_add(1, Ordering::SeqCst);
+        let asked = Asked {
+            target: head.uri.to_string(),
+            headers: head.headers,
+            body: serde_json::from_slice(&body).unwrap(),
+        };
+        let answered = answers(&asked);
+        *state.last.lock() = Some(asked);
+        let mut answer = Response::builder().status(answered.status);
+        for (name, value) in answered.headers {
+            answer = answer.header(name, value);
+        }
+        let Answered { body, rest, .. } = answered;
+        let parts = Parts {
+            parts: [Bytes::from(body), rest.into()].map(Some),
+            wait: Box::pin(async move { state.go_on.notified().await }),
+        };
+        return Ok(answer.body(parts.boxed()).unwrap());
+    }
     let outcome = match (is_key, state.is_failing.load(Ordering::SeqCst)) {
         (true, true) => Err((503, "ServiceUnavailable", "the service is down".to_owned())),
         (true, false) => lend(&state, head.method.as_str(), path, &head.headers, &body),
@@ -145,7 +246,7 @@ async fn answer(
             )
             .body(json!({ "message": message }).to_string()),
     };
-    Ok(answer.unwrap().map(|it| Full::from(Bytes::from(it))))
+    Ok(answer.unwrap().map(|it| Full::from(it).boxed()))
 }
 
 fn completion() -> String {

@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
         if provider.formats.is_empty() {
             self.fault(
                 &path,
-                "name at least one format: chat, responses, messages or gemini",
+                "name at least one format: chat, responses, messages, gemini or converse",
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
@@ -311,9 +311,10 @@ impl<'a> Builder<'a> {
             chat: bearer.clone(),
             responses: bearer.clone(),
             embeddings: bearer.clone(),
-            rerank: bearer,
+            rerank: bearer.clone(),
             messages: api_key,
             gemini: google,
+            converse: bearer,
         })
     }
 

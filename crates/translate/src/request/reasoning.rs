@@ -34,19 +34,7 @@ pub(crate) fn effort(
     if scope.target.reasoning == ReasoningMode::None {
         return no_reasoning(asked, scope).map(|()| None);
     }
-    let wanted = match asked.mode {
-        Some(ThinkingMode::Disabled) => Some(Effort::None),
-        Some(ThinkingMode::Enabled) => asked
-            .effort
-            .or(asked.budget.map(Effort::of_thinking_budget)),
-        Some(ThinkingMode::Adaptive) => asked.effort.or(Some(Effort::High)),
-        Some(ThinkingMode::BetweenTools) => {
-            scope.note_dropped("thinking");
-            Some(Effort::Low)
-        }
-        None => asked.effort,
-    };
-    let wanted = match wanted {
+    let wanted = match wanted(asked, scope) {
         None if scope.target.reasoning == ReasoningMode::Extended => Some(DEFAULT_EFFORT),
         wanted => wanted,
     };
@@ -60,6 +48,22 @@ pub(crate) fn effort(
         return Ok(Some(Effort::None));
     }
     Ok(wanted.and_then(|wanted| fit(wanted, asked, scope)))
+}
+
+/// The effort that the caller asks for.
+pub(crate) fn wanted(asked: &Reasoning, scope: &mut Scope<'_>) -> Option<Effort> {
+    match asked.mode {
+        Some(ThinkingMode::Disabled) => Some(Effort::None),
+        Some(ThinkingMode::Enabled) => asked
+            .effort
+            .or(asked.budget.map(Effort::of_thinking_budget)),
+        Some(ThinkingMode::Adaptive) => asked.effort.or(Some(Effort::High)),
+        Some(ThinkingMode::BetweenTools) => {
+            scope.note_dropped("thinking");
+            Some(Effort::Low)
+        }
+        None => asked.effort,
+    }
 }
 
 /// Whether the model reasons, as far as the catalog and the request show: a model that does not

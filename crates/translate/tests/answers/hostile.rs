@@ -16,6 +16,9 @@ pub fn around(format: Format, event: &str) -> String {
         Format::Gemini => {
             format!("data: {event}\n\ndata: {{\"candidates\":[{{\"finishReason\":\"STOP\"}}]}}\n\n")
         }
+        Format::Converse => format!(
+            "data: {{\"type\":\"messageStart\"}}\n\ndata: {event}\n\ndata: {{\"type\":\"metadata\"}}\n\n"
+        ),
         Format::Messages => format!(
             "data: {{\"type\":\"message_start\",\"message\":{{\"id\":\"msg_1\"}}}}\n\ndata: {event}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
         ),
@@ -41,6 +44,19 @@ const BROKEN: &[(Format, &str)] = &[
     (
         Format::Chat,
         r#"{"choices":[{"index":-1,"delta":{"content":"a"}}]}"#,
+    ),
+    (
+        Format::Converse,
+        r#"{"type":"contentBlockDelta","delta":{"text":1}}"#,
+    ),
+    (Format::Converse, r#"{"type":"contentBlockDelta"}"#),
+    (
+        Format::Converse,
+        r#"{"type":"contentBlockStart","start":1}"#,
+    ),
+    (
+        Format::Converse,
+        r#"{"type":"contentBlockStart","start":{"toolUse":{"toolUseId":"a","name":""}}}"#,
     ),
     (
         Format::Gemini,

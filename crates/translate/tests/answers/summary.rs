@@ -61,7 +61,7 @@ pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, Stri
                 .iter()
                 .find_map(|event| event["delta"]["stop_reason"].as_str().map(str::to_owned)),
         ),
-        Format::Gemini => panic!("there are no recordings"),
+        Format::Gemini | Format::Converse => panic!("there are no recordings"),
         Format::Responses => {
             let done = documents
                 .iter()
@@ -87,7 +87,7 @@ pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Summary {
             of_blocks(blocks.unwrap_or_default(), None)
         }
         Format::Responses => of_response(answer),
-        Format::Gemini => panic!("there are no recordings"),
+        Format::Gemini | Format::Converse => panic!("there are no recordings"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }

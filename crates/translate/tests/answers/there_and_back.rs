@@ -25,7 +25,7 @@ fn ask(caller: Format, turns: &Value) -> Value {
             "thinking": {"type": "enabled", "budget_tokens": 4096},
             "tools": [{"name": "get_weather", "input_schema": schema}],
         }),
-        Format::Gemini => panic!("no client speaks it"),
+        Format::Gemini | Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
@@ -61,7 +61,7 @@ fn next_turns(caller: Format, answer: &Value) -> Value {
                 json!({"type": "tool_result", "tool_use_id": call["id"], "content": "21 degrees"});
             json!([question, {"role": "assistant", "content": content}, {"role": "user", "content": [result]}])
         }
-        Format::Gemini => panic!("no client speaks it"),
+        Format::Gemini | Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
@@ -87,6 +87,14 @@ fn native(provider: Format) -> Value {
             {"type": "text", "text": "Let me look."},
             {"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {"city": "Paris"}},
         ], "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 2}})
+        }
+        Format::Converse => {
+            json!({"output": {"message": {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "EusB+/=="}}},
+            {"reasoningContent": {"redactedContent": "RW5j"}},
+            {"text": "Let me look."},
+            {"toolUse": {"toolUseId": "tooluse_a", "name": "get_weather", "input": {"city": "Paris"}}},
+        ]}}, "stopReason": "tool_use", "usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}})
         }
         Format::Gemini => {
             json!({"candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
@@ -186,6 +194,30 @@ fn another_provider_gets_neither_the_reasoning_nor_a_word_of_it() {
                 );
             }
             assert!(body.contains("Let me look."), "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_model_of_converse_finds_its_own_reasoning_again() {
+    for caller in others(Format::Converse) {
+        for again in ["north", "north/another-model", "south"] {
+            let body = round(caller, Format::Converse, again);
+            let [_, answer, results] = &*body["messages"].as_array().unwrap().clone() else {
+                panic!("{caller}: {body}");
+            };
+            let text = json!({"text": "Let me look."});
+            let call = json!({"toolUse": {"toolUseId": "tooluse_a", "name": "get_weather", "input": {"city": "Paris"}}});
+            let signed = json!({"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "EusB+/=="}}});
+            let redacted = json!({"reasoningContent": {"redactedContent": "RW5j"}});
+            // Chat clients have no place for seals.
+            let expected = match caller != Format::Chat && again == "north" {
+                true => json!([signed, redacted, text, call]),
+                false => json!([text, call]),
+            };
+            assert_eq!(answer["content"], expected, "{caller}: {body}");
+            let result = json!([{"toolResult": {"toolUseId": "tooluse_a", "content": [{"text": "21 degrees"}]}}]);
+            assert_eq!(results["content"], result, "{caller}: {body}");
         }
     }
 }

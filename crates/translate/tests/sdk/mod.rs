@@ -43,7 +43,7 @@ fn assert_object(format: Format, sdk: &Value, at: &str, value: &Value, body: &Va
         let is_extra = match format {
             Format::Messages => at.is_empty() && SAMPLING.contains(&name.as_str()),
             Format::Responses => (at, name.as_str()) == BLOCKED,
-            Format::Chat | Format::Gemini => false,
+            Format::Chat | Format::Gemini | Format::Converse => false,
             Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
         };
         if is_extra {

@@ -50,6 +50,7 @@ pub(crate) const CHOICE: u64 = at([Choices, Item]);
 pub(crate) const CHOICE_INDEX: u64 = at([Choices, Item, Index]);
 pub(crate) const OUTPUT: u64 = at([Output]);
 pub(crate) const CONTENT: u64 = at([Content]);
+pub(crate) const OUTPUT_CONTENT: u64 = at([Output, Message, Content]);
 
 // A choice in a stream.
 pub(crate) const DELTA: u64 = at([Choices, Item, Delta]);

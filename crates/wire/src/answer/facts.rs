@@ -37,7 +37,8 @@ impl StopReason {
 
     /// Whether a finish reason means that the provider failed, in any format.
     pub(super) fn is_failure(reason: &str) -> bool {
-        // The others are Gemini's: its model wrote a call that is none, or the account is limited.
+        // The others are Gemini's and Converse's: the model wrote a call that is none, or the account is
+        // limited.
         matches!(
             reason,
             "error"
@@ -47,6 +48,8 @@ impl StopReason {
                 | "MISSING_THOUGHT_SIGNATURE"
                 | "MALFORMED_RESPONSE"
                 | "PUP_LIMITED_DISABLED"
+                | "malformed_model_output"
+                | "malformed_tool_use"
         )
     }
 
@@ -62,7 +65,9 @@ impl StopReason {
             | "model_context_window_exceeded"
             | "MAX_TOKENS"
             | "CONTINUATION" => Self::MaxTokens,
-            "content_filter" | "refusal" => Self::Refused,
+            "content_filter" | "refusal" | "content_filtered" | "guardrail_intervened" => {
+                Self::Refused
+            }
             // Gemini.
             "SAFETY"
             | "RECITATION"

@@ -227,6 +227,7 @@ impl Reader {
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
             at::FINISH_REASON => self.finish_choice(text.as_str()),
+            at::STOP_REASON if StopReason::is_failure(text.as_str()) => self.event.error = true,
             at::STOP_REASON | at::DELTA_STOP_REASON | at::INCOMPLETE_REASON => {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
             }

@@ -51,7 +51,17 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
 /// Classifies an error object that came with a success: as an event of a stream, or as the
 /// body of a 200.
 pub fn classify_body(body: &[u8]) -> UpstreamFault {
-    let fields = ErrorFields::read(capped(body));
+    of_success(ErrorFields::read(capped(body)))
+}
+
+/// Classifies an exception of this name in an event stream of Amazon.
+pub fn classify_exception(name: &str, payload: &[u8]) -> UpstreamFault {
+    let mut fields = ErrorFields::read(capped(payload));
+    fields.add_name(name);
+    of_success(fields)
+}
+
+fn of_success(fields: ErrorFields) -> UpstreamFault {
     let status = fields.status.or_else(|| status_of_type(&fields.names));
     let class = class_of(&fields, status);
     UpstreamFault {
@@ -114,6 +124,10 @@ fn status_of_type(names: &[String]) -> Option<u16> {
         "requesttoolarge" => Some(413),
         "apierror" | "servererror" | "internalservererror" => Some(500),
         "timeouterror" => Some(504),
+        // Amazon.
+        "validationexception" => Some(400),
+        "modeltimeoutexception" => Some(408),
+        "internalserverexception" => Some(500),
         _ => None,
     })
 }
@@ -199,6 +213,9 @@ fn named(name: &str) -> Option<FaultClass> {
             FaultClass::Credential
         }
         _ if name.starts_with("accessdenied") => FaultClass::Forbidden,
+        // Amazon, whose status for them is 424 and 400.
+        "modelerrorexception" | "modelstreamerrorexception" => FaultClass::ServerError,
+        _ if name.starts_with("servicequotaexceeded") => FaultClass::Quota,
         _ => return None,
     })
 }

@@ -11,6 +11,7 @@ const USUAL_PATHS: PerFormat<&str> = PerFormat {
     responses: "/v1/responses",
     messages: "/v1/messages",
     gemini: "/v1beta/models/{model}:generateContent",
+    converse: "/model/{model}/converse",
     embeddings: "/v1/embeddings",
     rerank: "/v1/rerank",
 };
@@ -21,6 +22,7 @@ const USUAL_STREAM_PATHS: PerFormat<Option<&str>> = PerFormat {
     responses: None,
     messages: None,
     gemini: Some("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+    converse: Some("/model/{model}/converse-stream"),
     embeddings: None,
     rerank: None,
 };
@@ -43,6 +45,7 @@ const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
     ],
     messages: &["messages", "max_tokens", "system"],
     gemini: &["contents", "systemInstruction", "generationConfig"],
+    converse: &["messages", "system", "inferenceConfig"],
     embeddings: &["input"],
     rerank: &["query", "documents"],
 };
@@ -75,7 +78,7 @@ impl Builder<'_> {
                 "only the messages format has a token counter",
             );
         }
-        self.check_paths_of_gemini(settings, at);
+        self.check_own_paths(settings, at);
         if settings.path.is_none() && prefix.ends_with("/v1") {
             self.fault(
                 at,
@@ -99,9 +102,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Bodies of Gemini name no model and do not ask for a stream: the paths do both.
-    fn check_paths_of_gemini(&mut self, settings: &FormatSettings, at: &KeyPath) {
-        if settings.name != Format::Gemini {
+    /// Bodies of Gemini and Converse name no model and do not ask for a stream: the paths do both.
+    fn check_own_paths(&mut self, settings: &FormatSettings, at: &KeyPath) {
+        let format = settings.name;
+        if USUAL_STREAM_PATHS[format].is_none() {
             return;
         }
         let paths = [
@@ -112,14 +116,14 @@ impl Builder<'_> {
             if path.as_deref().is_some_and(|it| !it.contains(MODEL)) {
                 self.fault(
                     &at.key(key),
-                    format!("requests of gemini name the model in the path: put {MODEL} into it"),
+                    format!("requests of {format} name the model in the path: put {MODEL} into it"),
                 );
             }
         }
         if settings.path.is_some() != settings.stream_path.is_some() {
             self.fault(
                 at,
-                "gemini has one path for whole answers and one for streams: give `path` and `stream_path`, or neither",
+                format!("{format} has one path for whole answers and one for streams: give `path` and `stream_path`, or neither"),
             );
         }
     }

@@ -1,7 +1,7 @@
 //! Writes a messages request: its conversation. `options` writes its settings.
 
 mod options;
-mod thinking;
+pub(crate) mod thinking;
 mod tools;
 
 use crate::request::write::{
@@ -55,7 +55,7 @@ impl Writer<'_, '_> {
 
     /// Whether the turn that the answer goes on with began with reasoning that is not there
     /// any more.
-    fn loses_thought(&mut self, conversation: &Conversation<'_>) -> bool {
+    pub(crate) fn loses_thought(&mut self, conversation: &Conversation<'_>) -> bool {
         let mut turns = conversation.turns.iter().rev();
         let Some(last) = turns.find(|turn| turn.role == Role::Assistant) else {
             return false;

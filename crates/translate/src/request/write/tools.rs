@@ -90,23 +90,34 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The members that describe a function in every format.
+    /// The members that describe a function in every format. The schema can stand in an object:
+    /// `inputSchema.json`.
     pub(crate) fn function(&mut self, tool: &Tool<'_>, schema_field: &str) -> Result<(), Refusal> {
         self.out.key("name");
         self.tool_name(tool.name, tool.namespace, Self::kind(tool));
         self.description(tool);
-        self.out.key(schema_field);
+        let within = schema_field.split_once('.');
+        if let Some((outer, inner)) = within {
+            self.out.key(outer).begin_object();
+            self.out.key(inner);
+        } else {
+            self.out.key(schema_field);
+        }
         match tool.takes {
-            Takes::Object { schema, strict } => {
-                match schema {
-                    Some(schema) => self.object_schema(schema)?,
-                    None => self.out.raw(EMPTY_SCHEMA),
-                }
-                if let Some(strict) = self.strictness(strict, schema) {
-                    self.out.key("strict").bool(strict);
-                }
-            }
+            Takes::Object {
+                schema: Some(schema),
+                ..
+            } => self.object_schema(schema)?,
+            Takes::Object { schema: None, .. } => self.out.raw(EMPTY_SCHEMA),
             Takes::Free(_) => self.out.raw(FREE_SCHEMA),
+        }
+        if within.is_some() {
+            self.out.end_object();
+        }
+        if let Takes::Object { schema, strict } = tool.takes
+            && let Some(strict) = self.strictness(strict, schema)
+        {
+            self.out.key("strict").bool(strict);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub fn stream(format: Format, stream: &str) -> Result<Summary, String> {
         Format::Chat => chat::read(&events),
         Format::Messages => messages::read(&events),
         Format::Responses => responses::read(&events),
-        Format::Gemini => panic!("no client speaks it"),
+        Format::Gemini | Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
@@ -36,7 +36,7 @@ pub fn body(format: Format, body: &str) -> Result<Summary, String> {
         Format::Chat => chat::body(&answer),
         Format::Messages => messages::body(&answer),
         Format::Responses => responses::body(&answer),
-        Format::Gemini => panic!("no client speaks it"),
+        Format::Gemini | Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }

@@ -12,6 +12,7 @@ fn around(format: Format, conversation: &str) -> String {
         }
         Format::Rerank => format!(r#"{{"model":"m","query":"q","documents":{conversation}}}"#),
         Format::Gemini => format!(r#"{{"contents":{conversation}}}"#),
+        Format::Converse => format!(r#"{{"messages":{conversation}}}"#),
         Format::Messages => {
             format!(r#"{{"model":"m","max_tokens":9,"messages":{conversation}}}"#)
         }

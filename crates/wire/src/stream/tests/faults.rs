@@ -32,6 +32,16 @@ fn errors(format: Format) -> Vec<(String, FaultClass)> {
                 C::ServerError,
             ),
         ]),
+        Format::Converse => of(&[
+            (
+                "event: messageStop\ndata: {\"type\":\"messageStop\",\"stopReason\":\"malformed_tool_use\",\"p\":\"TEXT\"}\n\n",
+                C::ServerError,
+            ),
+            (
+                "event: error\ndata: {\"__type\":\"ThrottlingException\",\"message\":\"TEXT\"}\n\n",
+                C::RateLimit,
+            ),
+        ]),
         Format::Messages => of(&[
             (
                 "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"TEXT\"},\"request_id\":\"TEXT\"}\n\n",

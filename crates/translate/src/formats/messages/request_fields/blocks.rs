@@ -166,10 +166,12 @@ declare_shapes! {
         "messages[].content[].source.content[].cache_control",
         "messages[].content[].content[].content[].cache_control",
         "messages[].content[].content[].source.content[].cache_control",
+        "messages[].content[].tool.definition.cache_control",
         "system[].cache_control",
+        "tools[].cache_control",
     ], &["ephemeral"] => &[
         tag("type"),
-        implied("ttl", "the provider has one time to live"),
+        field("ttl", F::MarkLifetimes),
         implied("scope", "the provider keeps its caches apart as it does").extra(),
     ];
 

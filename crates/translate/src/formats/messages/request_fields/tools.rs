@@ -7,7 +7,7 @@ use crate::{
 
 const TOOLS_AT: &[&str] = &["tools[]", "messages[].content[].tool.definition"];
 
-const CACHE_CONTROL: Row = field("cache_control", F::ToolMarks).whole();
+const CACHE_CONTROL: Row = field("cache_control", F::ToolMarks);
 
 const ALLOWED_CALLERS: Row = field("allowed_callers", F::AllowedCallers)
     .whole()

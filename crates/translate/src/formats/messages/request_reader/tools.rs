@@ -3,12 +3,12 @@
 use super::search;
 use crate::request::read::{
     search::{NAME, take_offer},
-    shared::take_word,
+    shared::{take_mark, take_word},
 };
 use crate::{
     Refusal,
     document::{Text, Value},
-    formats::messages::request_fields as table,
+    formats::messages::request_fields::{self as table, blocks::CACHE_CONTROL},
     request::{
         conversation::{Choice, Conversation, Takes, Tool},
         path::Path,
@@ -61,6 +61,7 @@ pub(crate) fn tool<'d>(
     let schema = fields.object("input_schema")?;
     let strict = fields.bool("strict")?;
     fields.bool("defer_loading")?;
+    let cache = take_mark(scope, &mut fields, "cache_control", &CACHE_CONTROL)?;
     fields.close()?;
     if name.is(PLACEHOLDER) {
         return Ok(());
@@ -71,7 +72,7 @@ pub(crate) fn tool<'d>(
         namespace_description: None,
         description,
         takes: Takes::Object { schema, strict },
-        cache: None,
+        cache,
     });
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::{
         },
     },
 };
+use std::borrow::Cow;
 
 impl Writer<'_, '_> {
     pub(crate) fn messages_sampling(
@@ -118,8 +119,8 @@ impl Writer<'_, '_> {
         if let Some(schema) = schema {
             self.out.key("format").begin_object();
             self.out.key("type").string("json_schema");
-            self.out.key("schema");
-            self.closed_schema(schema)?;
+            let schema = self.closed_schema(schema)?;
+            self.out.key("schema").raw(schema.as_bytes());
             self.out.end_object();
         }
         self.out.end_object();
@@ -127,18 +128,17 @@ impl Writer<'_, '_> {
     }
 
     /// A schema of answers: each of its objects allows its own members alone.
-    fn closed_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
+    pub(crate) fn closed_schema<'d>(&mut self, schema: Value<'d>) -> Result<Cow<'d, str>, Refusal> {
         let field = self.scope.source.paths.answer_schema;
         let mut closed = schema::parse(schema, field)?;
         let has_closed = schema::close(&mut closed).map_err(|it| it.refusal(field))?;
-        match has_closed {
-            true => {
-                self.scope.note_dropped(field);
-                self.out.raw(closed.to_string().as_bytes());
-            }
-            false => self.out.raw(schema.raw()),
+        if has_closed {
+            self.scope.note_dropped(field);
         }
-        Ok(())
+        Ok(match std::str::from_utf8(schema.raw()) {
+            Ok(unchanged) if !has_closed => unchanged.into(),
+            _ => closed.to_string().into(),
+        })
     }
 
     pub(crate) fn messages_extras(

@@ -4,7 +4,7 @@ use crate::{
     Refusal,
     request::{
         conversation::{Choice, Conversation, Reasoning},
-        reasoning::{DEFAULT_EFFORT, effort_field, fit, no_reasoning},
+        reasoning::{DEFAULT_EFFORT, effort_field, fit, no_reasoning, wanted},
         scope::Scope,
     },
 };
@@ -40,7 +40,7 @@ impl MessagesPlan {
     }
 }
 
-/// Plans them for the request of a chat or responses client.
+/// Plans them for a model of Anthropic's.
 pub(crate) fn plan(
     conversation: &Conversation<'_>,
     lost_thought: bool,
@@ -64,7 +64,8 @@ pub(crate) fn plan(
         no_reasoning(asked, scope)?;
         return Ok(plan);
     }
-    if asked.effort == Some(Effort::None) {
+    let effort = wanted(asked, scope);
+    if effort == Some(Effort::None) {
         if scope.target.messages.thinking_can_be_disabled {
             plan.thinking = Some(ThinkingSent::Disabled);
         } else {
@@ -73,7 +74,7 @@ pub(crate) fn plan(
         return Ok(plan);
     }
     let is_extended = mode == ReasoningMode::Extended;
-    if asked.effort.is_none() && !is_extended {
+    if effort.is_none() && !is_extended {
         return Ok(plan);
     }
     if conversation.choice.is_some_and(Choice::is_forced) {
@@ -82,14 +83,18 @@ pub(crate) fn plan(
         return Ok(plan);
     }
     if scope.target.messages.adaptive_thinking {
-        plan.thinking = Some(ThinkingSent::Adaptive);
-        let at_least_low = asked.effort.map(|effort| effort.max(Effort::Low));
+        // Messages can ask for an effort without thinking.
+        let is_of_messages = asked.effort_field == "output_config.effort";
+        if !is_of_messages || asked.mode.is_some() || is_extended {
+            plan.thinking = Some(ThinkingSent::Adaptive);
+        }
+        let at_least_low = effort.map(|effort| effort.max(Effort::Low));
         plan.effort = at_least_low.and_then(|effort| fit(effort, asked, scope));
         return Ok(plan);
     }
-    let wanted = asked.effort.unwrap_or(DEFAULT_EFFORT);
-    let budget = wanted
-        .thinking_budget()
+    let budget = asked
+        .budget
+        .or(effort.unwrap_or(DEFAULT_EFFORT).thinking_budget())
         .unwrap_or(ThinkingRoom::LEAST_BUDGET);
     // More than the caller's limit is reserved for a model alone that thinks unasked.
     let ceiling = if is_extended {

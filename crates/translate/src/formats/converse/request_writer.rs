@@ -1,0 +1,383 @@
+//! Writes a Converse request: its conversation. `settings` writes its tools and its settings.
+
+mod settings;
+
+use crate::{
+    Refusal,
+    formats::messages::request_writer::thinking::{self, MessagesPlan},
+    request::{
+        conversation::{
+            Block, CacheMark, Call, CallResult, Conversation, File, Image, Role, Source, TextBlock,
+            Thought, Turn, Words,
+        },
+        write::{
+            Writer,
+            shared::{is_said, misplaced, pieces, text, words},
+        },
+    },
+    seal::ReasoningForm,
+};
+
+/// Writes the members of the body. The model and the choice of a stream stand in the address.
+pub(crate) fn write(
+    writer: &mut Writer<'_, '_>,
+    conversation: &Conversation<'_>,
+) -> Result<(), Refusal> {
+    let mut documents = Documents::default();
+    writer.converse(conversation, &mut documents)
+}
+
+/// Whose model it is, as far as requests differ. Inference profiles have the name of the model in theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Maker {
+    Anthropic,
+    /// Amazon's Nova from its second generation on, which reasons.
+    Nova,
+    /// Of several makers: their models take `reasoning_effort`.
+    ByEffort,
+    Other,
+}
+
+impl Maker {
+    fn of(model: &str) -> Self {
+        match () {
+            () if model.contains("claude") => Self::Anthropic,
+            () if model.contains("nova-2") => Self::Nova,
+            () if takes_effort(model) => Self::ByEffort,
+            () => Self::Other,
+        }
+    }
+}
+
+fn takes_effort(model: &str) -> bool {
+    ["gpt-oss", "kimi-k3", "glm-5"]
+        .iter()
+        .any(|it| model.contains(it))
+}
+
+/// The documents of the request so far: their names must differ.
+#[derive(Default)]
+struct Documents(usize);
+
+impl Writer<'_, '_> {
+    fn converse(
+        &mut self,
+        conversation: &Conversation<'_>,
+        documents: &mut Documents,
+    ) -> Result<(), Refusal> {
+        let maker = Maker::of(self.scope.target.model);
+        let plan = match maker {
+            Maker::Anthropic => {
+                let lost_thought = self.loses_thought(conversation);
+                thinking::plan(conversation, lost_thought, self.scope)?
+            }
+            _ => MessagesPlan::default(),
+        };
+        let turns = &conversation.turns;
+        let mut leading = turns.iter().take_while(|it| it.role.instructs()).count();
+        if leading == turns.len() {
+            // A request must have a conversation: the last instruction becomes it.
+            leading = leading.saturating_sub(1);
+        }
+        let (system, turns) = turns.split_at_checked(leading).unwrap_or_default();
+        self.converse_system(system)?;
+        self.converse_tools(conversation)?;
+        self.out.key("messages").begin_array();
+        let start = self.out.as_bytes().len();
+        // The two sides must take turns.
+        let is_model = |turn: &Turn<'_>| turn.role == Role::Assistant;
+        for turns in turns.chunk_by(|one, next| is_model(one) == is_model(next)) {
+            self.converse_message(turns, documents)?;
+        }
+        self.end_turns(start)?;
+        self.converse_settings(conversation, &plan, maker)
+    }
+
+    fn converse_system(&mut self, turns: &[Turn<'_>]) -> Result<(), Refusal> {
+        let mut has_begun = false;
+        for turn in turns {
+            for block in &turn.blocks {
+                let Block::Text(block) = block else {
+                    let message = format!("holds {}, which instructions cannot", misplaced(block));
+                    return Err(self.refuse_turn(turn, message));
+                };
+                if !is_said(&block.words) {
+                    continue;
+                }
+                if !std::mem::replace(&mut has_begun, true) {
+                    self.out.key("system").begin_array();
+                }
+                self.converse_text(block);
+            }
+        }
+        if has_begun {
+            self.out.end_array();
+        }
+        Ok(())
+    }
+
+    /// Turns of one side, as one message.
+    fn converse_message(
+        &mut self,
+        turns: &[Turn<'_>],
+        documents: &mut Documents,
+    ) -> Result<(), Refusal> {
+        let is_model = turns.iter().any(|turn| turn.role == Role::Assistant);
+        let before = self.out.as_bytes().len();
+        self.out.item().begin_object();
+        let role = if is_model { "assistant" } else { "user" };
+        self.out.key("role").string(role);
+        self.out.key("content").begin_array();
+        let start = self.out.as_bytes().len();
+        // Results first: the provider refuses a message after calls that does not begin with them.
+        for turn in turns {
+            for block in &turn.blocks {
+                if let Block::Result(result) = block {
+                    self.converse_result(result, turn, documents)?;
+                }
+            }
+        }
+        for turn in turns {
+            for block in &turn.blocks {
+                self.converse_block(block, turn, documents)?;
+            }
+        }
+        if self.out.as_bytes().len() == start {
+            // Nothing is said, and a message must have content.
+            self.out.truncate(before);
+            return Ok(());
+        }
+        self.out.end_array();
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn converse_block(
+        &mut self,
+        block: &Block<'_>,
+        turn: &Turn<'_>,
+        documents: &mut Documents,
+    ) -> Result<(), Refusal> {
+        let is_model = turn.role == Role::Assistant;
+        match block {
+            // Written before.
+            Block::Result(_) => {}
+            Block::Text(block) if !is_said(&block.words) => {}
+            Block::Text(block) if turn.role.instructs() => self.converse_reminder(block),
+            Block::Text(block) => self.converse_text(block),
+            Block::Refusal(refusal) if refusal.is_empty() => {}
+            Block::Refusal(refusal) => self.converse_text(&TextBlock::of(Words::Asked(*refusal))),
+            Block::Image(image) if !is_model => self.converse_image(image, turn)?,
+            Block::Document(file) if !is_model => self.converse_file(file, turn, documents)?,
+            Block::Call(call) if is_model => self.converse_call(call),
+            Block::Thought(thought) if is_model => self.converse_thought(thought),
+            Block::Search(search) => self.forget_search(search),
+            other => {
+                let message = format!("holds {}, which its role cannot", misplaced(other));
+                return Err(self.refuse_turn(turn, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn converse_text(&mut self, said: &TextBlock<'_>) {
+        self.out.item().begin_object();
+        words(self.out.key("text"), &said.words);
+        self.out.end_object();
+        self.cache_point(said.cache);
+    }
+
+    /// A mark for caching what stands before it.
+    fn cache_point(&mut self, mark: Option<CacheMark<'_>>) {
+        if !self.is_marked(mark) {
+            return;
+        }
+        self.out.item().begin_object();
+        self.out.key("cachePoint").begin_object();
+        self.out.key("type").string("default");
+        let ttl = mark.and_then(|mark| mark.ttl);
+        if let Some(ttl) = ttl.filter(|ttl| ttl.is("5m") || ttl.is("1h")) {
+            text(self.out.key("ttl"), ttl);
+        }
+        self.out.end_object();
+        self.out.end_object();
+    }
+
+    /// An instruction in the middle.
+    fn converse_reminder(&mut self, said: &TextBlock<'_>) {
+        self.out.item().begin_object();
+        self.out.key("text").begin_string();
+        self.out.text("<system-reminder>\n");
+        pieces(&mut self.out, &said.words);
+        self.out.text("\n</system-reminder>");
+        self.out.end_string();
+        self.out.end_object();
+        self.cache_point(said.cache);
+    }
+
+    fn converse_image(&mut self, image: &Image<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let Source::Data { media_type, data } = &image.source else {
+            let message = "holds an image by its address, which this model's provider does not fetch: send its data";
+            return Err(self.refuse_turn(turn, message));
+        };
+        self.out.item().begin_object();
+        self.out.key("image").begin_object();
+        // The types that the target takes are those of its formats.
+        let format = media_type.strip_prefix("image/").unwrap_or("png");
+        self.out.key("format").string(format);
+        self.converse_data(data);
+        self.out.end_object();
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn converse_data(&mut self, data: &[u8]) {
+        self.out.key("source").begin_object();
+        self.out.key("bytes").begin_string();
+        self.out.escaped(data);
+        self.out.end_string();
+        self.out.end_object();
+    }
+
+    fn converse_file(
+        &mut self,
+        file: &File<'_>,
+        turn: &Turn<'_>,
+        documents: &mut Documents,
+    ) -> Result<(), Refusal> {
+        let Source::Data { media_type, data } = &file.source else {
+            let message = "holds a document by its address, which this model's provider does not fetch: send its data";
+            return Err(self.refuse_turn(turn, message));
+        };
+        let Some(format) = document_format(media_type) else {
+            let message = "holds a document of a type that this model's provider does not take: send PDF, text, CSV, HTML, Markdown, Word or Excel";
+            return Err(self.refuse_turn(turn, message));
+        };
+        documents.0 = documents.0.saturating_add(1);
+        self.out.item().begin_object();
+        self.out.key("document").begin_object();
+        self.out.key("format").string(format);
+        let name = document_name(file, documents.0);
+        self.out.key("name").string(&name);
+        self.converse_data(data);
+        self.out.end_object();
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn converse_call(&mut self, call: &Call<'_>) {
+        self.out.item().begin_object();
+        self.out.key("toolUse").begin_object();
+        self.out.key("toolUseId");
+        self.call_id(call.id);
+        self.out.key("name");
+        self.called_name(call);
+        self.out.key("input");
+        self.input(&call.input);
+        self.out.end_object();
+        self.out.end_object();
+    }
+
+    fn converse_result(
+        &mut self,
+        result: &CallResult<'_>,
+        turn: &Turn<'_>,
+        documents: &mut Documents,
+    ) -> Result<(), Refusal> {
+        // The mark of a text stands behind the whole result.
+        let mut mark = None;
+        self.out.item().begin_object();
+        self.out.key("toolResult").begin_object();
+        self.out.key("toolUseId");
+        self.call_id(result.id);
+        self.out.key("content").begin_array();
+        for block in &result.content {
+            match block {
+                Block::Text(block) => {
+                    if is_said(&block.words) {
+                        self.out.item().begin_object();
+                        words(self.out.key("text"), &block.words);
+                        self.out.end_object();
+                    }
+                    mark = block.cache.or(mark);
+                }
+                Block::Image(image) => self.converse_image(image, turn)?,
+                Block::Document(file) => self.converse_file(file, turn, documents)?,
+                other => {
+                    let message = format!("holds {} in the result of a tool", misplaced(other));
+                    return Err(self.refuse_turn(turn, message));
+                }
+            }
+        }
+        self.out.end_array();
+        if result.is_error {
+            self.out.key("status").string("error");
+        }
+        self.out.end_object();
+        self.out.end_object();
+        self.cache_point(mark);
+        Ok(())
+    }
+
+    /// Reasoning that this model made, as the block that it was.
+    fn converse_thought(&mut self, thought: &Thought<'_>) {
+        let Some(native) = self.restore(thought) else {
+            return;
+        };
+        match native.form {
+            ReasoningForm::Signature => {
+                self.out.item().begin_object();
+                self.out.key("reasoningContent").begin_object();
+                self.out.key("reasoningText").begin_object();
+                self.out.key("text").begin_string();
+                for piece in &thought.text {
+                    self.out.escaped(piece.json());
+                }
+                self.out.end_string();
+                self.out.key("signature").string(&native.payload);
+                self.out.end_object();
+                self.out.end_object();
+                self.out.end_object();
+            }
+            ReasoningForm::Redacted => {
+                self.out.item().begin_object();
+                self.out.key("reasoningContent").begin_object();
+                self.out.key("redactedContent").string(&native.payload);
+                self.out.end_object();
+                self.out.end_object();
+            }
+            _ => self.forget_thought(thought),
+        }
+    }
+}
+
+/// The format of a document of this media type.
+fn document_format(media_type: &str) -> Option<&'static str> {
+    Some(match media_type {
+        "application/pdf" => "pdf",
+        "text/plain" => "txt",
+        "text/csv" => "csv",
+        "text/html" => "html",
+        "text/markdown" => "md",
+        "application/msword" => "doc",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "application/vnd.ms-excel" => "xls",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        _ => return None,
+    })
+}
+
+/// The name of a document. The provider takes letters, digits, hyphens, brackets and single blanks.
+fn document_name(file: &File<'_>, number: usize) -> String {
+    const LONGEST: usize = 200;
+    let name = file.name.map(|it| it.decode()).unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-()[]".contains(c);
+    let parts = name.split(|c| !is_plain(c)).filter(|it| !it.is_empty());
+    let mut name = parts.collect::<Vec<_>>().join(" ");
+    name.truncate(LONGEST);
+    match name.trim() {
+        "" => format!("document-{number}"),
+        name if number > 1 => format!("{name} ({number})"),
+        name => name.to_owned(),
+    }
+}
