@@ -42,6 +42,10 @@ pub struct Target<'a> {
     /// Responses callers: the answer that the request goes on from, where its conversation has been
     /// put into the request. The new answer repeats the id.
     pub previous_response: Option<&'a str>,
+    /// Gemini callers: the model that the address names.
+    pub asked_model: Option<&'a str>,
+    /// Gemini callers: whether the address asks for a stream.
+    pub asked_stream: bool,
 }
 
 /// Whether the gateway remembers an answer.
@@ -100,6 +104,8 @@ impl<'a> Target<'a> {
             strict: Strict(&[]),
             memory: AnswerMemory::Off,
             previous_response: None,
+            asked_model: None,
+            asked_stream: false,
         }
     }
 }

@@ -7,7 +7,7 @@ fn sealed() -> String {
 }
 
 fn cleared(format: Format, body: &serde_json::Value) -> (serde_json::Value, Vec<&'static str>) {
-    let unsealed = without_seals(format, body.to_string().as_bytes()).unwrap();
+    let unsealed = without_seals(format, body.to_string().as_bytes(), true).unwrap();
     (
         serde_json::from_slice(&unsealed.body).unwrap(),
         unsealed.dropped,
@@ -132,5 +132,5 @@ fn searches_of_another_provider_leave_with_their_seals() {
 #[test]
 fn a_body_without_seals_is_left_alone() {
     let body = br#"{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"tg1.","signature":"E"}]}]}"#;
-    assert_eq!(without_seals(Format::Messages, body), None);
+    assert_eq!(without_seals(Format::Messages, body, true), None);
 }

@@ -12,6 +12,20 @@ use crate::{
 };
 
 impl Writer<'_, '_> {
+    /// What chat alone has of sampling.
+    pub(crate) fn chat_sampling(&mut self, conversation: &Conversation<'_>) {
+        let sampling = &conversation.sampling;
+        for (name, value) in [
+            ("seed", sampling.seed),
+            ("presence_penalty", sampling.presence_penalty),
+            ("frequency_penalty", sampling.frequency_penalty),
+        ] {
+            if let Some(value) = value {
+                self.out.key(name).raw(value.raw());
+            }
+        }
+    }
+
     pub(crate) fn chat_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         const MOST: usize = 4;
         let stop = &conversation.stop;
