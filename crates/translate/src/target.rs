@@ -20,7 +20,7 @@ pub struct Target<'a> {
     pub reasoning: ReasoningMode,
     /// The efforts that the model takes, from least to most; empty: all of the format.
     pub efforts: &'a [Effort],
-    /// Whether the model takes `temperature`, `top_p` and `top_k`.
+    /// Whether the model takes `temperature`, `top_p`, `top_k` and penalties.
     pub sampling: bool,
     /// Whether the provider marks what is worth caching: `cache_control` in messages,
     /// `prompt_cache_breakpoint` in chat and responses.

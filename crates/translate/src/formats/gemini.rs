@@ -34,7 +34,9 @@ static SOURCE: SourceRules = SourceRules {
         answer_schema: "generationConfig.responseSchema",
         json_object: "generationConfig.responseMimeType",
         own: &[
+            ("frequency_penalty", "generationConfig.frequencyPenalty"),
             ("metadata", "labels"),
+            ("presence_penalty", "generationConfig.presencePenalty"),
             ("seed", "generationConfig.seed"),
             ("service_tier", "serviceTier"),
             ("stop", "generationConfig.stopSequences"),

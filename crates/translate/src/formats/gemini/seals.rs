@@ -14,6 +14,10 @@ use tollgate_wire::peek::ENCODED_SEAL_TAG;
 const EITHER: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
+/// The longest signature that is decoded, in bytes. It takes some times its length until it is read,
+/// which is not reserved.
+const LONGEST: usize = 4 * 1024 * 1024;
+
 /// A piece of reasoning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SealedThought {
@@ -41,7 +45,7 @@ pub(crate) fn is_encoded(signature: &str) -> bool {
 
 /// The reasoning in a signature; `None` if the gateway has not made it.
 pub(crate) fn decode(signature: &str) -> Option<Vec<SealedThought>> {
-    if !signature.starts_with(ENCODED_SEAL_TAG) {
+    if !signature.starts_with(ENCODED_SEAL_TAG) || signature.len() > LONGEST {
         return None;
     }
     let alphabet = match signature.contains(['-', '_']) {

@@ -15,13 +15,16 @@ impl Writer<'_, '_> {
     /// What chat alone has of sampling.
     pub(crate) fn chat_sampling(&mut self, conversation: &Conversation<'_>) {
         let sampling = &conversation.sampling;
-        for (name, value) in [
-            ("seed", sampling.seed),
-            ("presence_penalty", sampling.presence_penalty),
-            ("frequency_penalty", sampling.frequency_penalty),
+        let is_taken = self.scope.target.sampling;
+        for (name, value, is_known) in [
+            ("seed", sampling.seed, true),
+            ("presence_penalty", sampling.presence_penalty, is_taken),
+            ("frequency_penalty", sampling.frequency_penalty, is_taken),
         ] {
-            if let Some(value) = value {
-                self.out.key(name).raw(value.raw());
+            match value {
+                Some(value) if is_known => self.out.key(name).raw(value.raw()),
+                Some(_) => self.scope.note_dropped(name),
+                None => {}
             }
         }
     }
