@@ -34,7 +34,6 @@ use tollgate_filter::{Endpoint, EndpointKind, Head, RequestContext, Verdict};
 use tollgate_routing::plan::{Asked, plan};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 use tollgate_wire::address::{self, Address};
-use tollgate_wire::peek::PeekLimits;
 
 /// What happens to a request after its admission.
 pub enum Admission {
@@ -76,7 +75,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     let head = session.req_header();
     exchange.origin = snapshot.cors.origin(&head.headers);
     let uri = exchange.target.1.clone();
-    let matched = endpoints::match_path(uri.path())?;
+    let has_google_key = session.req_header().headers.contains_key(GOOGLE_KEY);
+    let matched = endpoints::match_path(uri.path())?.for_client(has_google_key);
     let request = RequestContext::new(exchange.id, matched.endpoint, exchange.client);
     exchange.stage = Stage::Matched {
         request,
@@ -103,8 +103,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     let identity = exchange.stage.identity().cloned();
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
     match (matched.endpoint.kind(), matched.id) {
-        (EndpointKind::Model(format), name) => {
-            let address = address(matched.endpoint, name, uri.query())?;
+        (EndpointKind::Model(format), _) => {
+            let address = endpoints::address(matched, uri.query())?;
             admit_to_model(session, exchange, format, address).await
         }
         (EndpointKind::Stored(_), Some(id)) => {
@@ -118,39 +118,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     }
 }
 
-/// What the path and the query say of a request that a model answers. Only Gemini keeps something
-/// there.
-fn address(
-    endpoint: Endpoint,
-    name: Option<&str>,
-    query: Option<&str>,
-) -> Result<Address, PublicError> {
-    let Some(name) = name else {
-        return Ok(Address::default());
-    };
-    let stream = endpoint == Endpoint::StreamGenerateContent;
-    let mut pairs = query.unwrap_or_default().split('&');
-    if stream && !pairs.any(|pair| pair == "alt=sse") {
-        return Err(PublicError::invalid_request(
-            "a stream is sent as server-sent events only: add '?alt=sse' to the path",
-        ));
-    }
-    Ok(Address {
-        model: Some(model_in_path(name)?),
-        stream: Some(stream),
-        version: None,
-    })
-}
-
-fn model_in_path(name: &str) -> Result<String, PublicError> {
-    let most = PeekLimits::default().model_bytes;
-    let decoded = address::decode(name).filter(|name| name.len() <= most);
-    decoded.ok_or_else(|| {
-        PublicError::invalid_request(format!(
-            "the name of the model in the path must be percent-encoded UTF-8 of at most {most} bytes"
-        ))
-    })
-}
+/// The header of the key of a Gemini client.
+const GOOGLE_KEY: &str = "x-goog-api-key";
 
 /// Moves the key of a Gemini client from the query into the header that stands for it. A head with
 /// both has two values, which the filter `headers` refuses.
@@ -168,7 +137,7 @@ fn take_key_of_query(session: &mut Session, endpoint: Endpoint) -> Result<(), Pu
         let invalid = || PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid");
         let mut key = key.ok_or_else(invalid)?;
         key.set_sensitive(true);
-        let added = head.append_header("x-goog-api-key", key);
+        let added = head.append_header(GOOGLE_KEY, key);
         added.map_err(|_| invalid())?;
     }
     Ok(())
@@ -254,7 +223,7 @@ async fn answer_here(
         (Endpoint::Model, Some(id)) => endpoints::retrieve_model(catalog, identity, id),
         (Endpoint::GeminiModels, _) => endpoints::list_gemini_models(catalog, identity, query),
         (Endpoint::GeminiModel, Some(name)) => {
-            endpoints::retrieve_gemini_model(catalog, identity, &model_in_path(name)?)
+            endpoints::retrieve_gemini_model(catalog, identity, &endpoints::model_in_path(name)?)
         }
         (Endpoint::Usage, _) => usage(snapshot)?.summary(identity).await,
         (Endpoint::UsageHistory, _) => usage(snapshot)?.history(identity, query).await,

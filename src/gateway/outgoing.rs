@@ -320,7 +320,11 @@ fn same_format(
         dropped.extend(sampling);
     }
     if peeked.has_seals
-        && let Some(unsealed) = tollgate_translate::without_seals(candidate.format, &sent)
+        && let Some(unsealed) = tollgate_translate::without_seals(
+            candidate.format,
+            &sent,
+            admitted.model.thinking_levels(),
+        )
     {
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);

@@ -131,6 +131,25 @@ stream_max_retries = 0
         return self.run("codex", "exec", *options, *arguments, text)
 
 
+class GeminiCli(Agent):
+    """Gemini CLI: the Gemini format."""
+
+    def configure(self) -> None:
+        self.environment = {
+            "GEMINI_API_KEY": self.target.key,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "GOOGLE_GEMINI_BASE_URL": self.target.base_url,
+        }
+        folder = self.home / ".gemini"
+        folder.mkdir()
+        settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": False}}
+        folder.joinpath("settings.json").write_text(json.dumps(settings))
+
+    def prompt(self, text: str, *arguments: str) -> Run:
+        model = self.model or "alpha-sonnet-5"
+        return self.run("gemini", "--model", model, "--prompt", text, "--output-format", "json", "--yolo", *arguments)
+
+
 class OpenCode(Agent):
     """opencode: each of the three formats, by the SDK that its provider names."""
 

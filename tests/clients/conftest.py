@@ -14,7 +14,7 @@ import pytest
 from gateway import Demo, KeyDesk
 
 # The clients read these; what the caller's shell says must not decide what is tested.
-AMBIENT = ("OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "OPENCODE_")
+AMBIENT = ("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_", "CLAUDE", "CODEX_", "OPENCODE_")
 PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 for name in list(os.environ):
     if name.startswith(AMBIENT) or name.lower() in PROXIES:

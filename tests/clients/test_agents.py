@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from agents import ClaudeCode, Codex, OpenCode
+from agents import ClaudeCode, Codex, GeminiCli, OpenCode
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -151,3 +151,12 @@ def test_opencode_thinks_between_several_tool_calls(target, tmp_path, name, mode
     if name == "chat" and model != "chat-only-open-1":
         thoughts_before = 0
     assert thoughts(said[-1]) == thoughts_before, run.report()
+
+
+@pytest.mark.parametrize("model", ["", "chat-only-1", "responses-only-1", "messages-only-1"])
+def test_gemini_cli_finishes_a_prompt_with_a_tool_call(target, tmp_path, model):
+    run = GeminiCli(target, tmp_path, model).prompt(PROMPT)
+    assert run.status == 0, run.report()
+    result = json.loads(run.stdout)
+    assert "answered: " in result["response"] and "hello-from-tool" in result["response"], run.report()
+    assert result["stats"]["tools"]["totalSuccess"] == 1, run.report()

@@ -41,6 +41,31 @@ async fn gateway() -> (Provider, Gateway) {
 }
 
 #[tokio::test]
+async fn the_address_of_a_gemini_request_names_its_model() {
+    let (_provider, gateway) = gateway().await;
+    let request = json!({"contents": [{"parts": [{"text": "Hello!"}]}]});
+    let path = "/v1beta/models/narrow%2Donly:streamGenerateContent?alt=sse";
+    let reported = explain(&gateway, &gateway.key, path, &request).await;
+    reported.assert_ok();
+    let reported = reported.json();
+    assert_eq!(reported["outcome"]["kind"], "sent", "{reported}");
+    assert_eq!(reported["model"]["id"], "narrow-only", "{reported}");
+    assert_eq!(reported["format"], "gemini", "{reported}");
+    assert_eq!(reported["candidates"][0]["format"], "chat", "{reported}");
+    let key = gateway.key.as_str();
+    let here = explain_here(&gateway, &["--key", key, "--path", path], &request).await;
+    let text = &here.stdout;
+    assert!(text.contains("narrow-only"), "{text} {here:?}");
+    let without_events = "/v1beta/models/both:streamGenerateContent";
+    let reported = explain(&gateway, &gateway.key, without_events, &request).await;
+    assert_eq!(
+        reported.json()["outcome"]["kind"],
+        "refused",
+        "{reported:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_candidate_is_shown_in_the_format_that_carries_the_request() {
     let provider = Provider::start().await;
     let mut two = support::provider(provider.address);

@@ -3,6 +3,7 @@
 mod clients;
 mod formats;
 mod gemini;
+mod gemini_clients;
 mod searches;
 
 use crate::support::{

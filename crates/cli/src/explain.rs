@@ -19,7 +19,7 @@ pub struct Arguments {
     /// The key of the request: its id, the beginning of its text, or its text.
     #[arg(long)]
     key: String,
-    /// The path of the endpoint.
+    /// The path of the endpoint, and its query.
     #[arg(long, default_value = "/v1/chat/completions")]
     path: String,
     /// Print JSON instead of a table.

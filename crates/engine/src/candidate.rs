@@ -91,11 +91,14 @@ pub fn target<'a>(
     deployment: &'a Deployment,
     model: &'a Model,
     upstream_model: &'a str,
-    request: &RequestContext,
+    request: &'a RequestContext,
     settings: &'a TranslationSettings,
 ) -> Target<'a> {
     let provider = &deployment.provider;
+    let facts = request.facts_if_read();
     Target {
+        asked_model: facts.and_then(|facts| facts.model.as_deref()),
+        asked_stream: facts.is_some_and(|facts| facts.stream),
         max_output_tokens: request.output_limit.or(model.max_output_tokens),
         reserved_output: request.reserved_output,
         reasoning: model.reasoning,

@@ -114,7 +114,10 @@ impl Question<'_> {
 
     /// The deployments of the model: with the health in the running gateway, or all healthy without one.
     fn handles(&self) -> Arc<[Arc<DeploymentHandle>]> {
-        if self.request.endpoint == Endpoint::InputTokens {
+        if matches!(
+            self.request.endpoint,
+            Endpoint::InputTokens | Endpoint::GeminiCountTokens
+        ) {
             // No provider is asked to count.
             return Arc::default();
         }
@@ -216,7 +219,8 @@ impl Question<'_> {
         let mut dropped = fitted.dropped;
         dropped.extend(fitted.sampling);
         if self.peeked.has_seals
-            && let Some(unsealed) = tollgate_translate::without_seals(self.format, self.body)
+            && let Some(unsealed) =
+                tollgate_translate::without_seals(self.format, self.body, model.thinking_levels())
         {
             dropped.extend(unsealed.dropped);
         }

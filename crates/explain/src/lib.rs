@@ -42,7 +42,7 @@ pub struct ExplainOrder {
     /// Whose request it is: the id of a key (`key_…`), the beginning of its text (`sk-…`), or
     /// its text.
     pub key: String,
-    /// The endpoint, by path. Default: `/v1/chat/completions`.
+    /// The endpoint, by path and query. Default: `/v1/chat/completions`.
     #[serde(default = "chat")]
     pub path: String,
     /// What the caller's software calls its session: what it sends in the first header of
@@ -51,6 +51,16 @@ pub struct ExplainOrder {
     pub session: Option<String>,
     /// The body of the request, as the caller sends it.
     pub request: serde_json::Value,
+}
+
+impl ExplainOrder {
+    /// The path and the query.
+    fn split(&self) -> (&str, Option<&str>) {
+        match self.path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (&self.path, None),
+        }
+    }
 }
 
 fn chat() -> String {
@@ -281,7 +291,8 @@ pub enum ExplainError {
 /// The key or the path is not known; the configuration cannot be joined.
 pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation, ExplainError> {
     let record = ground.store.find_key(&KeySelector::parse(&order.key)?)?;
-    let matched = endpoints::match_path(&order.path);
+    let (path, _) = order.split();
+    let matched = endpoints::match_path(path);
     let matched = matched.map_err(|error| ExplainError::Order(error.message.into_owned()))?;
     let headers = headers(ground.config, order.session.as_deref())?;
     let catalog = Arc::new(catalog(ground));
@@ -372,7 +383,7 @@ impl Walk<'_> {
         if let Some(outcome) = self.pass(Part::Stored)? {
             return Ok(outcome);
         }
-        let matched = endpoints::match_path(&self.order.path)?;
+        let matched = endpoints::match_path(self.order.split().0)?;
         let (Some(running), Ok(runtime)) = (self.ground.running, Handle::try_current()) else {
             return Err(unknown_here());
         };
@@ -391,7 +402,9 @@ impl Walk<'_> {
             model_required: false,
             ..PeekLimits::default()
         };
-        let mut peeker = Peeker::new(format, &limits);
+        let (path, query) = self.order.split();
+        let address = endpoints::address(endpoints::match_path(path)?, query)?;
+        let mut peeker = Peeker::new(format, &limits).with_address(address);
         if self.request.endpoint == Endpoint::CountTokens {
             peeker = peeker.for_count();
         }
@@ -406,7 +419,7 @@ impl Walk<'_> {
     fn pass(&mut self, part: Part) -> Result<Option<Outcome>, PublicError> {
         let head = Head {
             method: &Method::POST,
-            path: &self.order.path,
+            path: self.order.split().0,
             headers: &self.headers,
         };
         let filters = self.pipeline.of(part).to_vec();

@@ -18,6 +18,7 @@ const SHELLS: &[&str] = &[
     "exec_command",
     "local_shell",
     "shell_command",
+    "run_shell_command",
     "run_terminal_cmd",
     "run_command",
     "terminal",

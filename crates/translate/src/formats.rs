@@ -17,10 +17,16 @@ use crate::{
     document::Value,
     features::TargetFeatures,
     names::NameLimits,
-    request::{conversation::Conversation, scope::Scope, write::Writer},
+    request::{
+        conversation::Conversation,
+        read::made::{Made, Supplement},
+        scope::Scope,
+        write::Writer,
+    },
     table::{Kinds, Shape},
     unsealed::Unsealer,
 };
+use std::borrow::Cow;
 use tollgate_types::{Format, PerFormat};
 
 /// What the rest of the crate must know of a format.
@@ -41,7 +47,12 @@ pub(crate) struct SourceRules {
     pub(crate) shapes: &'static [&'static [&'static Shape]],
     /// The sets of kinds of objects in a request.
     pub(crate) kinds: &'static [&'static [&'static Kinds]],
-    pub(crate) read: for<'d> fn(Value<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
+    /// Makes what the reader cannot borrow from the request.
+    pub(crate) prepare: Option<fn(Value<'_>) -> Supplement>,
+    pub(crate) read:
+        for<'d> fn(Value<'d>, &Made<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
+    /// The name of a field in the spelling of the table, if the format has another one.
+    pub(crate) spelling: Option<fn(&str) -> Cow<'_, str>>,
     pub(crate) paths: SourcePaths,
     /// Whether a strict schema may leave members open or optional.
     pub(crate) has_open_schemas: bool,
@@ -75,6 +86,8 @@ pub(crate) struct SourcePaths {
     pub(crate) answer_format: &'static str,
     pub(crate) answer_schema: &'static str,
     pub(crate) json_object: &'static str,
+    /// Its paths of what the other formats call by one name.
+    pub(crate) own: &'static [(&'static str, &'static str)],
 }
 
 /// A format as that of the provider's request.

@@ -1,5 +1,5 @@
-//! Any client, any model: translation from the formats of clients (chat completions, responses
-//! and messages) to those of providers (the same, Gemini and Converse), and of the answers back.
+//! Any client, any model: translation between chat completions, responses, messages and Gemini, to
+//! these and to Converse, and of the answers back.
 //!
 //! This crate decides what a request or an answer means in another format. It does no I/O,
 //! knows no catalog and no provider: the caller says what the target can do. What it does

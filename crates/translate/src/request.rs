@@ -22,6 +22,7 @@ use crate::{
 };
 use bytes::Bytes;
 use conversation::{AnswerFormat, Block, Conversation, Role, TextBlock, Turn, Words};
+use read::made::{self, Made};
 use scope::Scope;
 use std::{ops::Range, sync::Arc};
 use tollgate_types::Format;
@@ -107,7 +108,12 @@ fn translate(
         ));
     }
     let mut scope = Scope::new(from, to, target)?;
-    let mut conversation = read::read(document, &mut scope)?;
+    let prepare = scope.source.prepare;
+    let supplement = prepare.map(|prepare| prepare(document.root()));
+    let (list, places) = supplement.unwrap_or_default().into_list();
+    let list = made::document(list.as_deref())?;
+    let made = list.as_ref().map(|list| Made::of_list(list, &places));
+    let mut conversation = read::read(document, &made.unwrap_or_default(), &mut scope)?;
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;

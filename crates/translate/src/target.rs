@@ -20,7 +20,7 @@ pub struct Target<'a> {
     pub reasoning: ReasoningMode,
     /// The efforts that the model takes, from least to most; empty: all of the format.
     pub efforts: &'a [Effort],
-    /// Whether the model takes `temperature`, `top_p` and `top_k`.
+    /// Whether the model takes `temperature`, `top_p`, `top_k` and penalties.
     pub sampling: bool,
     /// Whether the provider marks what is worth caching: `cache_control` in messages,
     /// `prompt_cache_breakpoint` in chat and responses.
@@ -42,6 +42,10 @@ pub struct Target<'a> {
     /// Responses callers: the answer that the request goes on from, where its conversation has been
     /// put into the request. The new answer repeats the id.
     pub previous_response: Option<&'a str>,
+    /// Gemini callers: the model that the address names.
+    pub asked_model: Option<&'a str>,
+    /// Gemini callers: whether the address asks for a stream.
+    pub asked_stream: bool,
 }
 
 /// Whether the gateway remembers an answer.
@@ -100,6 +104,8 @@ impl<'a> Target<'a> {
             strict: Strict(&[]),
             memory: AnswerMemory::Off,
             previous_response: None,
+            asked_model: None,
+            asked_stream: false,
         }
     }
 }

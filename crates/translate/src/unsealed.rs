@@ -26,12 +26,14 @@ pub struct Unsealed {
 
 /// Leaves sealed reasoning out of a request that goes to a provider of its own format.
 /// `None`: the body is not what was read before, or there is nothing to leave out.
-pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
+/// `checks_signatures`: the model refuses calls without a signature (Gemini).
+pub fn without_seals(format: Format, body: &[u8], checks_signatures: bool) -> Option<Unsealed> {
     let document = Document::parse(body).ok()?;
     let mut writer = Unsealer {
         out: Output::with_capacity(body.len()),
         dropped: Vec::new(),
         is_changed: false,
+        checks_signatures,
     };
     (source(format)?.unseal)(&mut writer, document.root());
     (writer.is_changed || !writer.dropped.is_empty()).then(|| Unsealed {
@@ -47,6 +49,7 @@ pub(crate) struct Unsealer {
     dropped: Vec<&'static str>,
     /// Something was said in another way, so that nothing was left out.
     pub(crate) is_changed: bool,
+    pub(crate) checks_signatures: bool,
 }
 
 impl Unsealer {

@@ -38,7 +38,11 @@ fn recorded(format: Format) -> Option<Vec<Vec<u8>>> {
 
 #[test]
 fn every_recorded_request_is_translated_or_refused_by_name() {
-    for from in Format::OF_CLIENTS {
+    // There are no recordings of Gemini.
+    for from in Format::OF_CLIENTS
+        .into_iter()
+        .filter(|it| *it != Format::Gemini)
+    {
         let Some(requests) = recorded(from) else {
             return;
         };
@@ -70,13 +74,19 @@ fn sweep(from: Format, to: Format, searches: bool, requests: &[Vec<u8>]) {
                         String::from_utf8_lossy(&done.body)
                     )
                 });
-                // Gemini has the model in its address, and no client speaks it.
                 if Format::OF_CLIENTS.contains(&to) {
-                    assert_eq!(json["model"], "upstream-model");
+                    // Gemini has the model in its address.
+                    if to != Format::Gemini {
+                        assert_eq!(json["model"], "upstream-model");
+                    }
                     sdk::assert_known(to, &json);
-                    request(to, from, &done.body, &target).unwrap_or_else(|fault| {
-                        panic!("{from} to {to}, read again: {fault}\n{json}")
-                    });
+                    // A provider of Gemini takes sound as a file, which no client's sound becomes.
+                    let has_sound = to == Format::Gemini && json.to_string().contains("\"audio/");
+                    if let Err(fault) = request(to, from, &done.body, &target)
+                        && !has_sound
+                    {
+                        panic!("{from} to {to}, read again: {fault}\n{json}");
+                    }
                 }
                 for path in done.dropped {
                     *dropped.entry(path).or_default() += 1;

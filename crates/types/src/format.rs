@@ -16,8 +16,7 @@ pub enum Format {
     Responses,
     /// Anthropic Messages, `POST /v1/messages`.
     Messages,
-    /// Google Gemini, `POST /v1beta/models/{model}:generateContent`. Requests of its clients go to
-    /// providers that speak it; they are not translated.
+    /// Google Gemini, `POST /v1beta/models/{model}:generateContent`.
     Gemini,
     /// Amazon Bedrock Converse, `POST /model/{model}/converse`. Only providers speak it.
     Converse,
@@ -57,7 +56,7 @@ impl Format {
     ];
 
     /// The formats of clients whose requests are translated.
-    pub const OF_CLIENTS: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+    pub const OF_CLIENTS: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
     /// The name used in configuration, metrics and logs.
     pub const fn as_str(self) -> &'static str {

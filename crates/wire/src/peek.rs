@@ -100,6 +100,9 @@ pub struct Peeked {
 /// The beginning of every seal that the translation makes.
 pub const SEAL_TAG: &str = "tg1.";
 
+/// The beginning of the same in base64, as signatures of Gemini are.
+pub const ENCODED_SEAL_TAG: &str = "dGcx";
+
 /// Where the parts of a body stand that the gateway may edit. Offsets count from the start of the
 /// body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

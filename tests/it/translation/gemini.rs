@@ -291,7 +291,7 @@ async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
     let whole = "/v1beta/models/fine:generateContent";
     let with_both = format!("{whole}?key=other");
     let stored = json!({"contents": said()["contents"], "cachedContent": "cachedContents/1"});
-    let file = json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://a/files/1"}}]}]});
+    let file = json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/1"}}]}]});
     for (request, status, name) in [
         (Request::post(whole, &said()), 401, "UNAUTHENTICATED"),
         (

@@ -52,7 +52,11 @@ pub fn folder() -> PathBuf {
 pub fn cases(folder: &Path) -> io::Result<Vec<Case>> {
     let mut seen = BTreeSet::new();
     let mut cases = Vec::new();
-    for format in Format::OF_CLIENTS {
+    // There are no recordings of Gemini.
+    for format in Format::OF_CLIENTS
+        .into_iter()
+        .filter(|it| *it != Format::Gemini)
+    {
         let text = std::fs::read_to_string(folder.join(format!("{format}.jsonl")))?;
         let records = text
             .lines()

@@ -4,9 +4,13 @@ use super::{Matched, models};
 use serde::Serialize;
 use tollgate_filter::Endpoint;
 use tollgate_routing::{Catalog, Model};
-use tollgate_types::{ErrorCode, Format, Identity, PublicError};
+use tollgate_types::{Identity, PublicError};
+use tollgate_wire::address::{self, Address};
+use tollgate_wire::peek::PeekLimits;
 
 const PREFIX: &str = "/v1beta/models/";
+/// Google's SDK for Python uses this version by default. Its methods are no names of models.
+const STABLE_PREFIX: &str = "/v1/models/";
 const METHODS: [(&str, Endpoint); 3] = [
     (":generateContent", Endpoint::GenerateContent),
     (":streamGenerateContent", Endpoint::StreamGenerateContent),
@@ -15,16 +19,57 @@ const METHODS: [(&str, Endpoint); 3] = [
 
 /// A path with a model and perhaps a method. The name of a model may contain `/` and `:`.
 pub(super) fn match_path(path: &str) -> Option<Matched<'_>> {
-    let name = path.strip_prefix(PREFIX)?;
+    let beta = path.strip_prefix(PREFIX);
+    let name = beta.or_else(|| path.strip_prefix(STABLE_PREFIX))?;
     let with_method = METHODS.into_iter().find_map(|(method, endpoint)| {
         let id = name.strip_suffix(method)?;
         Some((endpoint, id))
     });
-    let (endpoint, id) = with_method.unwrap_or((Endpoint::GeminiModel, name));
+    let alone = beta.map(|name| (Endpoint::GeminiModel, name));
+    let (endpoint, id) = with_method.or(alone)?;
     let has_empty_part = id.split('/').any(str::is_empty);
     (!has_empty_part).then_some(Matched {
         endpoint,
         id: Some(id),
+    })
+}
+
+/// What the path and the query say of a request that a model answers. Only Gemini keeps something
+/// there.
+///
+/// # Errors
+///
+/// 400 `invalid_request` for a stream in another form than events, and for a bad name.
+pub fn address(matched: Matched<'_>, query: Option<&str>) -> Result<Address, PublicError> {
+    let Some(name) = matched.id else {
+        return Ok(Address::default());
+    };
+    let stream = matched.endpoint == Endpoint::StreamGenerateContent;
+    let mut pairs = query.unwrap_or_default().split('&');
+    if stream && !pairs.any(|pair| pair == "alt=sse") {
+        return Err(PublicError::invalid_request(
+            "a stream is sent as server-sent events only: add '?alt=sse' to the path",
+        ));
+    }
+    Ok(Address {
+        model: Some(model_in_path(name)?),
+        stream: Some(stream),
+        version: None,
+    })
+}
+
+/// The name of a model in a path, decoded.
+///
+/// # Errors
+///
+/// 400 `invalid_request` for a bad name.
+pub fn model_in_path(name: &str) -> Result<String, PublicError> {
+    let most = PeekLimits::default().model_bytes;
+    let decoded = address::decode(name).filter(|name| name.len() <= most);
+    decoded.ok_or_else(|| {
+        PublicError::invalid_request(format!(
+            "the name of the model in the path must be percent-encoded UTF-8 of at most {most} bytes"
+        ))
     })
 }
 
@@ -67,7 +112,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The body of `GET /v1beta/models` for a key: the models with a provider that speaks Gemini.
+/// The body of `GET /v1beta/models` for a key.
 ///
 /// # Errors
 ///
@@ -78,7 +123,7 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
     let usable = catalog
         .models()
         .iter()
-        .filter(|model| speaks_gemini(model) && models::is_usable(catalog, model, identity));
+        .filter(|model| models::is_usable(catalog, model, identity));
     let number = |name: &str, default: usize| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         let given = pairs.find(|(given, value)| *given == name && !value.is_empty());
@@ -104,21 +149,11 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
 ///
 /// # Errors
 ///
-/// 404 `invalid_model` for a model that is not in the catalog or has no provider that speaks
-/// Gemini, 403 `permission_denied` for one that the key may not use.
+/// 404 `invalid_model` for a model that is not in the catalog, 403 `permission_denied` for one that
+/// the key may not use.
 pub fn retrieve(catalog: &Catalog, identity: &Identity, id: &str) -> Result<Vec<u8>, PublicError> {
     let model = models::find(catalog, identity, id)?;
-    if !speaks_gemini(model) {
-        return Err(PublicError::new(
-            ErrorCode::InvalidModel,
-            "the model has no provider that speaks Gemini: GET /v1beta/models lists those that have",
-        ));
-    }
     Ok(serde_json::to_vec(&Entry::of(model)).unwrap_or_default())
-}
-
-fn speaks_gemini(model: &Model) -> bool {
-    model.formats().contains(Format::Gemini)
 }
 
 #[cfg(test)]
@@ -148,6 +183,13 @@ mod tests {
         ] {
             assert_eq!(of(path), Some((endpoint, id.to_owned())));
         }
+        for method in ["generateContent", "streamGenerateContent", "countTokens"] {
+            let path = format!("/v1/models/a%2Fb:{method}");
+            let beta = path.replace("/v1/", "/v1beta/");
+            let stable = match_path(&path);
+            assert!(stable.is_some() && stable == match_path(&beta), "{path}");
+        }
+        assert_eq!(match_path("/v1/models/a:8b"), None);
         for path in ["", "/", "a//b", "a/", ":generateContent", "a/:countTokens"] {
             assert_eq!(of(path), None, "{path}");
         }

@@ -9,7 +9,9 @@ mod models;
 mod status;
 mod usage;
 
-pub use gemini::{list as list_gemini_models, retrieve as retrieve_gemini_model};
+pub use gemini::{
+    address, list as list_gemini_models, model_in_path, retrieve as retrieve_gemini_model,
+};
 pub use models::{list as list_models, retrieve as retrieve_model};
 pub use status::status;
 pub use usage::{PlanLimits, Usage, UsageSource};
@@ -25,6 +27,20 @@ pub struct Matched<'a> {
     pub endpoint: Endpoint,
     /// What stands for `{id}`, where the path has one, still percent-encoded.
     pub id: Option<&'a str>,
+}
+
+impl Matched<'_> {
+    /// The same for a client with a key of Gemini's kind: clients of several formats list the models
+    /// at one path.
+    #[must_use]
+    pub const fn for_client(self, has_google_key: bool) -> Self {
+        let endpoint = match self.endpoint {
+            Endpoint::Models if has_google_key => Endpoint::GeminiModels,
+            Endpoint::Model if has_google_key => Endpoint::GeminiModel,
+            endpoint => endpoint,
+        };
+        Self { endpoint, ..self }
+    }
 }
 
 /// Finds the endpoint of a path.

@@ -9,7 +9,7 @@ struct Status {
     object: &'static str,
     status: &'static str,
     version: &'static str,
-    formats: [Format; 3],
+    formats: [Format; Format::OF_CLIENTS.len()],
     endpoints: Vec<Row>,
 }
 

@@ -26,7 +26,9 @@ static SOURCE: SourceRules = SourceRules {
         request_fields::messages::KINDS,
         request_fields::tools::KINDS,
     ],
+    prepare: None,
     read: request_reader::read,
+    spelling: None,
     paths: SourcePaths {
         turns: "messages",
         stop: "stop",
@@ -36,6 +38,7 @@ static SOURCE: SourceRules = SourceRules {
         answer_format: "response_format",
         answer_schema: "response_format.json_schema.schema",
         json_object: "response_format.json_object",
+        own: &[],
     },
     has_open_schemas: false,
     remembered: None,

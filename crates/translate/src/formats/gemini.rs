@@ -1,15 +1,69 @@
-//! Google Gemini, as what a provider speaks: `generateContent` and `streamGenerateContent`.
+//! Google Gemini: `generateContent` and `streamGenerateContent`.
 
 pub(crate) mod answer_fields;
 pub(crate) mod answer_reader;
+pub(crate) mod answer_writer;
 pub(crate) mod features;
+pub(crate) mod request_fields;
+pub(crate) mod request_reader;
 pub(crate) mod request_writer;
+pub(crate) mod seals;
+pub(crate) mod spelling;
+pub(crate) mod unsealed;
 
-use super::{FormatRules, ProviderRules, TargetRules};
-use crate::names::NameLimits;
+use super::{
+    ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
+    TargetRules,
+};
+use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
+use tollgate_types::Effort;
+
+static SOURCE: SourceRules = SourceRules {
+    shapes: &[request_fields::SHAPES],
+    kinds: &[request_fields::KINDS],
+    prepare: Some(request_reader::prepare::prepare),
+    read: request_reader::read,
+    spelling: Some(spelling::camel),
+    paths: SourcePaths {
+        turns: "contents",
+        stop: "generationConfig.stopSequences",
+        parallel: "toolConfig",
+        arguments: "contents[].parts[].functionCall.args",
+        tool_schema: "tools[].functionDeclarations[].parameters",
+        answer_format: "generationConfig.responseMimeType",
+        answer_schema: "generationConfig.responseSchema",
+        json_object: "generationConfig.responseMimeType",
+        own: &[
+            ("frequency_penalty", "generationConfig.frequencyPenalty"),
+            ("metadata", "labels"),
+            ("presence_penalty", "generationConfig.presencePenalty"),
+            ("seed", "generationConfig.seed"),
+            ("service_tier", "serviceTier"),
+            ("stop", "generationConfig.stopSequences"),
+            ("temperature", "generationConfig.temperature"),
+            ("tool_choice", "toolConfig.functionCallingConfig"),
+            ("top_k", "generationConfig.topK"),
+            ("top_p", "generationConfig.topP"),
+        ],
+    },
+    has_open_schemas: true,
+    remembered: None,
+    asked_reasoning,
+    unseal: unsealed::unseal,
+};
+
+static CLIENT: ClientRules = ClientRules {
+    features: answer_fields::FEATURES,
+    stream: answer_writer::stream,
+    body: answer_writer::body,
+    call_id_prefix: "call",
+    has_plain_ids: false,
+    has_object_arguments: true,
+    search_seals: SealPlace::None,
+};
 
 pub(crate) static RULES: FormatRules = FormatRules {
-    client: None,
+    client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
         write: request_writer::write,
@@ -46,3 +100,13 @@ pub(crate) static RULES: FormatRules = FormatRules {
     },
     has_begun_answers: true,
 };
+
+fn asked_reasoning(conversation: &Conversation<'_>, used: ReasoningUse) -> AskedReasoning {
+    let asked = &conversation.reasoning;
+    let thinks = asked.effort.is_some_and(|it| it != Effort::None);
+    AskedReasoning {
+        text: asked.shown == Some(true),
+        state: true,
+        hidden: used.is_returned || thinks || asked.shown == Some(true),
+    }
+}

@@ -31,7 +31,9 @@ static SOURCE: SourceRules = SourceRules {
         request_fields::blocks::KINDS,
         request_fields::tools::KINDS,
     ],
+    prepare: None,
     read: request_reader::read,
+    spelling: None,
     paths: SourcePaths {
         turns: "messages",
         stop: "stop_sequences",
@@ -41,6 +43,7 @@ static SOURCE: SourceRules = SourceRules {
         answer_format: "output_config.format",
         answer_schema: "output_config.format.schema",
         json_object: "output_config.format",
+        own: &[],
     },
     has_open_schemas: true,
     remembered: None,

@@ -26,7 +26,9 @@ static SOURCE: SourceRules = SourceRules {
         request_fields::items::KINDS,
         request_fields::tools::KINDS,
     ],
+    prepare: None,
     read: request_reader::read,
+    spelling: None,
     paths: SourcePaths {
         turns: "input",
         stop: "stop",
@@ -36,6 +38,7 @@ static SOURCE: SourceRules = SourceRules {
         answer_format: "text.format",
         answer_schema: "text.format.schema",
         json_object: "text.format.json_object",
+        own: &[],
     },
     has_open_schemas: false,
     remembered: Some("input"),

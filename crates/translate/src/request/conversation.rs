@@ -310,6 +310,8 @@ pub(crate) struct Sampling<'d> {
     pub(crate) top_p: Option<Value<'d>>,
     pub(crate) top_k: Option<Value<'d>>,
     pub(crate) seed: Option<Value<'d>>,
+    pub(crate) presence_penalty: Option<Value<'d>>,
+    pub(crate) frequency_penalty: Option<Value<'d>>,
 }
 
 /// The form of the answer; `None` is plain text.

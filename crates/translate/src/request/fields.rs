@@ -116,6 +116,12 @@ impl<'d, 'p> Fields<'d, 'p> {
         read.transpose()
     }
 
+    /// Whether a field of the object is `true`, whatever the table says of it.
+    pub(crate) fn says(&self, name: &str) -> bool {
+        let mut members = self.object.members();
+        members.any(|(key, value)| key.is(name) && value.as_bool() == Some(true))
+    }
+
     /// Takes a whole number of at least `least`.
     pub(crate) fn integer(&mut self, name: &str, least: u64) -> Result<Option<u64>, Refusal> {
         let Some(value) = self.take(name) else {

@@ -1,5 +1,6 @@
 //! Readers: a request in one of the formats becomes a [`Conversation`].
 
+pub(crate) mod made;
 pub(crate) mod media;
 pub(crate) mod openai;
 pub(crate) mod search;
@@ -7,6 +8,7 @@ pub(crate) mod shared;
 
 use super::{conversation::Conversation, scope::Scope};
 use crate::{Refusal, document::Document};
+use made::Made;
 
 /// Reads a request in the caller's format.
 ///
@@ -14,7 +16,8 @@ use crate::{Refusal, document::Document};
 /// A field is unknown, refused, of the wrong type or out of bounds.
 pub(crate) fn read<'d>(
     document: &'d Document<'d>,
+    made: &Made<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
-    (scope.source.read)(document.root(), scope)
+    (scope.source.read)(document.root(), made, scope)
 }

@@ -88,10 +88,24 @@ impl<'t> Scope<'t> {
 
     /// Notes that a field was left out; `path` is one of the table.
     pub(crate) fn note_dropped(&mut self, path: impl AsRef<str> + Into<String>) {
+        if let Some(own) = self.own_path(path.as_ref()) {
+            return self.note_dropped(own);
+        }
         if !self.dropped.iter().any(|known| known == path.as_ref()) {
             self.forbid(path.as_ref(), path.as_ref());
             self.dropped.push(path.into());
         }
+    }
+
+    /// The caller's field for what the other formats call by this name.
+    fn own_path(&self, path: &str) -> Option<&'static str> {
+        let own = self.source.paths.own.iter().find(|(name, _)| *name == path);
+        own.map(|(_, own)| *own)
+    }
+
+    /// A refusal of what the other formats call by this name.
+    pub(crate) fn refusal(&self, path: &str, message: impl Into<String>) -> Refusal {
+        Refusal::new(self.own_path(path).unwrap_or(path), message)
     }
 
     /// Remembers the field at `path` if `listed` is what the operator does not allow.
@@ -137,7 +151,7 @@ impl<'t> Scope<'t> {
         );
         let mut fields = Fields::new(value, shape, path);
         for (key, value) in value.members() {
-            let Some((at, row)) = find_row(shape, key) else {
+            let Some((at, row)) = find_row(shape, key, self.source.spelling) else {
                 self.unknown(key, value, shape, path)?;
                 continue;
             };
@@ -308,7 +322,14 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// The row of a field. Keys are compared as they stand; escaped ones are rare.
-fn find_row(shape: &'static Shape, key: Text<'_>) -> Option<(usize, &'static Row)> {
+fn find_row(
+    shape: &'static Shape,
+    key: Text<'_>,
+    spelling: Option<fn(&str) -> Cow<'_, str>>,
+) -> Option<(usize, &'static Row)> {
+    if let Some(spelling) = spelling {
+        return shape.row(&spelling(&key.decode()));
+    }
     if key.is_escaped() {
         return shape.row(&key.decode());
     }

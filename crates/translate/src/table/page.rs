@@ -11,10 +11,9 @@ const INTRODUCTION: &str = "\
 
 <!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
 
-Clients can use any model through any of the three formats of clients. This page lists what the gateway does with each request
-field when the provider uses another format; `gemini` is a format of providers only. It is written from the tables that the
-gateway itself reads: the fields of each format, and what each format does with each feature (`request_fields` and `features` in
-`crates/translate/src/formats`). Tests fail if a field of the official SDKs, or a place that the gateway reads, is
+Clients can use any model through any of the four formats. This page lists what the gateway does with each request field when
+the provider uses another format. It is written from the tables that the gateway itself reads: the fields of each format, and what
+each format does with each feature (`request_fields` and `features` in `crates/translate/src/formats`). Tests fail if a field of the official SDKs, or a place that the gateway reads, is
 not here.
 
 | Fate | Meaning |
@@ -67,7 +66,8 @@ Otherwise the gateway takes the tool out with notice, unless `tool_choice` deman
 - If a messages provider pauses between its searches, a responses client gets an `incomplete` answer with the reason
   `max_output_tokens`: the format has no other word for an answer that would go on. The client can send its items back with a user
   message such as `Go on.`, and the searches are included.
-- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused. A streamed answer lists the citations of
+- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused. `googleSearch` of Gemini's clients is taken
+  out with notice, too, as all tools that Google runs. A streamed answer lists the citations of
   all its texts in one chunk before the last, as OpenAI does.
 
 ## Stop sequences
@@ -77,7 +77,7 @@ itself, and names the field in `x-dropped-fields`: at most 16 sequences of at mo
 
 - The answer ends before the first sequence that stands whole in a text of the model, in one event or across several. Text that
   may be the beginning of a sequence is held until the next event decides. Reasoning and tool calls are not searched.
-- The finish reason is `stop` in chat. In messages it is `stop_sequence`, with the sequence in `stop_sequence`.
+- The finish reason is `stop` in chat and `STOP` in Gemini. In messages it is `stop_sequence`, with the sequence in `stop_sequence`.
 - When a streamed answer ends, the gateway closes the provider's stream, so that generation stops. The provider then reports no
   usage: the request is charged as if the client had disconnected at the sequence
   ([charging.md](charging.md#stop-sequences)). The connection of an HTTP/1.1 caller closes after such an answer.
@@ -120,6 +120,23 @@ Codex asks for a summary of a long session with an item `compaction_trigger` at 
 another format the gateway asks the model for that summary, without tools, and answers with one `compaction` item. The client sends
 that item back in place of the conversation. Any model can continue from there: the gateway sends the summary as a user message,
 to responses providers too. A `compaction` item that a provider made can only go back to that provider.
+
+## What Gemini does differently
+
+- **The address** has the model and the choice of a stream. Names of fields are read in camel case and in snake case.
+- **Schemas.** `parameters` and `responseSchema` are in Google's dialect and become JSON schemas: types in small letters, `nullable`
+  as the type `null`, without `propertyOrdering`, `example` and widths of numbers. `parametersJsonSchema` and `responseJsonSchema` go
+  through as they are.
+- **Calls without ids.** A call without an id gets one by its place in the conversation, which is the same in the next request. A
+  result without an id answers the first open call of its name.
+- **Results.** `{\"output\": …}`, `{\"result\": …}` and `{\"error\": …}` become their contents, any other response its JSON.
+- **Reasoning** is sealed, together with its text, in `thoughtSignature` of the part behind it: of the call, or of the text. Clients
+  return that part, and may drop the parts with `thought: true`. A signature of another origin is dropped with notice.
+- **Efforts.** `thinkingBudget` becomes the effort that thinks as much. Models that do not think ignore it, with notice.
+- **Calls in streams** come whole, in one event. Instead of comments, which Google's SDKs take for broken events, an empty line keeps a
+  stream alive.
+- **Base64** may be in the alphabet of URLs, as Google's SDKs write it.
+- **Files.** An http or https address in `fileData` is passed on, and never fetched. Files that Google stores are refused.
 
 ## What messages does differently
 

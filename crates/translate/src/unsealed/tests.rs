@@ -7,7 +7,7 @@ fn sealed() -> String {
 }
 
 fn cleared(format: Format, body: &serde_json::Value) -> (serde_json::Value, Vec<&'static str>) {
-    let unsealed = without_seals(format, body.to_string().as_bytes()).unwrap();
+    let unsealed = without_seals(format, body.to_string().as_bytes(), true).unwrap();
     (
         serde_json::from_slice(&unsealed.body).unwrap(),
         unsealed.dropped,
@@ -132,5 +132,33 @@ fn searches_of_another_provider_leave_with_their_seals() {
 #[test]
 fn a_body_without_seals_is_left_alone() {
     let body = br#"{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"tg1.","signature":"E"}]}]}"#;
-    assert_eq!(without_seals(Format::Messages, body), None);
+    assert_eq!(without_seals(Format::Messages, body, true), None);
+}
+
+#[test]
+fn seals_leave_the_signatures_of_gemini_and_a_call_gets_one_that_is_not_checked() {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let signature = STANDARD.encode(format!("{} \"Hm.\"\n", sealed()));
+    let own = json!({"text": "b", "thoughtSignature": "CiQB"});
+    let body = json!({"contents": [
+        {"role": "user", "parts": {"text": "a"}},
+        {"role": "model", "parts": [
+            {"text": "c", "thoughtSignature": signature}, own,
+            {"function_call": {"name": "f"}, "thought_signature": signature},
+        ]},
+    ], "generationConfig": {}});
+    for (checks, call) in [
+        (
+            true,
+            json!({"function_call": {"name": "f"}, "thought_signature": "skip_thought_signature_validator"}),
+        ),
+        (false, json!({"function_call": {"name": "f"}})),
+    ] {
+        let unsealed = without_seals(Format::Gemini, body.to_string().as_bytes(), checks).unwrap();
+        let cleared: serde_json::Value = serde_json::from_slice(&unsealed.body).unwrap();
+        let mut expected = body.clone();
+        expected["contents"][1]["parts"] = json!([{"text": "c"}, own, call]);
+        assert_eq!(cleared, expected);
+        assert_eq!(unsealed.dropped, ["contents[].parts[].thoughtSignature"]);
+    }
 }

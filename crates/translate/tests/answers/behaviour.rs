@@ -36,6 +36,10 @@ fn a_delta_leaves_in_the_push_in_which_it_came() {
     for caller in others(Format::Chat) {
         let mut expected = [true; 9];
         expected[0] = false;
+        if caller == Format::Gemini {
+            // Its calls come whole: the first one once the second begins.
+            expected[4..].copy_from_slice(&[false, false, false, true, false]);
+        }
         assert_eq!(
             leaves(notes(caller, Format::Chat), &chat),
             expected,
@@ -59,7 +63,12 @@ fn nothing_but_comments_leaves_before_the_first_content() {
     let before = ": wait\n\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}\n\ndata: {\"type\":\"response.in_progress\",\"response\":{}}\n\n";
     for caller in others(Format::Responses) {
         let seen = translate(&notes(caller, Format::Responses), [before.as_bytes()]);
-        assert_eq!(seen.out, ": ping\n\n");
+        let alive = match caller {
+            // Google's SDKs take comments for broken events.
+            Format::Gemini => "\n",
+            _ => ": ping\n\n",
+        };
+        assert_eq!(seen.out, alive);
         assert_eq!((seen.end, seen.phase), (StreamEnd::Cut, Phase::Preamble));
     }
 }

@@ -101,7 +101,7 @@ fn a_summary_that_comes_back_is_read_by_a_model_of_any_provider() {
         );
         assert_eq!(translated.dropped, Vec::<String>::new());
     }
-    let native = without_seals(Format::Responses, &sent).unwrap();
+    let native = without_seals(Format::Responses, &sent, false).unwrap();
     let body: Value = serde_json::from_slice(&native.body).unwrap();
     assert_eq!(
         body["input"][0],

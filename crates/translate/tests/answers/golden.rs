@@ -29,7 +29,7 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
         };
         tools.target_name(&list, NameLimits::up_to(64));
     }
-    if caller != Format::Messages {
+    if !matches!(caller, Format::Messages | Format::Gemini) {
         let patch = ToolName {
             name: "apply_patch".into(),
             namespace: None,
@@ -45,7 +45,8 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
     TranslationNotes {
         tools,
         echo: (caller == Format::Responses).then(|| Box::new(echo)),
-        search: (searches && caller != Format::Chat).then_some(AskedSearch { sources: true }),
+        search: (searches && !matches!(caller, Format::Chat | Format::Gemini))
+            .then_some(AskedSearch { sources: true }),
         ..notes(caller, provider)
     }
 }

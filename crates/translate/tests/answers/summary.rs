@@ -1,5 +1,6 @@
 //! The contents of an answer, whatever its format: to be compared across formats.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 /// An answer without its form.
@@ -159,6 +160,30 @@ pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Summ
         if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
             summary.stop = Some(reason.to_owned());
         }
+    }
+    summary
+}
+
+/// Gemini: an answer of these parts.
+pub fn of_parts(parts: &[Value]) -> Summary {
+    let mut summary = Summary::default();
+    for part in parts {
+        match part["thought"] == true {
+            true => summary.thinking.push_str(text(&part["text"])),
+            false => summary.text.push_str(text(&part["text"])),
+        }
+        if let Some(call) = part.get("functionCall") {
+            summary.calls.push(Call {
+                id: text(&call["id"]).into(),
+                name: text(&call["name"]).into(),
+                contents: call["args"].to_string(),
+                ..Call::default()
+            });
+        }
+        let signature = STANDARD.decode(text(&part["thoughtSignature"])).unwrap();
+        let lines = String::from_utf8(signature).unwrap();
+        let seals = lines.lines().map(|line| line.split(' ').next().unwrap());
+        summary.state.extend(seals.map(str::to_owned));
     }
     summary
 }

@@ -25,7 +25,19 @@ fn ask(caller: Format, turns: &Value) -> Value {
             "thinking": {"type": "enabled", "budget_tokens": 4096},
             "tools": [{"name": "get_weather", "input_schema": schema}],
         }),
-        Format::Gemini | Format::Converse => panic!("no client speaks it"),
+        Format::Gemini => {
+            let content = |turn: &Value| match turn["content"].as_str() {
+                Some(text) => json!({"role": "user", "parts": [{"text": text}]}),
+                None => turn.clone(),
+            };
+            let turns: Vec<_> = turns.as_array().unwrap().iter().map(content).collect();
+            json!({
+                "contents": turns,
+                "generationConfig": {"maxOutputTokens": 20000, "thinkingConfig": {"includeThoughts": true, "thinkingBudget": 9000}},
+                "tools": [{"functionDeclarations": [{"name": "get_weather", "parametersJsonSchema": schema}]}],
+            })
+        }
+        Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
@@ -61,7 +73,18 @@ fn next_turns(caller: Format, answer: &Value) -> Value {
                 json!({"type": "tool_result", "tool_use_id": call["id"], "content": "21 degrees"});
             json!([question, {"role": "assistant", "content": content}, {"role": "user", "content": [result]}])
         }
-        Format::Gemini | Format::Converse => panic!("no client speaks it"),
+        Format::Gemini => {
+            let content = &answer["candidates"][0]["content"];
+            // As Google's command line does, which keeps no thoughts.
+            let parts = content["parts"].as_array().unwrap().iter();
+            let parts: Vec<_> = parts.filter(|part| part["thought"] != true).collect();
+            let call = parts.iter().find_map(|part| part.get("functionCall"));
+            let result = json!({"functionResponse": {
+                "id": call.unwrap()["id"], "name": "get_weather", "response": {"output": "21 degrees"},
+            }});
+            json!([question, {"role": "model", "parts": parts}, {"role": "user", "parts": [result]}])
+        }
+        Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
@@ -143,7 +166,7 @@ fn a_provider_finds_its_own_reasoning_and_calls_again() {
         let turns = body["messages"].as_array().unwrap();
         let own = &turns[1]["content"];
         let call = json!({"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {"city": "Paris"}});
-        if caller == Format::Responses {
+        if caller != Format::Chat {
             let expected = json!([
                 {"type": "thinking", "thinking": "Hm.", "signature": "EusB+/=="},
                 {"type": "redacted_thinking", "data": "RW5j"},
@@ -315,6 +338,9 @@ fn a_chat_provider_finds_reasoning_again_that_its_caller_never_saw() {
         let mut question = ask(caller, &first);
         match caller {
             Format::Responses => question["reasoning"] = json!({"effort": "high"}),
+            Format::Gemini => {
+                question["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": "high"});
+            }
             _ => question["thinking"]["display"] = json!("omitted"),
         }
         let notes = send(caller, Format::Chat, "north", &question).notes;

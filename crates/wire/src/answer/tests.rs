@@ -205,7 +205,11 @@ fn every_recorded_answer_scans_to_the_usage_its_provider_reported() {
         return;
     }
     let mut answers = 0;
-    for format in Format::OF_CLIENTS {
+    // There are no recordings of Gemini.
+    for format in Format::OF_CLIENTS
+        .into_iter()
+        .filter(|it| *it != Format::Gemini)
+    {
         let text = std::fs::read_to_string(folder.join(format!("{format}.jsonl"))).unwrap();
         for line in text.lines() {
             let record: Value = serde_json::from_str(line).unwrap();

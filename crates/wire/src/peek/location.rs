@@ -90,6 +90,8 @@ pub(crate) enum Slot {
     Source,
     /// The identifier of something stored at the provider, or several.
     StoredId,
+    /// The address of a file, which can be one that Google stores.
+    FileUri,
     /// The same, or an object with it as `id`.
     Reference,
     Container,

@@ -291,6 +291,44 @@ fn every_name_of_a_stored_thing_is_found_once() {
     assert_eq!(audio, ("a".to_owned(), "audio"));
 }
 
+#[test]
+fn the_address_of_a_file_at_google_is_that_of_something_stored() {
+    let ids = |uri: &str| {
+        let body =
+            format!(r#"{{"contents":[{{"parts":[{{"fileData":{{"fileUri":"{uri}"}}}}]}}]}}"#);
+        let mut peeker = Peeker::new(
+            Format::Gemini,
+            &PeekLimits {
+                model_required: false,
+                ..PeekLimits::default()
+            },
+        );
+        peeker.push(body.as_bytes()).unwrap();
+        peeker.finish().unwrap().facts.stored_ids.len()
+    };
+    for uri in [
+        "files/abc",
+        "gs://bucket/a.png",
+        "https://generativelanguage.googleapis.com/v1beta/files/a",
+        "HTTPS://GenerativeLanguage.googleapis.com:443/v1beta/files/a",
+        "https://generativelanguage.googleapis.com./v1beta/files/a",
+        "https://x@generativelanguage.googleapis.com/v1beta/files/a",
+        "https://generativelanguage%2Egoogleapis.com/v1beta/files/a",
+        "https://generativelanguage.googleapis.com\\\\@example.com/files/a",
+        "https://example.com",
+    ] {
+        assert_eq!(ids(uri), 1, "{uri}");
+    }
+    let long = format!("https://example.com/{}.png", "a".repeat(300));
+    for uri in [
+        "https://example.com/a.png",
+        "http://example.com:8080/a.png",
+        &long,
+    ] {
+        assert_eq!(ids(uri), 0, "{uri}");
+    }
+}
+
 fn ids(facts: &RequestFacts) -> Vec<&str> {
     facts.stored_ids.iter().map(|it| &*it.id).collect()
 }

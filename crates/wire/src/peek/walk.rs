@@ -9,9 +9,9 @@ mod sink;
 mod speech;
 
 use super::{
-    ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
+    ENCODED_SEAL_TAG, ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
     keys::KeyStack,
-    location::{Location, Slot},
+    location::{Location, Medium, Slot},
     node::{Kind, NodeFlags},
     texts::Part,
 };
@@ -97,6 +97,22 @@ impl ItemId {
             is_whole: text.is_whole(),
         }
     }
+}
+
+/// Whether the address of a file leads to the web. Files that Google stores are the operator's: all of
+/// its keys share them.
+fn is_elsewhere(address: Text<'_>) -> bool {
+    const STORE: &str = "generativelanguage.googleapis.com";
+    let lower = address.as_str().to_ascii_lowercase();
+    let rest = lower
+        .strip_prefix("https://")
+        .or(lower.strip_prefix("http://"));
+    let Some((authority, _)) = rest.and_then(|rest| rest.split_once('/')) else {
+        return false;
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':');
+    let host = authority.split(':').next().unwrap_or_default();
+    authority.bytes().all(is_plain) && !host.trim_end_matches('.').ends_with(STORE)
 }
 
 /// The name of a key whose value names things stored at a provider. The `id` in such a value keeps the name.
@@ -299,8 +315,8 @@ impl Walk {
                 self.content(slot, value, span.start);
             }
             Slot::Seal => {
-                let is_seal =
-                    matches!(value, Value::Text(text) if text.bytes == SEAL_TAG.as_bytes());
+                let tags = [SEAL_TAG, ENCODED_SEAL_TAG].map(str::as_bytes);
+                let is_seal = matches!(value, Value::Text(text) if tags.contains(&text.bytes));
                 self.found.has_seals |= is_seal;
                 self.content(Slot::Content, value, span.start);
             }
@@ -319,6 +335,12 @@ impl Walk {
             Slot::Payload(_) | Slot::Link(_) | Slot::MaybePayload | Slot::Source => {
                 self.payload(slot, value, span.start);
             }
+            Slot::FileUri => match value {
+                Value::Text(text) if is_elsewhere(text) => {
+                    self.payload(Slot::Link(Medium::Image), value, span.start);
+                }
+                _ => return self.stored(Slot::StoredId, value, span),
+            },
             Slot::StoredId | Slot::Reference | Slot::Container | Slot::Skills | Slot::Prompt => {
                 return self.stored(slot, value, span);
             }

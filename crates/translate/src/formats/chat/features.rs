@@ -42,6 +42,8 @@ target_features! {
     StopSequences: mapped("`stop`, four at most");
     Temperature: CARRIED;
     TopP: CARRIED;
+    Seed: CARRIED;
+    Penalties: CARRIED;
     TopKHint: mapped("where the provider knows it; else dropped with notice");
     Logprobs: mapped("`logprobs`");
     TopLogprobs: CARRIED;

@@ -2,6 +2,7 @@
 
 mod tools;
 
+use crate::request::read::made::Made;
 use crate::request::read::{
     media,
     openai::{answer_schema, take_cache_requests, take_user},
@@ -26,6 +27,7 @@ use tools::{choice, read_calls, tools};
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
+    _: &Made<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;
@@ -58,6 +60,7 @@ pub(crate) fn read<'d>(
             .number("top_k", -1.0, f64::MAX)?
             .filter(|it| !table::ALL_TOKENS.iter().any(|all| it.says(all))),
         seed: top.number("seed", f64::MIN, f64::MAX)?,
+        ..Sampling::default()
     };
     if let Some(value) = top.take("stop") {
         conversation.stop = stops(value, &Path::ROOT.field("stop"))?;

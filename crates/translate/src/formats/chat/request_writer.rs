@@ -55,6 +55,7 @@ impl Writer<'_, '_> {
             self.limit(field, limit);
         }
         self.openai_sampling(conversation);
+        self.chat_sampling(conversation);
         if let Some(effort) = effort {
             self.out.key("reasoning_effort").string(effort_name(effort));
         }

@@ -1,13 +1,45 @@
 //! The fields of answers of Gemini.
 
 use crate::answer::table::{
-    AnswerFate::{Carried, Fails, LeftOut, Mapped},
-    AnswerFeature::*,
+    AnswerFate::{self, Carried, Fails, LeftOut, Mapped},
+    AnswerFeature::{self, *},
     rows::{
         CALL_ID, HOSTED, ID, MODEL, NAME, ONE_CHOICE, PART, PROVIDER, STOP, STRUCTURE, SUM, TOTAL,
         answer_rows, both, feeds,
     },
 };
+
+/// What the format does with the features of an answer to its clients.
+pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
+    (Created, LeftOut("the answer bears no time")),
+    (Texts, Carried),
+    (Refusals, Mapped("text")),
+    (
+        Thoughts,
+        Mapped(
+            "parts with `thought`, and sealed with their text in `thoughtSignature` of the next part",
+        ),
+    ),
+    (
+        Annotations,
+        LeftOut("a citation there belongs to a search of Google's"),
+    ),
+    (
+        Citations,
+        LeftOut("a citation there belongs to a search of Google's"),
+    ),
+    (Calls, Mapped("`functionCall`, each of them whole")),
+    (
+        Arguments,
+        Mapped("the object; what is none fails, unless the output limit cut it"),
+    ),
+    (CustomCalls, Fails("no such tool is offered")),
+    (Logprobs, LeftOut("log probabilities are not asked for")),
+    (Searches, HOSTED),
+    (SearchResults, HOSTED),
+    (SearchEvents, HOSTED),
+    (SearchUsage, PROVIDER),
+];
 
 answer_rows! {
     both("responseId", ID),
@@ -31,6 +63,17 @@ answer_rows! {
     both("candidates[].content.parts[].toolCall", HOSTED).whole(),
     both("candidates[].content.parts[].toolResponse", HOSTED).whole(),
     both("candidates[].content.parts[].inlineData", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].fileData", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].audioTranscription", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].audioMetadata", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].speechMetadata", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].videoMetadata", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].mediaProcessing", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].mediaResolution", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].documentMetadata", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].spreadsheetMetadata", LeftOut("images and sound are not asked for")).whole(),
+    both("candidates[].content.parts[].partMetadata", PROVIDER).whole(),
+    both("candidates[].content.parts[].functionResponse", LeftOut("the caller alone answers calls")).whole(),
     both("candidates[].content.parts[].executableCode", HOSTED).whole(),
     both("candidates[].content.parts[].codeExecutionResult", HOSTED).whole(),
     both("candidates[].finishReason", STOP),
@@ -42,7 +85,7 @@ answer_rows! {
     both("candidates[].avgLogprobs", LeftOut("log probabilities are not asked for")),
     both("candidates[].logprobsResult", LeftOut("log probabilities are not asked for")).whole(),
     both("candidates[].groundingMetadata", HOSTED).whole(),
-    both("candidates[].groundingAttributions", HOSTED).whole(),
+    both("candidates[].groundingAttributions", HOSTED).whole().extra(),
     both("candidates[].urlContextMetadata", HOSTED).whole(),
     both("promptFeedback", STRUCTURE),
     both("promptFeedback.blockReason", Fails("400 `content_policy_violation`")),

@@ -9,7 +9,7 @@ use crate::{
         conversation::{Block, Call, CallResult, Conversation, Role, Source, TextBlock, Turn},
         write::{
             Writer,
-            shared::{is_said, misplaced, pieces, text, words},
+            shared::{base64, is_said, misplaced, pieces, text, words},
         },
     },
     seal::ReasoningForm,
@@ -19,7 +19,7 @@ use std::{borrow::Cow, collections::HashMap};
 /// Stands on a call that the model did not make itself. From Google's documentation on thought
 /// signatures (<https://ai.google.dev/gemini-api/docs/thought-signatures>): Gemini 3 refuses calls
 /// without a signature, and does not check this one.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The types of what an address does not name the type of.
 const IMAGE: &str = "image/jpeg";
@@ -206,7 +206,7 @@ impl Writer<'_, '_> {
                 self.out.key("inlineData").begin_object();
                 self.out.key("mimeType").string(media_type);
                 self.out.key("data").begin_string();
-                self.out.escaped(data);
+                base64(&mut self.out, data);
                 self.out.end_string();
             }
         }

@@ -6,7 +6,7 @@ mod tools;
 
 use crate::request::write::{
     Writer,
-    shared::{is_said, misplaced, pieces, text, words},
+    shared::{base64, is_said, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,
@@ -291,7 +291,7 @@ impl Writer<'_, '_> {
                 self.out.key("type").string("base64");
                 self.out.key("media_type").string(media_type);
                 self.out.key("data").begin_string();
-                self.out.escaped(data);
+                base64(&mut self.out, data);
                 self.out.end_string();
             }
         }

@@ -6,6 +6,7 @@ mod search;
 mod tool_search;
 mod tools;
 
+use crate::request::read::made::Made;
 use crate::request::read::{
     openai::{answer_schema, take_cache_requests, take_user},
     shared::{take_effort, text_block},
@@ -30,6 +31,7 @@ use tools::{choice, tools};
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
+    _: &Made<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;

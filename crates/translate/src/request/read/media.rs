@@ -99,13 +99,14 @@ fn checked<'d>(
     Ok(Source::Data { media_type, data })
 }
 
-/// Whether the contents of a string can be base64. Line ends may stand in it, and the padding may
+/// Whether the contents of a string can be base64, in the usual alphabet or that of URLs. Line ends may stand in it, and the padding may
 /// be missing.
 fn is_base64(json: &[u8]) -> bool {
     let mut digits = 0_usize;
     let mut rest = json;
     loop {
-        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+        let plain =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
         let length = rest.iter().take_while(|byte| plain(byte)).count();
         digits = digits.saturating_add(length);
         rest = match rest.get(length..).unwrap_or_default() {
@@ -185,6 +186,16 @@ pub(crate) fn document<'d>(
         Some(source) => source,
         None => self::data(Cow::Borrowed(guessed_type(name)), data, path)?,
     };
+    document_of(scope, source, name, path)
+}
+
+/// A document from this source.
+pub(crate) fn document_of<'d>(
+    scope: &Scope<'_>,
+    source: Source<'d>,
+    name: Option<Text<'d>>,
+    path: &Path<'_>,
+) -> Result<Block<'d>, Refusal> {
     if let (true, Source::Data { media_type, data }) = (scope.rules.has_text_documents, &source) {
         match media_type.as_ref() {
             PDF => {}
@@ -218,7 +229,7 @@ fn plain_text<'d>(
     let not_text = || refuse(path, "must hold UTF-8 text in base64");
     let data = std::str::from_utf8(data).map_err(|_| not_text())?;
     let bytes = STANDARD
-        .decode(data.replace("\\/", "/"))
+        .decode(data.replace("\\/", "/").replace('-', "+").replace('_', "/"))
         .map_err(|_| not_text())?;
     let text = String::from_utf8(bytes).map_err(|_| not_text())?;
     Ok(made_block(match name {

@@ -29,7 +29,7 @@ const LONGEST_PATH: usize = 256;
 
 /// How large a schema may be that is changed, in bytes: as a tree it takes many times as much, which
 /// is not reserved.
-const LONGEST_SCHEMA: usize = 256 * 1024;
+pub(crate) const LONGEST_SCHEMA: usize = 256 * 1024;
 
 /// The schema in the caller's field, to be changed.
 pub(crate) fn parse(schema: document::Value<'_>, field: &str) -> Result<Value, Refusal> {

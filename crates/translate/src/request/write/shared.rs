@@ -15,6 +15,7 @@ use crate::{
     },
     seal::{self, Backend, NativeReasoning},
 };
+use memchr::memchr2;
 use std::borrow::Cow;
 use tollgate_types::Effort;
 
@@ -235,7 +236,7 @@ impl Writer<'_, '_> {
                 self.out.escaped(b"data:");
                 self.out.text(media_type);
                 self.out.escaped(b";base64,");
-                self.out.escaped(data);
+                base64(&mut self.out, data);
                 self.out.end_string();
             }
         }
@@ -301,6 +302,20 @@ pub(crate) fn text(out: &mut Output, text: Text<'_>) {
     out.begin_string();
     out.escaped(text.json());
     out.end_string();
+}
+
+/// Writes base64 into a string that is open, in the usual alphabet: Google's SDKs write that of
+/// URLs, which other providers refuse.
+pub(crate) fn base64(out: &mut Output, data: &[u8]) {
+    let mut rest = data;
+    while let Some(at) = memchr2(b'-', b'_', rest) {
+        let (plain, after) = rest.split_at_checked(at).unwrap_or((rest, &[]));
+        out.escaped(plain);
+        let (digit, after) = after.split_first().unwrap_or((&b'_', &[]));
+        out.escaped(if *digit == b'-' { b"+" } else { b"/" });
+        rest = after;
+    }
+    out.escaped(rest);
 }
 
 /// Writes words as a string.

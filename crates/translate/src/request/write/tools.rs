@@ -46,10 +46,9 @@ impl Writer<'_, '_> {
             return Err(Refusal::new("tools", message));
         }
         match conversation.choice {
-            Some(Choice::Required) if is_empty => Err(Refusal::new(
-                "tool_choice",
-                "demands a call, and no tool is offered",
-            )),
+            Some(Choice::Required) if is_empty => Err(self
+                .scope
+                .refusal("tool_choice", "demands a call, and no tool is offered")),
             Some(Choice::Tool { name, namespace }) => {
                 let is_chosen = |tool: &Tool<'_>| {
                     tool.name.is_same(name)
@@ -69,7 +68,7 @@ impl Writer<'_, '_> {
     /// A refusal about the tool that `tool_choice` names.
     fn unknown_choice(&self, name: Text<'_>) -> Refusal {
         let message = format!("names {}, which is not offered", quoted(name));
-        Refusal::new("tool_choice", message)
+        self.scope.refusal("tool_choice", message)
     }
 
     /// The tool that a choice names, for its namespace and kind.

@@ -3,6 +3,7 @@
 //! the reason; one that keeps it becomes a summary.
 
 mod chat;
+mod gemini;
 mod messages;
 mod responses;
 
@@ -24,7 +25,8 @@ pub fn stream(format: Format, stream: &str) -> Result<Summary, String> {
         Format::Chat => chat::read(&events),
         Format::Messages => messages::read(&events),
         Format::Responses => responses::read(&events),
-        Format::Gemini | Format::Converse => panic!("no client speaks it"),
+        Format::Gemini => gemini::read(&events),
+        Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }
@@ -36,7 +38,8 @@ pub fn body(format: Format, body: &str) -> Result<Summary, String> {
         Format::Chat => chat::body(&answer),
         Format::Messages => messages::body(&answer),
         Format::Responses => responses::body(&answer),
-        Format::Gemini | Format::Converse => panic!("no client speaks it"),
+        Format::Gemini => gemini::body(&answer),
+        Format::Converse => panic!("no client speaks it"),
         Format::Embeddings | Format::Rerank => unreachable!("no conversation"),
     }
 }

@@ -84,8 +84,7 @@ fn node(key: &[u8]) -> Slot {
     match key {
         b"parts" => Slot::NodeContent,
         b"inlineData" | b"inline_data" => Slot::Payload(Medium::Image),
-        // Files of the provider are the operator's. An address of one looks like any other.
-        b"fileUri" | b"file_uri" => Slot::StoredId,
+        b"fileUri" | b"file_uri" => Slot::FileUri,
         b"thoughtSignature" | b"thought_signature" => Slot::Seal,
         _ => location::node(key),
     }

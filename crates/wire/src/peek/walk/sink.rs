@@ -27,6 +27,7 @@ impl Sink for Walk {
             Some(Slot::Model | Slot::ToolModel) => Want::Prefix(self.limits.model_bytes),
             Some(
                 Slot::StoredId
+                | Slot::FileUri
                 | Slot::Reference
                 | Slot::Container
                 | Slot::Skills

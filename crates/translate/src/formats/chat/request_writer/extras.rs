@@ -12,6 +12,23 @@ use crate::{
 };
 
 impl Writer<'_, '_> {
+    /// What chat alone has of sampling.
+    pub(crate) fn chat_sampling(&mut self, conversation: &Conversation<'_>) {
+        let sampling = &conversation.sampling;
+        let is_taken = self.scope.target.sampling;
+        for (name, value, is_known) in [
+            ("seed", sampling.seed, true),
+            ("presence_penalty", sampling.presence_penalty, is_taken),
+            ("frequency_penalty", sampling.frequency_penalty, is_taken),
+        ] {
+            match value {
+                Some(value) if is_known => self.out.key(name).raw(value.raw()),
+                Some(_) => self.scope.note_dropped(name),
+                None => {}
+            }
+        }
+    }
+
     pub(crate) fn chat_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         const MOST: usize = 4;
         let stop = &conversation.stop;

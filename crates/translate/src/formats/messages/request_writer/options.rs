@@ -28,7 +28,7 @@ impl Writer<'_, '_> {
                 self.scope.note_dropped("temperature");
             } else if degree > 1.0 {
                 let message = "must be at most 1 for this model";
-                return Err(Refusal::new("temperature", message));
+                return Err(self.scope.refusal("temperature", message));
             } else {
                 self.out.key("temperature").raw(temperature.raw());
             }

@@ -1,0 +1,188 @@
+//! Fields of the answers of Gemini, streamed or whole: parts of the one candidate.
+//!
+//! Reasoning is sealed in the signature of the part behind it, with its text: clients return that
+//! part, and some of them drop texts of thoughts.
+
+mod body;
+mod stream;
+
+use super::seals;
+use crate::{
+    TranslationNotes,
+    answer::{
+        flow::Kind,
+        parts::{
+            Ending,
+            Failure::{self, Broken},
+            Head, Stop, ToolCall,
+        },
+        text::RawText,
+        write::{BlockEnd, Write, escaped},
+    },
+    output::Output,
+    seal::MAX_PAYLOAD_BYTES,
+};
+use body::GeminiBody;
+use serde_json::value::RawValue;
+use stream::GeminiStream;
+use tollgate_types::Usage;
+
+/// A writer of an event stream.
+pub(crate) fn stream(_: &TranslationNotes) -> Box<dyn Write> {
+    Box::<GeminiStream>::default()
+}
+
+/// A writer of a whole answer.
+pub(crate) fn body(_: &TranslationNotes) -> Box<dyn Write> {
+    Box::<GeminiBody>::default()
+}
+
+/// The open block, and the reasoning that waits for the next part.
+#[derive(Debug, Default)]
+struct Parts {
+    open: Option<(Kind, Option<ToolCall>)>,
+    /// Of the open block, escaped.
+    contents: String,
+    /// Seals and texts of reasoning, as lines.
+    lines: String,
+}
+
+impl Parts {
+    fn begin(&mut self, kind: Kind, call: Option<&ToolCall>) {
+        self.open = Some((kind, call.cloned()));
+        self.contents.clear();
+    }
+
+    fn kind(&self) -> Result<Kind, Failure> {
+        self.open.as_ref().map(|(kind, _)| *kind).ok_or(Broken)
+    }
+
+    /// Ends the open block; returns what it was.
+    fn end(&mut self, end: BlockEnd<'_>) -> Result<(Kind, Option<ToolCall>), Failure> {
+        let (kind, call) = self.open.take().ok_or(Broken)?;
+        if let Some(sealed) = end.sealed()
+            && self.contents.len() <= MAX_PAYLOAD_BYTES
+        {
+            let text = RawText::escaped(&self.contents).unescape();
+            seals::append(&mut self.lines, sealed, &text);
+        }
+        Ok((kind, call))
+    }
+
+    /// Writes the members of a part that the reasoning before it is sealed in.
+    fn signature(&mut self, out: &mut Output) {
+        if !self.lines.is_empty() {
+            let signature = seals::encode(&self.lines);
+            self.lines.clear();
+            out.key("thoughtSignature").string(&signature);
+        }
+    }
+
+    /// Writes a part that holds a text.
+    fn text(&mut self, kind: Kind, text: &str, out: &mut Output) {
+        out.item().begin_object();
+        escaped(out.key("text"), text);
+        match kind {
+            Kind::Thinking => out.key("thought").bool(true),
+            _ => self.signature(out),
+        }
+        out.end_object();
+    }
+
+    /// Writes the call whose arguments have come. What a limit has cut is no call.
+    fn call(&mut self, call: &ToolCall, out: &mut Output) -> bool {
+        let text = RawText::escaped(&self.contents).unescape();
+        let args = match text.trim_ascii() {
+            "" => "{}",
+            text => match serde_json::from_str::<&RawValue>(text) {
+                Ok(args) if args.get().starts_with('{') => args.get(),
+                _ => return false,
+            },
+        };
+        out.item().begin_object();
+        out.key("functionCall").begin_object();
+        out.key("id").string(&call.id);
+        out.key("name").string(&call.name);
+        out.key("args").raw(args.as_bytes());
+        out.end_object();
+        self.signature(out);
+        out.end_object();
+        true
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.contents.len().saturating_add(self.lines.len())
+    }
+}
+
+/// The value of `finishReason`.
+const fn finish_reason(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Done | Stop::Declined | Stop::ToolCalls => "STOP",
+        Stop::MaxTokens => "MAX_TOKENS",
+        Stop::Refused => "SAFETY",
+    }
+}
+
+/// Begins a response and the list of its parts.
+fn begin_response(out: &mut Output) {
+    out.begin_object();
+    out.key("candidates").begin_array();
+    out.item().begin_object();
+    out.key("content").begin_object();
+    out.key("parts").begin_array();
+}
+
+/// Ends the list of parts and the response.
+fn end_response(head: &Identity, ending: Option<&Ending>, out: &mut Output) {
+    out.end_array();
+    out.key("role").string("model");
+    out.end_object();
+    if let Some(ending) = ending {
+        out.key("finishReason").string(finish_reason(ending.stop));
+    }
+    out.key("index").number(0);
+    out.end_object();
+    out.end_array();
+    if let Some(tokens) = ending.and_then(|ending| ending.usage) {
+        usage(&tokens, out.key("usageMetadata"));
+    }
+    out.key("modelVersion").string(&head.model);
+    out.key("responseId").string(&head.id);
+    out.end_object();
+}
+
+/// What every response of an answer repeats.
+#[derive(Debug, Default)]
+struct Identity {
+    id: String,
+    model: String,
+}
+
+impl Identity {
+    fn of(head: &Head) -> Self {
+        Self {
+            id: head.id.clone(),
+            model: head.model.clone(),
+        }
+    }
+}
+
+/// The value of `usageMetadata`: thoughts count apart from the candidates, cached tokens do not
+/// count apart from the prompt.
+fn usage(usage: &Usage, out: &mut Output) {
+    out.begin_object();
+    out.key("promptTokenCount").number(usage.total_input());
+    let candidates = usage.output.saturating_sub(usage.reasoning);
+    out.key("candidatesTokenCount").number(candidates);
+    out.key("totalTokenCount").number(usage.total());
+    for (name, tokens) in [
+        ("cachedContentTokenCount", usage.cache_read),
+        ("thoughtsTokenCount", usage.reasoning),
+    ] {
+        if tokens > 0 {
+            out.key(name).number(tokens);
+        }
+    }
+    out.end_object();
+}

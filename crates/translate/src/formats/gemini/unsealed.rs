@@ -1,0 +1,57 @@
+//! Leaves sealed reasoning out of a Gemini request.
+
+use super::{
+    request_writer::NO_SIGNATURE,
+    seals,
+    spelling::{camel, spelled},
+};
+use crate::{
+    document::{Kind, Value},
+    unsealed::Unsealer,
+};
+
+const SIGNATURE: &str = "contents[].parts[].thoughtSignature";
+
+pub(crate) fn unseal(writer: &mut Unsealer, top: Value<'_>) {
+    writer.object(top, |writer, name, value| match camel(name).as_ref() {
+        "contents" => writer.list(value, |writer, content| {
+            writer.out.item();
+            writer.gemini_content(content);
+        }),
+        _ => writer.out.raw(value.raw()),
+    });
+}
+
+impl Unsealer {
+    fn gemini_content(&mut self, content: Value<'_>) {
+        self.object(content, |writer, name, value| match name {
+            "parts" if value.kind() == Kind::Object => writer.gemini_part(value),
+            "parts" => writer.list(value, |writer, part| {
+                writer.out.item();
+                writer.gemini_part(part);
+            }),
+            _ => writer.out.raw(value.raw()),
+        });
+    }
+
+    /// Newer models refuse calls without a signature, and do not check one value of it.
+    fn gemini_part(&mut self, part: Value<'_>) {
+        let is_seal = |value: Value<'_>| value.as_str().is_some_and(|it| seals::is_encoded(&it));
+        if !spelled(part, "thoughtSignature").is_some_and(is_seal) {
+            self.out.raw(part.raw());
+            return;
+        }
+        self.leave_out(SIGNATURE);
+        let is_signed = self.checks_signatures && spelled(part, "functionCall").is_some();
+        self.out.begin_object();
+        for (key, value) in part.members() {
+            let is_signature = camel(&key.decode()) == "thoughtSignature";
+            match is_signature {
+                true if is_signed => self.out.escaped_key(key.json()).string(NO_SIGNATURE),
+                true => {}
+                false => self.out.escaped_key(key.json()).raw(value.raw()),
+            }
+        }
+        self.out.end_object();
+    }
+}
