@@ -70,7 +70,9 @@ CREATE TABLE processes (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     settlements text NOT NULL UNIQUE, started_at bigint NOT NULL, ended_at bigint,
     -- Grows as long as the process works: other nodes see by it that the process has not crashed.
-    renewals bigint NOT NULL DEFAULT 0
+    renewals bigint NOT NULL DEFAULT 0,
+    -- The commits of the process: it sees by it whether one was carried out whose answer was lost.
+    commits bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX processes_running ON processes (number) WHERE ended_at IS NULL;
 

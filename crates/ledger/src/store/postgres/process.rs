@@ -38,6 +38,10 @@ pub(super) struct PostgresProcess {
     connection: Connection,
     number: ProcessNumber,
     term: Duration,
+    /// The commits that were answered.
+    commits: i64,
+    /// A commit that moved tokens has failed: it may have been carried out all the same.
+    in_doubt: bool,
     /// The newest change and lease request at the last look, and how many requests there were.
     version: Option<(i64, i64, i64)>,
     /// The row of each peer, and since when it is the same.
@@ -66,6 +70,8 @@ impl PostgresProcess {
             connection,
             number: ProcessNumber(number),
             term,
+            commits: 0,
+            in_doubt: false,
             version: None,
             renewals: HashMap::new(),
             checked_in_at: Instant::now(),
@@ -108,12 +114,24 @@ fn renew(session: &mut Session, process: ProcessNumber) -> Result<bool, postgres
     Ok(renewed == 1)
 }
 
+/// Commits a batch, and returns the number of the commit as well. `known`: how many commits were
+/// answered, if one may have been carried out whose answer was lost. If one was, the process does not
+/// know what it leases, and ends: memory would give back the same tokens twice, or never use what was
+/// leased.
 fn commit(
     session: &mut Session,
     process: ProcessNumber,
+    known: Option<i64>,
     batch: &Batch<'_>,
-) -> Result<Committed, postgres::Error> {
-    let is_fenced = !renew(session, process)?;
+) -> Result<(Committed, i64), postgres::Error> {
+    let row = session.query_opt(
+        "UPDATE processes SET renewals = renewals + 1, commits = commits + 1
+         WHERE number = $1 AND ended_at IS NULL RETURNING commits",
+        &[&process.0],
+    )?;
+    let number: i64 = row.as_ref().map_or(Ok(0), |row| row.try_get(0))?;
+    let was_carried_out = known.is_some_and(|known| number > known.saturating_add(1));
+    let is_fenced = row.is_none() || was_carried_out;
     let keys: Vec<&str> = batch.leases.iter().map(|it| it.key.as_str()).collect();
     let numbers: Vec<i64> = batch.settled.iter().map(|it| it.key).collect();
     let paid = batch.settled.iter().flat_map(|it| it.pieces());
@@ -123,6 +141,9 @@ fn commit(
         .collect();
     lock_keys(session, &keys, &numbers, &grants)?;
     let now = (batch.now)();
+    if was_carried_out {
+        end(session, process, now)?;
+    }
     settle::enter_all(session, process, batch.settled, now)?;
     leases::give_back(session, process, batch.returned)?;
     stored::insert(session, batch.stored, now)?;
@@ -132,7 +153,7 @@ fn commit(
         let share = leases::lease(session, process, lease, now)?;
         shares.push((lease.key.clone(), share));
     }
-    Ok(Committed { shares, is_fenced })
+    Ok((Committed { shares, is_fenced }, number))
 }
 
 /// Locks the rows of keys: by id, by number, and those of grants.
@@ -253,8 +274,21 @@ impl Process for PostgresProcess {
 
     fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError> {
         let number = self.number;
-        self.connection
-            .change(|session| commit(session, number, batch))
+        let known = self.in_doubt.then_some(self.commits);
+        let committed = self
+            .connection
+            .change(|session| commit(session, number, known, batch));
+        match committed {
+            Ok((committed, number)) => {
+                self.commits = number;
+                self.in_doubt = false;
+                Ok(committed)
+            }
+            Err(fault) => {
+                self.in_doubt |= !batch.returned.is_empty() || !batch.leases.is_empty();
+                Err(fault)
+            }
+        }
     }
 
     fn keep_lease_requests(&mut self, keys: &HashSet<KeyId>) -> Result<(), StoreError> {

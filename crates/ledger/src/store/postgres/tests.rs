@@ -141,6 +141,59 @@ fn a_process_elsewhere_keeps_its_leases_as_long_as_it_is_renewed() {
     assert_eq!(two.check_in().unwrap().peers, []);
 }
 
+/// A commit whose answer is lost with its connection may have been carried out or not.
+#[test]
+fn a_process_that_does_not_know_what_it_leases_ends() {
+    let Some(server) = primary() else {
+        return;
+    };
+    for was_carried_out in [false, true] {
+        let case = Empty::on(server);
+        let store = store_over(case.open(&hasher().fingerprint()));
+        let made = store.create_key(&NewKey::named("ci")).unwrap();
+        let key = made.record.id().clone();
+        let terms = GrantTerms {
+            plan: None,
+            tokens: 100,
+            validity: Duration::from_secs(60),
+        };
+        store
+            .top_up(&crate::store::KeySelector::Id(key.clone()), &terms)
+            .unwrap();
+        let now = store.clock().now();
+        let mut process = store.database().begin_process("one", now).unwrap();
+        let leases = [Lease {
+            key: key.clone(),
+            mode: LeaseMode::Take,
+        }];
+        let batch = Batch {
+            settled: &[],
+            stored: &[],
+            returned: &[],
+            leases: &leases,
+            now: &|| now,
+            pause: &|| {},
+        };
+        // The database refuses the commit.
+        case.sql("ALTER TABLE leases RENAME TO gone");
+        process.commit(&batch).unwrap_err();
+        case.sql("ALTER TABLE gone RENAME TO leases");
+        if was_carried_out {
+            case.sql(
+                "UPDATE processes SET commits = commits + 1;
+                 INSERT INTO leases SELECT grants.number, processes.number, 60
+                 FROM grants, processes",
+            );
+        }
+        let committed = process.commit(&batch).unwrap();
+        assert_eq!(committed.is_fenced, was_carried_out);
+        let leased: u64 = store.verify().unwrap().leased;
+        assert_eq!(leased, if was_carried_out { 0 } else { 100 });
+        assert_eq!(process.check_in().unwrap().is_fenced, was_carried_out);
+        assert_eq!(store.verify().unwrap().faults, [""; 0]);
+    }
+}
+
 #[test]
 fn text_with_a_zero_byte_is_kept_without_it() {
     let Some(server) = primary() else {
