@@ -32,7 +32,8 @@ fn a_long_text_is_sampled_all_over_in_constant_memory() {
             let found = (0..SECTIONS).filter(|section| kept.contains(&format!("{section:04}")));
             // Of 16 stretches at least 8 have a run.
             assert!(found.clone().count() >= 7, "{words} {piece}: {kept}");
-            assert!(found.max() >= Some(SECTIONS - 3), "{words} {piece}: {kept}");
+            // The run of the last stretch may not have begun, and each stretch has up to two sections.
+            assert!(found.max() >= Some(SECTIONS - 4), "{words} {piece}: {kept}");
         }
     }
 }
