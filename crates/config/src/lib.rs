@@ -353,9 +353,9 @@ impl<'a> Loader<'a> {
             target.map_err(|found| faults.extend(found)).ok()
         });
         let store_path = KeyPath::root().key("store");
-        let store = settings.store.with_paths_from(&folder);
+        let store = settings.store.with_paths_from(folder);
         let store_url = store.postgres.as_ref().and_then(|server| {
-            let url = server.check(self.environment, &folder, &store_path.key("postgres"));
+            let url = server.check(self.environment, folder, &store_path.key("postgres"));
             url.map_err(|found| faults.extend(found)).ok()
         });
         let catalog = CatalogSettings {

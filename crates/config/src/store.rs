@@ -73,7 +73,10 @@ impl PostgresSettings {
     }
 
     const fn default_connections() -> NonZeroU32 {
-        NonZeroU32::new(8).unwrap()
+        match NonZeroU32::new(8) {
+            Some(eight) => eight,
+            None => NonZeroU32::MIN,
+        }
     }
 
     const fn default_lease_term() -> Duration {

@@ -324,8 +324,7 @@ fn with_unknown(places: &[&str], to: fn(Format) -> Format) -> Vec<(Format, Strin
 const fn another(format: Format) -> Format {
     match format {
         Format::Chat => Format::Messages,
-        Format::Responses | Format::Messages | Format::Gemini | Format::Converse => Format::Chat,
-        Format::Embeddings | Format::Rerank => panic!("no conversation"),
+        _ => Format::Chat,
     }
 }
 
@@ -545,7 +544,7 @@ fn crowd(format: Format, many: usize) -> Value {
                 {"parts": names.iter().rev().map(answer).collect::<Vec<_>>()},
             ], "tools": [{"functionDeclarations": [{"name": "one", "parameters": schema}]}]})
         }
-        Format::Converse => panic!("no client speaks it"),
+        Format::Converse => unreachable!("no client speaks it"),
         Format::Messages => json!({"model": "m", "max_tokens": 99,
             "messages": [{"role": "user", "content": "Go."}],
             "tools": [{"name": "one", "strict": true, "input_schema": schema}],
