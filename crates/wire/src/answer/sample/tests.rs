@@ -29,11 +29,14 @@ fn a_long_text_is_sampled_all_over_in_constant_memory() {
             assert!(sample.kept.capacity() <= 2 * RUNS * RUN);
             let kept = sample.text();
             assert!((300..=RUNS * RUN).contains(&kept.len()), "{kept}");
-            let found = (0..SECTIONS).filter(|section| kept.contains(&format!("{section:04}")));
-            // Of 16 stretches at least 8 have a run.
-            assert!(found.clone().count() >= 7, "{words} {piece}: {kept}");
-            // The run of the last stretch may not have begun, and each stretch has up to two sections.
-            assert!(found.max() >= Some(SECTIONS - 4), "{words} {piece}: {kept}");
+            let found: Vec<_> = (0..SECTIONS)
+                .filter(|section| kept.contains(&format!("{section:04}")))
+                .collect();
+            // A stretch has at most 1.7 sections, and each stretch that has ended has a run.
+            assert!(found.first() <= Some(&1), "{words} {piece}: {kept}");
+            let gaps = found.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(gaps.max() <= Some(4), "{words} {piece}: {kept}");
+            assert!(found.last() >= Some(&(SECTIONS - 3)), "{words} {piece}: {kept}");
         }
     }
 }
