@@ -95,9 +95,9 @@ lint: setup ## Check format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# Without nginx or Prometheus the tests that need them say that they are skipped.
+# Without nginx, Prometheus or PostgreSQL the tests that need them say that they are skipped.
 test: lint ## Everything that CI checks
-	@scripts/setup tests || echo "tools of the tests are missing: the tests against nginx and Prometheus are SKIPPED, the tests of the documentation need curl and openssl"
+	@scripts/setup tests || echo "tools of the tests are missing: the tests against nginx, Prometheus and PostgreSQL are SKIPPED, the tests of the documentation need curl and openssl"
 	$(CARGO) test --workspace
 
 test-crash: setup ## Kill the gateway under load, fifty times over

@@ -15,11 +15,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The port and a password of the database's owner are in the URL.
+    /// The password of the database's owner.
     pub const PASSWORD: &str = "a password for tests";
 
-    /// Starts a server with an empty database `tollgate`. It must be installed (`scripts/setup tests`).
-    pub fn start() -> Self {
+    /// Starts a server with an empty database `tollgate`. `None` if PostgreSQL is not installed, which
+    /// continuous integration does not accept.
+    pub fn start() -> Option<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/postgres-for-tests");
         let mut child = Command::new(script)
             .stdin(Stdio::piped())
@@ -29,10 +30,17 @@ impl Postgres {
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
-        let (home, port) = line
-            .trim()
-            .split_once(' ')
-            .expect("PostgreSQL is installed: scripts/setup tests");
+        let Some((home, port)) = line.trim().split_once(' ') else {
+            let ended = child.wait().unwrap();
+            assert_eq!(ended.code(), Some(3), "the server does not start");
+            let is_required = std::env::var_os("CI").is_some();
+            assert!(
+                !is_required,
+                "PostgreSQL is not installed: scripts/setup tests"
+            );
+            println!("SKIPPED: PostgreSQL is not installed here; scripts/setup tests installs it");
+            return None;
+        };
         let server = Self {
             home: home.to_owned(),
             port: port.to_owned(),
@@ -44,7 +52,7 @@ impl Postgres {
             Self::PASSWORD
         ));
         server.sql("CREATE DATABASE tollgate OWNER tollgate");
-        server
+        Some(server)
     }
 
     /// The URL of the database over TCP, with another password or name if given.
@@ -70,7 +78,7 @@ impl Postgres {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Takes the database away from everybody, or gives it back.
+    /// Opens the database to all clients, or closes it and their connections.
     pub fn admit(&self, is_open: bool) {
         self.sql(&format!(
             "ALTER DATABASE tollgate ALLOW_CONNECTIONS {is_open}"

@@ -247,9 +247,13 @@ fn the_demo_answers_every_model_in_every_format_and_takes_orders_by_name() {
     let catalog = load("demo.yaml").unwrap().catalog;
     for model in catalog.models().iter().filter(|model| !model.is_auto()) {
         assert!(
-            [Format::Chat, Format::Responses, Format::Messages]
-                .iter()
-                .all(|format| model.formats().contains(*format)),
+            model.formats().iter().eq([
+                Format::Chat,
+                Format::Responses,
+                Format::Messages,
+                Format::Embeddings,
+                Format::Rerank,
+            ]),
             "{}",
             model.id
         );

@@ -48,7 +48,7 @@ impl Renewals {
     }
 }
 
-/// Milliseconds of a clock that nobody sets and that goes on while the machine is suspended.
+/// Milliseconds of a clock that cannot be set and that goes on while the machine is suspended.
 fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

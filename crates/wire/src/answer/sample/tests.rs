@@ -36,7 +36,10 @@ fn a_long_text_is_sampled_all_over_in_constant_memory() {
             assert!(found.first() <= Some(&1), "{words} {piece}: {kept}");
             let gaps = found.windows(2).map(|pair| pair[1] - pair[0]);
             assert!(gaps.max() <= Some(4), "{words} {piece}: {kept}");
-            assert!(found.last() >= Some(&(SECTIONS - 3)), "{words} {piece}: {kept}");
+            assert!(
+                found.last() >= Some(&(SECTIONS - 3)),
+                "{words} {piece}: {kept}"
+            );
         }
     }
 }

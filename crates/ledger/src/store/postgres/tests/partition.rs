@@ -164,10 +164,9 @@ fn a_gateway_that_is_cut_off_stops_before_others_get_its_tokens_and_settles_late
     let taken_over = Instant::now();
     // What was spent there in the meantime is not entered yet.
     let held = two.eventually(&key, 900);
-    assert!(
-        taken_over.elapsed() >= TERM / 8,
-        "not before it had stopped"
-    );
+    // It was renewed at most a second before it was cut off.
+    let all = served + taken_over.elapsed();
+    assert!(all >= TERM * 2 / 3, "{all:?}");
     held.settle(&completed(900));
     assert!(wait_for(two.ledger.caught_up(PATIENCE)));
     // Its settlements wait for the database.
