@@ -1,4 +1,4 @@
-"""Embeddings through the official SDK, which packs the numbers unless it is told otherwise."""
+"""Embeddings through the official SDK, which packs the numbers by default."""
 
 import openai
 import pytest

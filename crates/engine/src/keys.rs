@@ -153,8 +153,8 @@ fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
     Ok(hasher.map_err(StoreError::from)?)
 }
 
-/// So many plans are listed; more usually means that the whole section is missing.
-const TOLD: u32 = 8;
+/// At most so many plans are listed: more usually mean that the whole section is missing.
+const LISTED: u32 = 8;
 
 /// Sees that a configuration has every plan that the keys of a store have: a key without its plan would go on
 /// without limits, unnoticed. Reads every key; blocks.
@@ -163,7 +163,7 @@ const TOLD: u32 = 8;
 ///
 /// Keys have plans that the configuration does not have, or the store cannot be read.
 pub fn check_plans(config: &Config, store: &Store) -> Result<(), OpenError> {
-    report_lost(store.plans_beyond(&known_plans(config), TOLD)?)
+    report_lost(store.plans_beyond(&known_plans(config), LISTED)?)
 }
 
 /// The same of the file of the configuration, which it only reads.
@@ -176,7 +176,7 @@ pub fn check_plans_of_file(config: &Config) -> Result<(), OpenError> {
     report_lost(plans_beyond(
         &config.store.path,
         &known_plans(config),
-        TOLD,
+        LISTED,
         now,
     )?)
 }

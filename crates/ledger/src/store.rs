@@ -13,6 +13,7 @@ mod keys;
 mod order;
 mod postgres;
 pub(crate) mod sqlite;
+mod stored_values;
 mod verification;
 
 pub use error::StoreError;

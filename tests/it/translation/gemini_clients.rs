@@ -193,8 +193,8 @@ async fn reasoning_returns_to_its_provider_in_the_next_turn_although_the_client_
                 .await;
             answer.assert_ok();
             assert_eq!(answer.header("x-dropped-fields"), None, "{answer:?}");
-            let told = text(&answer.json());
-            assert!(told.contains("Thoughts that came back: 1."), "{told}");
+            let said = text(&answer.json());
+            assert!(said.contains("Thoughts that came back: 1."), "{said}");
             // Another provider gets nothing of it.
             let answer = gateway
                 .send(&request(&gateway, "by-chat", "generateContent", &next))

@@ -28,6 +28,7 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
     },
+    stored_values::{amount, storable, storable_time, stored_time},
 };
 use crate::{
     clock::Timestamp,
@@ -287,28 +288,6 @@ fn plain(text: &str) -> Cow<'_, str> {
     } else {
         text.into()
     }
-}
-
-/// Reads a stored time; `None` if it is before 1970.
-fn stored_time(ms: i64) -> Option<Timestamp> {
-    u64::try_from(ms).ok().map(Timestamp::from_unix_ms)
-}
-
-/// A time as it is stored; [`Timestamp::MAX`] is far below the limit.
-fn storable_time(time: Timestamp) -> i64 {
-    i64::try_from(time.unix_ms()).unwrap_or(i64::MAX)
-}
-
-/// An amount as it is stored. PostgreSQL's integers are signed; four quadrillion is more than any request
-/// is charged, and sums of it stay far from the end.
-fn storable(value: u64) -> i64 {
-    const MOST: u64 = 1 << 52;
-    i64::try_from(value.min(MOST)).unwrap_or(i64::MAX)
-}
-
-/// Reads a stored amount; one below zero cannot be, and counts as nothing.
-fn amount(stored: i64) -> u64 {
-    u64::try_from(stored).unwrap_or(0)
 }
 
 /// Reads an amount of a row.

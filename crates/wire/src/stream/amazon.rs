@@ -1,5 +1,5 @@
 //! Binary event streams of Amazon (`application/vnd.amazon.eventstream`): makes server-sent events of their
-//! frames, so that everything behind reads one kind of stream.
+//! frames, so that all readers read one kind of stream.
 //!
 //! - A frame of InvokeModelWithResponseStream holds an event of the model's own format, in base64.
 //! - A frame of ConverseStream is an event. Its name becomes the `type` of its data.

@@ -27,24 +27,24 @@ fn system_error(fault: &Error) -> Option<&io::Error> {
 /// What is wrong, and what would be right. A cause that needs no words of its own is the server's.
 pub(super) fn describe(fault: &Error, server: &Server) -> StoreError {
     let path = server.place().to_owned();
-    let told = words(fault);
+    let message = words(fault);
     let cause = match fault.code().map(SqlState::code) {
         // Invalid password, and invalid authorization.
         Some("28P01" | "28000") => format!(
-            "the server refuses the role '{}' or its password ({told}): correct store.postgres.url",
+            "the server refuses the role '{}' or its password ({message}): correct store.postgres.url",
             server.user()
         ),
         Some("3D000") => {
-            format!("the server has no such database ({told}): create it, or correct the URL")
+            format!("the server has no such database ({message}): create it, or correct the URL")
         }
         Some("42501") => format!(
-            "the role '{}' lacks a permission ({told}): GRANT it, or use the role that owns the \
+            "the role '{}' lacks a permission ({message}): GRANT it, or use the role that owns the \
              tables",
             server.user()
         ),
         Some("25006") => STANDBY.to_owned(),
         Some("53300") => format!(
-            "the server has no connection left ({told}): raise its max_connections, or lower \
+            "the server has no connection left ({message}): raise its max_connections, or lower \
              store.postgres.connections"
         ),
         Some("55P03") => {
@@ -57,24 +57,29 @@ pub(super) fn describe(fault: &Error, server: &Server) -> StoreError {
             "a statement took longer than {} s",
             connection::STATEMENT_TIMEOUT.as_secs()
         ),
-        Some("XX001" | "XX002") => return StoreError::Damaged { path, cause: told },
+        Some("XX001" | "XX002") => {
+            return StoreError::Damaged {
+                path,
+                cause: message,
+            };
+        }
         Some("53100") => return StoreError::DiskFull { path },
-        Some(_) => told,
+        Some(_) => message,
         None => match system_error(fault).map(io::Error::kind) {
             // As the client reports a session that is not read-write.
-            Some(io::ErrorKind::PermissionDenied) if told.contains("does not allow writes") => {
+            Some(io::ErrorKind::PermissionDenied) if message.contains("does not allow writes") => {
                 STANDBY.to_owned()
             }
-            Some(io::ErrorKind::InvalidData) if told.contains("certificate") => format!(
-                "the certificate of the server is not trusted ({told}): name its authority with \
+            Some(io::ErrorKind::InvalidData) if message.contains("certificate") => format!(
+                "the certificate of the server is not trusted ({message}): name its authority with \
                  store.postgres.ca"
             ),
-            _ if told.contains("server does not support TLS") => {
+            _ if message.contains("server does not support TLS") => {
                 "the server does not support TLS: set 'ssl = on' there, or, on a network that is \
                  trusted, store.postgres.tls: false here"
                     .to_owned()
             }
-            _ => format!("the server cannot be reached ({told})"),
+            _ => format!("the server cannot be reached ({message})"),
         },
     };
     StoreError::Other { path, cause }

@@ -2,21 +2,21 @@
 
 use super::{
     connection::{Session, Values},
-    grants, plain, storable_time, stored_time,
+    grants, plain, storable_time,
 };
 use crate::{
     clock::Timestamp,
     key::KeyHash,
-    record::{KeyRecord, KeyState, allowance},
+    record::{KeyRecord, KeyState},
     store::{
         KeyFilter, NewGrant, OrderName, PlanInUse, StoreError,
         database::{KeyChange, KeyLookup, KeyQuery, Outcome},
         order::Made,
+        stored_values::{StoredKey, names_to_json},
     },
 };
 use postgres::{Row, types::ToSql};
-use std::{num::NonZeroU32, sync::Arc};
-use tollgate_types::{Allowance, Identity, KeyId, KeyShares, Limits};
+use tollgate_types::{KeyId, Limits};
 
 /// The columns of a key; [`read_key`] reads them in this order, and then [`GRANTED_UNTIL`].
 const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
@@ -303,78 +303,23 @@ pub(super) fn look_up(
 /// Reads [`COLUMNS`] and [`GRANTED_UNTIL`] from column `first` on. The inner error is a row that makes no sense.
 fn read_key(row: &Row, first: usize) -> Result<Result<KeyRecord, StoreError>, postgres::Error> {
     let at = |offset: usize| first.saturating_add(offset);
-    let id: String = row.try_get(at(0))?;
-    let prefix: String = row.try_get(at(1))?;
-    let name: String = row.try_get(at(2))?;
-    let plan: Option<String> = row.try_get(at(3))?;
-    let groups: Option<String> = row.try_get(at(4))?;
-    let endpoints: Option<String> = row.try_get(at(5))?;
-    let created_at: i64 = row.try_get(at(6))?;
-    let expires_at: Option<i64> = row.try_get(at(7))?;
-    let revoked_at: Option<i64> = row.try_get(at(8))?;
-    // A number that no limit can have lets next to nothing through rather than everything.
-    let limit = |offset| -> Result<Option<NonZeroU32>, postgres::Error> {
-        let stored: Option<i64> = row.try_get(at(offset))?;
-        Ok(stored
-            .map(|n| NonZeroU32::new(u32::try_from(n).unwrap_or(0)).unwrap_or(NonZeroU32::MIN)))
+    let key = StoredKey {
+        id: row.try_get(at(0))?,
+        prefix: row.try_get::<_, String>(at(1))?.into(),
+        name: row.try_get(at(2))?,
+        plan: row.try_get(at(3))?,
+        groups: row.try_get(at(4))?,
+        endpoints: row.try_get(at(5))?,
+        created_at: row.try_get(at(6))?,
+        expires_at: row.try_get(at(7))?,
+        revoked_at: row.try_get(at(8))?,
+        limits: [
+            row.try_get(at(9))?,
+            row.try_get(at(10))?,
+            row.try_get(at(11))?,
+            row.try_get(at(12))?,
+        ],
+        granted_until: row.try_get(at(13))?,
     };
-    let limits = Limits {
-        requests: limit(9)?,
-        input_tokens: limit(10)?,
-        output_tokens: limit(11)?,
-        concurrent: limit(12)?,
-    };
-    let granted_until: Option<i64> = row.try_get(at(13))?;
-
-    let bad = |what| StoreError::BadRecord {
-        id: id.clone(),
-        what,
-    };
-    let read = || {
-        let identity = Identity {
-            key: KeyId::new(id.as_str()),
-            name,
-            plan,
-            groups: names_from_json(groups.as_deref()).ok_or_else(|| bad("its groups"))?,
-            endpoints: names_from_json(endpoints.as_deref()).ok_or_else(|| bad("its endpoints"))?,
-            limits,
-            shares: KeyShares::default(),
-        };
-        Ok(KeyRecord {
-            identity: Arc::new(identity),
-            prefix: prefix.into(),
-            created_at: stored_time(created_at).ok_or_else(|| bad("its creation time"))?,
-            expires_at: optional_time(expires_at).ok_or_else(|| bad("its expiry"))?,
-            revoked_at: optional_time(revoked_at).ok_or_else(|| bad("its revocation time"))?,
-            granted_until: optional_time(granted_until).ok_or_else(|| bad("a grant's end"))?,
-        })
-    };
-    Ok(read())
-}
-
-#[expect(
-    clippy::option_option,
-    reason = "outside: readable at all; inside: a time is set"
-)]
-fn optional_time(ms: Option<i64>) -> Option<Option<Timestamp>> {
-    match ms {
-        None => Some(None),
-        Some(ms) => stored_time(ms).map(Some),
-    }
-}
-
-fn names_to_json(allowance: &Allowance) -> Option<String> {
-    match allowance {
-        Allowance::All => None,
-        Allowance::Only(names) => Some(serde_json::Value::from(names.as_slice()).to_string()),
-    }
-}
-
-/// An empty list is refused: it allows nothing, and would come out as all.
-fn names_from_json(json: Option<&str>) -> Option<Allowance> {
-    let Some(json) = json else {
-        return Some(Allowance::All);
-    };
-    let names: Vec<String> = serde_json::from_str(json).ok()?;
-    (!names.is_empty()).then(|| allowance(names))
+    Ok(key.record())
 }

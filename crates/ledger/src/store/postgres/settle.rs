@@ -91,10 +91,13 @@ pub(super) fn enter(
     }
     match session.attempt(|session| settle(session, process, entry, now))? {
         Err(fault) if is_about_the_record(&fault) => {
-            let told = super::error::words(&fault);
-            log::error!("{}: the ledger refuses the record: {told}", entry.request);
+            let message = super::error::words(&fault);
+            log::error!(
+                "{}: the ledger refuses the record: {message}",
+                entry.request
+            );
             let record = entry.to_json().unwrap_or_default();
-            quarantine::add(session, &record, &told, now)?;
+            quarantine::add(session, &record, &message, now)?;
             Ok(false)
         }
         entered => entered.map(|()| true),

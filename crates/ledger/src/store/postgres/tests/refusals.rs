@@ -25,10 +25,10 @@ fn refusal(case: &Empty, url: &str, tls: &ServerTls) -> String {
         settings.server = server;
         super::Postgres::open(settings, &pepper())
     });
-    told(&refused.err().unwrap())
+    message(&refused.err().unwrap())
 }
 
-fn told(fault: &StoreError) -> String {
+fn message(fault: &StoreError) -> String {
     let (shown, debugged) = (fault.to_string(), format!("{fault:?}"));
     for text in [&shown, &debugged] {
         assert!(!text.contains(PASSWORD) && !text.contains('\n'), "{text}");
@@ -56,7 +56,7 @@ fn a_url_that_cannot_be_read_is_refused_without_the_password() {
         "postgres://",
         "",
     ] {
-        let fault = told(&Server::new(url, &ServerTls::Off).unwrap_err());
+        let fault = message(&Server::new(url, &ServerTls::Off).unwrap_err());
         assert!(fault.contains("postgres://USER:PASSWORD@HOST"), "{fault}");
     }
     let url = format!("postgres://user:{PASSWORD}@a.example,b.example:5433/tolls");
@@ -68,7 +68,7 @@ fn a_url_that_cannot_be_read_is_refused_without_the_password() {
     );
     assert!(!shown.contains(PASSWORD));
     let missing = ServerTls::Authorities("/nowhere/ca.pem".into());
-    let fault = told(&Server::new(&url, &missing).unwrap_err());
+    let fault = message(&Server::new(&url, &missing).unwrap_err());
     assert!(
         fault.contains("/nowhere/ca.pem cannot be opened"),
         "{fault}"
@@ -100,8 +100,8 @@ fn wrong_credentials_and_names_are_told_apart() {
             "the server refuses the role 'clerk' or its password",
         ),
         (
-            url(&format!("stranger:{PASSWORD}"), &case.name),
-            "the server refuses the role 'stranger' or its password",
+            url(&format!("unknown:{PASSWORD}"), &case.name),
+            "the server refuses the role 'unknown' or its password",
         ),
         (url(&right, "nowhere"), "the server has no such database"),
         (
@@ -115,7 +115,7 @@ fn wrong_credentials_and_names_are_told_apart() {
     }
     // Making tables takes more.
     let server = Server::new(&url(&right, &case.name), &tls).unwrap();
-    let fault = told(&migrate(&Arc::new(server)).unwrap_err());
+    let fault = message(&migrate(&Arc::new(server)).unwrap_err());
     assert!(fault.contains("lacks a permission"), "{fault}");
 }
 
@@ -187,7 +187,7 @@ fn a_database_of_another_version_or_pepper_is_refused() {
         return;
     };
     let case = Empty::on(server);
-    let why = |case: &Empty| told(&case.database(&pepper()).err().unwrap());
+    let why = |case: &Empty| message(&case.database(&pepper()).err().unwrap());
     let fault = why(&case);
     assert!(fault.contains("has format 0"), "{fault}");
     assert!(fault.contains("run tollgate ledger migrate"), "{fault}");
@@ -209,6 +209,6 @@ fn a_database_of_another_version_or_pepper_is_refused() {
         schema::supported()
     );
     assert!(fault.contains(&wanted), "{fault}");
-    let fault = told(&migrate(&settings.server).unwrap_err());
+    let fault = message(&migrate(&settings.server).unwrap_err());
     assert!(fault.contains(&wanted), "{fault}");
 }
