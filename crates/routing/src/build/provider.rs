@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
         if provider.formats.is_empty() {
             self.fault(
                 &path,
-                "name at least one format: chat, responses, messages, gemini or converse",
+                "name at least one format: chat, responses, messages, gemini, converse, embeddings or rerank",
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
