@@ -64,8 +64,7 @@ fn table() -> Vec<Row> {
         let [faults, cells @ ..] = &cells[..] else {
             panic!("{line}");
         };
-        let cells: [String; 4] =
-            std::array::from_fn(|at| cells.get(at).expect(line).to_string());
+        let cells: [String; 4] = std::array::from_fn(|at| cells.get(at).expect(line).to_string());
         faults.split(", ").map(move |fault| Row {
             fault: fault.trim_matches('`').to_owned(),
             cells: cells.clone(),
