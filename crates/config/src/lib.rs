@@ -77,36 +77,36 @@ struct Settings {
     /// A file that this one builds on, or several, relative to this one. Mappings are
     /// merged key by key; anything else given here replaces what the other file gives.
     include: Option<Include>,
-    /// Where callers are served and what they may send.
+    /// Listeners for clients, and limits on their requests.
     server: ServerSettings,
-    /// The operator's own listener: metrics, health and the admin API.
+    /// The listener for operators: metrics, health and the admin API.
     admin: AdminSettings,
-    /// Where keys and usage are kept.
+    /// The database for keys and usage.
     store: StoreSettings,
-    /// How API keys are kept.
+    /// API keys.
     keys: KeysSettings,
-    /// What is written to the log.
+    /// Logs.
     log: LogSettings,
-    /// Where traces of requests are exported to. Default: there are none.
+    /// Where traces are exported to. Default: no traces.
     traces: Option<TraceSettings>,
-    /// The services that answer, by name.
+    /// Providers, by name.
     providers: IndexMap<String, ProviderSettings>,
     /// Families of models, by name.
     families: IndexMap<String, FamilySettings>,
     /// Models, by identifier.
     models: IndexMap<String, ModelSettings>,
-    /// Further names of models, each with the model that it stands for.
+    /// Additional names of models, each with the model that it stands for.
     aliases: IndexMap<String, String>,
-    /// What the model name `auto` chooses from. Default: `auto` is no model.
+    /// Rules for the model name `auto`. Default: `auto` is not a model.
     auto: Option<AutoSettings>,
-    /// What becomes of a request whose provider fails before anything was committed.
+    /// Attempts at other candidates if a provider fails before the answer is committed.
     failover: FailoverSettings,
-    /// How requests are spread over the deployments of a model, and when one is passed over.
+    /// How requests are balanced over the deployments of a model, and when a deployment is passed
+    /// over.
     routing: RoutingSettings,
     /// How requests are translated to the formats of their providers.
     translation: TranslationSettings,
-    /// How input tokens are counted: for `count_tokens`, and where a request's cost depends on
-    /// it.
+    /// How input tokens are counted, for `count_tokens` and for reservations.
     counting: CountingSettings,
     /// How requests are settled.
     settlement: SettlementSettings,
@@ -134,7 +134,7 @@ pub const MOST_CERTIFICATE_BYTES: u64 = 16 << 20;
 /// A configuration in which everything was checked that can be checked without running.
 #[derive(Debug)]
 pub struct Config {
-    /// Where callers are served and what they may send.
+    /// Listeners for clients, and limits on their requests.
     pub server: ServerSettings,
     /// The operator's own listener.
     pub admin: AdminSettings,
@@ -148,7 +148,7 @@ pub struct Config {
     pub pepper: Secret,
     /// Refused credentials that an address may send in a minute; `None`: any number.
     pub failed_keys_per_minute: Option<NonZeroU32>,
-    /// What is written to the log.
+    /// Logs.
     pub log: LogSettings,
     /// Where traces are exported to. `None`: there are none.
     pub traces: Option<TraceTarget>,

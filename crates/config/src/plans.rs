@@ -19,11 +19,11 @@ pub const ALL_GROUPS: &str = "all";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSettings {
-    /// Tokens that it gives: at most 4503599627370496.
+    /// Tokens of a grant: at most 4503599627370496.
     pub tokens: TokenCount,
-    /// How long they are valid, from the first use: from a second to a hundred years.
+    /// Validity from the first use: from a second to a hundred years.
     pub validity: Duration,
-    /// The model groups that it admits; `all` means every configured one.
+    /// The model groups of the plan; `all` means every configured one.
     #[serde(default = "all_groups")]
     #[schemars(length(min = 1, max = 64))]
     pub groups: Vec<String>,
@@ -32,11 +32,10 @@ pub struct PlanSettings {
     pub limits: PlanLimits,
     /// What it costs; for information.
     pub price: Option<Price>,
-    /// The support that comes with it: keys of plans with priority are the last to be refused
-    /// when there is too much to do.
+    /// The support level: under overload, keys of plans with priority are refused last.
     #[serde(default)]
     pub support: Support,
-    /// Whether it is shown as the most popular one.
+    /// Whether it is shown as the most popular plan.
     #[serde(default)]
     pub popular: bool,
 }
@@ -49,14 +48,14 @@ fn all_groups() -> Vec<String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanLimits {
-    /// Requests a minute.
+    /// Most requests per minute.
     #[schemars(range(min = 1))]
     pub requests_per_minute: Option<u32>,
-    /// Input tokens a minute: at most 4294967295.
+    /// Input tokens per minute: at most 4294967295.
     pub input_tokens_per_minute: Option<TokenCount>,
-    /// Output tokens a minute: at most 4294967295.
+    /// Output tokens per minute: at most 4294967295.
     pub output_tokens_per_minute: Option<TokenCount>,
-    /// Requests at one time.
+    /// Concurrent requests.
     #[schemars(range(min = 1))]
     pub concurrent_requests: Option<u32>,
 }

@@ -49,7 +49,7 @@ pub struct SampleSettings {
     /// Whether failed requests are exported: status 500 or above, an answer that broke off, or a failed
     /// attempt at a provider.
     pub errors: bool,
-    /// Requests that take longer than this are exported. `null`: duration is no reason.
+    /// Requests that take longer than this are exported. `null`: none.
     pub slower_than: Option<Duration>,
 }
 
