@@ -62,7 +62,7 @@ async fn the_guide_to_the_admin_api_lists_every_operation() {
     let config = Config::of(&provider).with("admin.token", json!("file:token"));
     let gateway = Gateway::start_in(folder, config).await;
     let request = Request::get("/api/v1/openapi.json").key(token);
-    let connection = Connection::open(gateway.admin).await;
+    let mut connection = Connection::open(gateway.admin).await;
     let described = connection.send(&request).await.json();
     let mut table = "| Operation | Method | Path | Purpose |\n|---|---|---|---|\n".to_owned();
     for (path, methods) in described["paths"].as_object().unwrap() {
