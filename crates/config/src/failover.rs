@@ -66,11 +66,11 @@ impl FailoverSettings {
         let section = KeyPath::root().key("failover");
         let mut faults = Vec::new();
         if self.pause > LONGEST_PAUSE {
-            let message = format!("longer than {LONGEST_PAUSE}, and callers wait");
+            let message = format!("must be at most {LONGEST_PAUSE}");
             faults.push(section.key("pause").fault(message));
         }
         if self.total.get().is_zero() {
-            faults.push(section.key("total").fault("leaves no time for any request"));
+            faults.push(section.key("total").fault("must be longer than 0s"));
         }
         faults
     }

@@ -137,7 +137,7 @@ fn entry_fault(entries: &[FilterEntry], place: usize, entry: &FilterEntry) -> Op
     };
     let mut earlier = entries.iter().take(place);
     if earlier.clone().any(|other| other.name == entry.name) {
-        return Some(format!("'{}' stands here twice", entry.name));
+        return Some(format!("'{}' is given twice", entry.name));
     }
     let too_late = kind.after.iter().find(|before| {
         entries.iter().any(|other| other.name == **before)

@@ -493,7 +493,10 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
         // Port 0 is another port each time.
         if listen.address.get().port() != 0 && seen.contains(&listen.address) {
             let path = section.key("listen").index(place).key("address");
-            faults.push(path.fault(format!("something else listens on {} too", listen.address)));
+            faults.push(path.fault(format!(
+                "{} is also the address of another listener",
+                listen.address
+            )));
         }
         seen.push(listen.address);
         if listen.proxy_protocol && server.trusted_proxies.is_empty() {
@@ -516,7 +519,7 @@ fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
         && bodies > memory
     {
         faults.push(path.fault(format!(
-            "{bodies} is more than the program may have (memory: {memory})"
+            "{bodies} is more than the process may use (memory: {memory})"
         )));
         return faults;
     }
@@ -529,7 +532,7 @@ fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
     let bodies = limits.bodies_within(u64::MAX);
     if u128::from(bodies.get()) < two {
         faults.push(path.fault(format!(
-            "{bodies} is less than one body may have ({}) and a copy of it",
+            "{bodies} is less than one body ({}) and its copy",
             limits.body_bytes
         )));
         return faults;

@@ -141,10 +141,10 @@ fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
     match plan.tokens.get() {
         0 => faults.push(
             path.key("tokens")
-                .fault("a plan without tokens admits nothing"),
+                .fault("must be at least 1: a plan without tokens serves no request"),
         ),
         tokens if tokens > GrantTerms::MAX_TOKENS => {
-            let message = format!("a key can be given at most {}", GrantTerms::MAX_TOKENS);
+            let message = format!("must be at most {}", GrantTerms::MAX_TOKENS);
             faults.push(path.key("tokens").fault(message));
         }
         _ => {}
@@ -203,7 +203,8 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
     let popular: Vec<_> = plans.iter().filter(|(_, plan)| plan.popular).collect();
     if let [(first, _), others @ ..] = popular.as_slice() {
         for (name, _) in others {
-            let message = format!("only one plan is the most popular, and '{first}' is it");
+            let message =
+                format!("only one plan can be the most popular, and '{first}' already is");
             faults.push(section.key(*name).key("popular").fault(message));
         }
     }
@@ -245,7 +246,7 @@ models: {m: {family: f}}
         assert_eq!(
             reported(plans),
             [
-                "x.yaml:5:15: plans.p.tokens: a key can be given at most 4503599627370496".to_owned(),
+                "x.yaml:5:15: plans.p.tokens: must be at most 4503599627370496".to_owned(),
                 format!("x.yaml:5:43: plans.p.validity: {long}"),
                 format!("x.yaml:6:28: plans.q.validity: {long}"),
                 "x.yaml:6:71: plans.q.limits.input_tokens_per_minute: must be from 1 to 4294967295; \

@@ -509,7 +509,7 @@ impl JsonSchema for PepperSource {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "title": "secret",
-            "description": "Where a secret is to be had: env:NAME or file:PATH; for demonstrations also literal:TEXT.",
+            "description": "The source of a secret: env:NAME or file:PATH; for demonstrations also literal:TEXT.",
             "type": "string",
             "pattern": "^(env|file|literal):.+$",
             "writeOnly": true,

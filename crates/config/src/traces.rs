@@ -136,6 +136,6 @@ fn header(
     let secret = source.resolve(environment, folder);
     let secret = secret.map_err(|fault| fault.to_string())?;
     HeaderValue::try_from(secret.expose())
-        .map_err(|_| "the secret cannot stand in a header".to_owned())?;
+        .map_err(|_| "the secret has characters that a header cannot have".to_owned())?;
     Ok((parsed, secret))
 }

@@ -152,8 +152,8 @@ impl Shared {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
             log::error!(
-                "another process has closed this one in the ledger, as one whose settlement file is \
-                 gone: it admits nothing more"
+                "another process has fenced this one in the ledger, because its settlement file is \
+                 gone: it accepts no more requests"
             );
         }
     }
