@@ -39,8 +39,8 @@ pub struct RequestContext {
     pub body: Option<Bytes>,
     /// The number of input tokens, if it was counted. Set by `context` or `quota`.
     pub input: Option<InputCount>,
-    /// Where the stored things are that the request names: no other provider can answer it. Set by
-    /// `stored`.
+    /// The place of the stored items that the request names: no other provider can answer it. Set
+    /// by `stored`.
     pub stored_at: Option<StoredAt>,
     /// The input tokens that the stored things make. `None` if one of their sizes is not known.
     pub stored_tokens: Option<u64>,

@@ -55,8 +55,7 @@ pub struct EndpointInfo {
     pub endpoint: Endpoint,
     /// The methods that it accepts: `HEAD` wherever `GET`.
     pub methods: &'static [Method],
-    /// The path, exact; `{id}` stands for one segment, or for the name of a Gemini model, which may
-    /// contain `/`.
+    /// The exact path; `{id}` is one segment, or the name of a Gemini model, which may contain `/`.
     pub path: &'static str,
     /// The wire format, if it has one.
     pub format: Option<Format>,
