@@ -60,6 +60,8 @@ pub struct RequestContext {
     pub admission: Option<Box<dyn AdmissionGuard>>,
     /// The tokens that are reserved on its key's balance. Set by `quota`.
     pub reservation: Option<Box<dyn ReservationGuard>>,
+    /// State that a filter keeps for this request, by its type.
+    pub extensions: http::Extensions,
 }
 
 impl RequestContext {
@@ -83,6 +85,7 @@ impl RequestContext {
             reserved_output: None,
             admission: None,
             reservation: None,
+            extensions: http::Extensions::new(),
         }
     }
 
