@@ -13,7 +13,7 @@ use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError, StoredId};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "stored",
-    summary: "Lets a request name what a provider has stored only where its own key made it.",
+    summary: "Lets a request name a stored item only if its own key created it.",
     phases: Phases::BODY,
     after: &["key"],
     required: true,
