@@ -31,7 +31,7 @@ enum Command {
         /// The file to write; an existing file is refused.
         file: PathBuf,
     },
-    /// Make the tables of a database on a server, or bring them up to date.
+    /// Create or migrate the tables of a database on a server.
     Migrate,
     /// Accept the rows of a ledger that lacks commits or has damaged rows.
     AcceptLoss,

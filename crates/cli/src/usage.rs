@@ -39,7 +39,7 @@ struct Export {
     /// Requests before this time. Default: now.
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Timestamp>,
-    /// What to add up by; several with commas. Days and months are in UTC.
+    /// The groups of the sums; several with commas. Days and months are in UTC.
     #[arg(
         long,
         value_name = "GROUPS",

@@ -123,8 +123,8 @@ pub(super) fn build(settings: Vec<FilterSettings>) -> (Vec<FilterEntry>, Vec<Fau
         .filter(|kind| kind.required && !entries.iter().any(|entry| entry.name == kind.name));
     faults.extend(missing.map(|kind| {
         section.fault(format!(
-            "'{}' cannot be left out: {}",
-            kind.name, kind.summary
+            "the filter '{}' is required; add it to the list",
+            kind.name
         ))
     }));
     (entries, faults)
