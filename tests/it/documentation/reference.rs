@@ -126,7 +126,8 @@ const METRICS: &str = "\
 
 <!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation` from `/metrics`. -->
 
-`GET /metrics` on the operator port returns these in the text format of Prometheus. Values are those of one process.
+`GET /metrics` on the operator port returns these in the text format of Prometheus, or in OpenMetrics 1.0 if `accept` asks
+for it. Values are those of one process.
 Counters are there from the start, at 0, for every label value that the configuration implies; the combination of
 `status` and `code` only for the failures that no client causes. Histograms appear with their first value.
 [Monitor](../guides/monitoring.md) says what to watch.
