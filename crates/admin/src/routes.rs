@@ -164,15 +164,16 @@ pub(super) const ROUTES: &[Route] = &[
         path: "/api/v1/keys/{key}/grants",
         id: "topUpKey",
         changes: true,
-        summary: "Give a key tokens: a plan's, or as many as said. Running gateways spend them \
-                  within a second.",
+        summary: "Give a key tokens and money: a plan's, or as much as said. Running gateways spend \
+                  them within a second. The answer has a grant of each.",
         body: Some(of::<TopUp>),
         status: StatusCode::CREATED,
-        answer: of::<GrantView>,
+        answer: of::<GrantList>,
         once: true,
         run: |operations, call| {
             let order = call.order()?;
-            to_json(&operations.top_up(&call.key()?, &call.body()?, order.as_ref())?)
+            let data = operations.top_up(&call.key()?, &call.body()?, order.as_ref())?;
+            to_json(&GrantList { data })
         },
         ..SHOW
     },
@@ -252,7 +253,7 @@ struct KeyList<'a> {
     last_id: Option<&'a KeyId>,
 }
 
-/// The grants of a key, oldest first.
+/// Grants of a key, oldest first.
 #[derive(Serialize, JsonSchema)]
 struct GrantList {
     /// The grants.
