@@ -18,6 +18,9 @@ DEMO_PORT ?= 8080
 DEMO_ADMIN_PORT ?= 9080
 # The folder of its keys and its ledger.
 DEMO_STATE ?= .demo
+# The first port of `make demo-cluster`, and its folder.
+CLUSTER_PORT ?= 8080
+CLUSTER_STATE ?= .demo-cluster
 # Where `make install` puts the program: PREFIX/bin.
 PREFIX ?= /usr/local
 # The program that `make package` packs. Default: that of `make release`.
@@ -45,7 +48,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release package install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,8 +88,12 @@ demo: ## Run the gateway with the simulated provider
 	@$(MAKE) --no-print-directory build
 	@exec $(TARGET)/debug/tollgate demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT) --state-dir "$(DEMO_STATE)"
 
-demo-clean: ## Remove the demo's state
-	rm -rf "$(DEMO_STATE)"
+demo-cluster: build ## Run three gateways on one PostgreSQL database behind nginx, with the simulated provider
+	@scripts/setup tests
+	@CLUSTER_PORT=$(CLUSTER_PORT) CLUSTER_STATE="$(CLUSTER_STATE)" exec scripts/demo-cluster $(TARGET)/debug/tollgate
+
+demo-clean: ## Remove the state of the demos
+	rm -rf "$(DEMO_STATE)" "$(CLUSTER_STATE)"
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

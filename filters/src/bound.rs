@@ -56,7 +56,7 @@ pub(crate) fn likely_input(request: &RequestContext) -> u64 {
 /// the provider runs.
 const MOST_ROUNDS: u64 = 32;
 
-/// What the filter assumes of a request that does not say it.
+/// Assumptions about a request without its own values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assumed {
     /// The fewest output tokens of a useful answer.

@@ -13,7 +13,7 @@ use tollgate_types::{ErrorCode, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "errors",
-    summary: "Has the last word on what an error says.",
+    summary: "Replaces the messages of errors.",
     phases: Phases {
         error: true,
         ..Phases::HEAD

@@ -15,7 +15,7 @@ use tollgate_types::{ErrorCode, Format, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "headers",
-    summary: "Finds the one credential of a request and decides which headers pass.",
+    summary: "Finds the credential of a request and decides which headers pass.",
     phases: Phases {
         answer: true,
         ..Phases::HEAD

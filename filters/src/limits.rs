@@ -14,7 +14,7 @@ use tollgate_types::{Denied, ErrorCode, Limited, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "limits",
-    summary: "Keeps each key within its requests and tokens a minute and its requests at once.",
+    summary: "Keeps each key within its requests and tokens per minute and its concurrent requests.",
     phases: Phases {
         stored: true,
         ..Phases::BODY

@@ -182,12 +182,12 @@ impl Model {
     }
 }
 
-/// What the request asks of a model.
+/// The requirements of the request.
 #[derive(Clone, Copy)]
 struct Needs<'a> {
     /// The format of the request.
     format: Option<Format>,
-    /// Where the things are that the request names.
+    /// The place of the stored items that the request names.
     stored_at: Option<&'a StoredAt>,
     /// Whether the model answers. `false` for a request that only counts tokens, which is free.
     is_answered: bool,
@@ -237,7 +237,7 @@ fn refuse_thinking_without_reason(
     Ok(())
 }
 
-/// What no model endpoint serves, whichever model is meant.
+/// Requests that no model endpoint serves, for any model.
 fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
     if facts.background {
         return Err(PublicError::invalid_request(

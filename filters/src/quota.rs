@@ -158,7 +158,7 @@ impl Quota {
         )
     }
 
-    /// The likely input of a request that the balance cannot cover whatever a count finds. `None`: a
+    /// The likely input of a request that the balance cannot cover even with a count. `None`: a
     /// count can help.
     fn beyond_balance(&self, request: &RequestContext, bound: UpperBound) -> Option<u64> {
         /// Ordinary text has at least one part in so many of the tokens that its length suggests.

@@ -1,4 +1,4 @@
-//! `stored`: lets a request name what a provider has stored only if its own key made it.
+//! `stored`: lets a request name an item that a provider stores only if its own key created it.
 //!
 //! Keys share provider credentials, so a provider cannot distinguish them. The ledger remembers which key
 //! made what; routing sends the request to the provider that stores it.
@@ -13,7 +13,7 @@ use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError, StoredId};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "stored",
-    summary: "Lets a request name what a provider has stored only where its own key made it.",
+    summary: "Lets a request name a stored item only if its own key created it.",
     phases: Phases::BODY,
     after: &["key"],
     required: true,
@@ -63,7 +63,7 @@ impl Filter for StoredFilter {
     }
 }
 
-/// Notes where a thing is stored, and its size.
+/// Notes where an item is stored, and its size.
 fn note(stored: StoredThing, request: &mut RequestContext) -> Result<(), PublicError> {
     let StoredThing { at, tokens } = stored;
     if request.stored_at.as_ref().is_some_and(|other| *other != at) {

@@ -53,8 +53,7 @@ pub(super) struct UpgradeArguments {
 }
 
 /// How to find a gateway that runs by other settings than those of the file.
-const ELSEWHERE: &str = "where server.upgrade.socket or store.path have changed, name the socket of \
-                         the one that runs with --socket, or send it SIGQUIT";
+const ELSEWHERE: &str = "if server.upgrade.socket or store.path has changed, name the old socket with --socket, or send SIGQUIT to the running gateway";
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let hangups = Hangups::take()?;
@@ -104,9 +103,7 @@ fn predecessor(
     match asked {
         Ok(predecessor) => Ok(Some(predecessor)),
         Err(fault) if has_died(&fault) && UnixStream::connect(socket).is_err() => {
-            log::warn!(
-                "the gateway that was asked to hand over has died: this one takes its place"
-            );
+            log::warn!("the old gateway has crashed: this one takes its place");
             Ok(None)
         }
         Err(fault) => {

@@ -243,7 +243,7 @@ impl RequestBody {
         let is_white = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         self.refusal = match left {
             _ if !piece.iter().all(is_white) => Some(PublicError::invalid_request(
-                "the request body is not JSON: something follows its end",
+                "the request body is not JSON: data follows its end",
             )),
             _ if now > self.rest.ends => Some(took_too_long()),
             None => Some(too_large(self.rest.limit)),
@@ -339,7 +339,7 @@ fn read_fault(session: &mut Session, error: Box<Error>) -> BodyFault {
     if matches!(error.etype.as_str(), "InvalidChunk" | "InvalidTrailerEnd") {
         // The beginning of the next request is unknown.
         session.set_keepalive(None);
-        return PublicError::invalid_request("the request body is not chunked as HTTP has it")
+        return PublicError::invalid_request("the request body is not valid chunked encoding")
             .into();
     }
     BodyFault::Gone(error.into_down())
@@ -383,8 +383,7 @@ pub fn took_too_long() -> PublicError {
 fn length_required() -> PublicError {
     const LENGTH_REQUIRED: u16 = 411;
     PublicError::invalid_request(
-        "over HTTP/2, and where it is compressed, a request body of more than 65536 bytes needs \
-         a content-length",
+        "a compressed or HTTP/2 request body of more than 65536 bytes needs a content-length",
     )
     .with_status(LENGTH_REQUIRED)
 }

@@ -80,7 +80,7 @@ impl Bounded {
 impl Write for Bounded {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         if self.0.len().saturating_add(piece.len()) > MOST_PER_PIECE {
-            return Err(io::Error::other("the answer unfolds beyond all measure"));
+            return Err(io::Error::other("the unpacked answer is too large"));
         }
         self.0.extend_from_slice(piece);
         Ok(piece.len())

@@ -246,7 +246,7 @@ impl ProxyHttp for Gateway {
         let mut head = head.ok_or_else(|| {
             Error::explain(
                 ErrorType::InternalError,
-                "no head can be made for the provider",
+                "the request head for the provider cannot be built",
             )
         })?;
         // Which HTTP the connection speaks was settled with it: Pingora panics on a head of
@@ -330,7 +330,10 @@ impl ProxyHttp for Gateway {
             headers: parts.headers,
         };
         let Some(expected) = outgoing::expectation(exchange) else {
-            return Error::e_explain(ErrorType::InternalError, "an answer came to no request");
+            return Error::e_explain(
+                ErrorType::InternalError,
+                "an answer arrived without a request",
+            );
         };
         let now = Instant::now();
         let begun = match exchange.timer.is_over(now) {
@@ -539,7 +542,7 @@ impl ProxyHttp for Gateway {
             respond::write(session, exchange, answer).await
         };
         if let Err(gone) = outcome {
-            log::debug!("{}: the caller is gone: {gone}", exchange.id);
+            log::debug!("{}: the client has disconnected: {gone}", exchange.id);
         }
         done
     }
@@ -555,7 +558,7 @@ impl ProxyHttp for Gateway {
             // The answer's end was no piece of a body: there was none, or it had trailers.
             self.may_leave(session);
             if let Err(gone) = passthrough::finish_held(session, exchange).await {
-                log::debug!("{}: the caller is gone: {gone}", exchange.id);
+                log::debug!("{}: the client has disconnected: {gone}", exchange.id);
             }
         }
         settlement::settle(exchange, record::ending(exchange, error));

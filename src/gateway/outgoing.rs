@@ -89,7 +89,10 @@ pub fn prepare(
         return Ok((candidate.format, Outgoing::default()));
     };
     let fault = || {
-        log::error!("{}: no body can be made for the provider", exchange.id);
+        log::error!(
+            "{}: the request body for the provider cannot be built",
+            exchange.id
+        );
         respond::internal_error()
     };
     let (format, body) = (admitted.format, &admitted.body);
@@ -123,7 +126,7 @@ pub fn prepare(
     let model = upstream_model(admitted, &candidate.deployment);
     let uri = base(to).ok_or_else(fault)?.uri(model);
     sent.uri = Some(uri.ok_or_else(|| {
-        let message = "the provider of this model cannot be asked for a model of this name";
+        let message = "the name of this model cannot be used in the provider's path";
         PublicError::new(ErrorCode::InvalidModel, message)
     })?);
     if body.asked().is_some_and(|asked| asked.forgot_reasoning) {
@@ -180,8 +183,8 @@ fn room(
     }
     let bounds = load::bounds(exchange);
     let bytes = needed(admitted, candidate, bounds).ok_or_else(|| {
-        let message = "the request is larger than can be made fit for this model: \
-                       send less, or fewer small parts, at a time";
+        let message =
+            "the request is too large for this model: send a shorter request, or fewer small parts";
         PublicError::new(ErrorCode::RequestTooLarge, message)
     })?;
     if bytes == 0 {

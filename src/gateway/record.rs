@@ -37,6 +37,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         outcome::used(exchange, usage);
     }
     outcome::over(exchange);
+    let trace = exchange.trace.take();
+    let trace_id = trace.as_ref().map(|trace| trace.id());
     let candidate = exchange.attempts.current();
     let provider = candidate.map(|candidate| &candidate.deployment.provider.name);
     let request = exchange.stage.request();
@@ -45,6 +47,17 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let status = sent.map_or(CLIENT_CLOSED, |sent| sent.status);
     let code = exchange.broken.or(sent.and_then(|sent| sent.code));
     let cost = settlement::cost(exchange);
+    // The settlement counts, even if the last bytes could not be sent.
+    let settled = exchange.settlement.settled();
+    let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
+    let ended = trace::Ended {
+        status,
+        code,
+        outcome,
+        usage,
+        cost,
+    };
+    let is_exported = trace.is_some_and(|trace| trace::finish(trace, exchange, &ended));
     events::request_finished(&Finished {
         format: exchange.format(),
         model: route.map(|route| &route.model_id),
@@ -56,10 +69,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         usage,
         cost,
         generation: exchange.timer.since_sent(),
+        trace_id: trace_id.as_deref().filter(|_| is_exported),
     });
-    // The settlement counts, even if the last bytes could not be sent.
-    let settled = exchange.settlement.settled();
-    let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
     recent::remember(Recent {
         id: exchange.id,
         at: clock::unix_ms(),
@@ -90,7 +101,6 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         usage,
         cost,
     });
-    let trace_id = exchange.trace.as_ref().map(|trace| trace.id());
     log.line(|line| {
         let (method, uri) = &exchange.target;
         let facts = request.and_then(|request| request.facts_if_read());
@@ -134,14 +144,6 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         let counted = settled.filter(|(_, settled)| settled.usage.total() > 0);
         line.optional_word("count", counted.map(|(_, settled)| settled.source.as_str()));
     });
-    let ended = trace::Ended {
-        status,
-        code,
-        outcome,
-        usage,
-        cost,
-    };
-    trace::finish(exchange, &ended);
 }
 
 /// As it stands in a request line.

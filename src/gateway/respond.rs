@@ -238,7 +238,7 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
         .unwrap_or_else(|| {
             Err(Error::explain(
                 ErrorType::WriteTimedout,
-                "the caller does not take the head",
+                "the client did not accept the head",
             ))
         })
         // The client is gone, or does not read.

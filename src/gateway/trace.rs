@@ -4,7 +4,7 @@ use super::exchange::Exchange;
 use std::sync::Arc;
 use tollgate_filter::RequestContext;
 use tollgate_ledger::BillingState;
-use tollgate_traces::{Attempt, Facts};
+use tollgate_traces::{Attempt, Facts, RequestTrace};
 use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
 use tollgate_wire::answer::StopReason;
 use tollgate_wire::fault::UpstreamFault;
@@ -57,11 +57,8 @@ pub struct Ended {
     pub cost: Option<Money>,
 }
 
-/// Ends the trace.
-pub fn finish(exchange: &mut Exchange, ended: &Ended) {
-    let Some(trace) = exchange.trace.take() else {
-        return;
-    };
+/// Ends the trace that was taken out of the exchange. Returns whether it is exported.
+pub fn finish(trace: Box<RequestTrace>, exchange: &Exchange, ended: &Ended) -> bool {
     let request = exchange.stage.request();
     let facts = request.and_then(RequestContext::facts_if_read);
     let answer = exchange.answer.facts();
@@ -87,7 +84,7 @@ pub fn finish(exchange: &mut Exchange, ended: &Ended) {
         stop: answer.and_then(|it| it.stop).map(StopReason::as_str),
         answer_id: answer.and_then(|it| it.id.as_deref()),
         answer_model: answer.and_then(|it| it.model.as_deref()),
-    });
+    })
 }
 
 /// The operation, by the semantic conventions if they define it.

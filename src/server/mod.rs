@@ -74,10 +74,10 @@ pub enum RunError {
         cause: io::Error,
     },
     /// The gateway that runs does not hand over.
-    #[error("the gateway that runs does not hand over: {0}")]
+    #[error("the running gateway does not hand over: {0}")]
     Predecessor(io::Error),
     /// The settlement file of this process was removed, and another process has closed it.
-    #[error("another process has closed this one in the ledger: start it again")]
+    #[error("another process has fenced this one in the ledger: start it again")]
     Fenced,
     /// The system gives no thread or runtime.
     #[error("cannot start: {0}")]
@@ -111,7 +111,7 @@ impl Start {
         announce: impl FnOnce() + Send + 'static,
     ) -> Result<(), RunError> {
         if let Some((before, now)) = machine::raise_open_files() {
-            log::info!("the bound on open files was raised from {before} to {now}");
+            log::info!("the limit of open files was raised from {before} to {now}");
         }
         let (asked, most) = (
             self.config.server.limits.connections,
@@ -119,8 +119,7 @@ impl Start {
         );
         if most < asked {
             log::warn!(
-                "server.limits.connections is {asked}, and the system's bound on open files \
-                 allows {most}: raise it (ulimit -n, LimitNOFILE)"
+                "server.limits.connections is {asked}, but the limit of open files allows {most}: raise the limit (ulimit -n, LimitNOFILE)"
             );
         }
         let begun = self.begin(hangups);

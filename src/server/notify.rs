@@ -27,13 +27,13 @@ pub(super) fn upgrading() {
 pub(super) fn upgrade_failed() {
     let pid = std::process::id();
     tell(&format!(
-        "MAINPID={pid}\nREADY=1\nSTATUS=serving; the last upgrade failed: the log says why"
+        "MAINPID={pid}\nREADY=1\nSTATUS=serving; the last upgrade failed: see the log"
     ));
 }
 
 /// It ends.
 pub(super) fn stopping() {
-    tell("STOPPING=1\nSTATUS=requests under way are being finished");
+    tell("STOPPING=1\nSTATUS=finishing the running requests");
 }
 
 fn tell(state: &str) {

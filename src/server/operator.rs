@@ -132,7 +132,7 @@ impl Operator {
         };
         let work = async {
             let leave_it = |cause: String| {
-                log::error!("the process before serves, and this one ends: {cause}");
+                log::error!("the old process continues to serve, and this one ends: {cause}");
                 // Set once: there is one verdict.
                 let _ = refused.set(cause);
                 leave.send_replace(true);
@@ -233,7 +233,7 @@ async fn serve_now(
                 Begun::Serving
             }
             Err(_) => {
-                log::warn!("the process before does not say that it ends");
+                log::warn!("the old process did not report that it ends");
                 Begun::Undecided(verdict)
             }
         };

@@ -86,7 +86,7 @@ impl Predecessor {
             Ok(line) if line == GO => Ok(()),
             Ok(line) => Err(handover::refused(line.as_bytes())),
             Err(fault) if self.tells && is_the_end(&fault) => {
-                log::warn!("the process before has died: this one takes over all the same");
+                log::warn!("the old process has crashed: this one takes over");
                 Ok(())
             }
             Err(fault) => Err(fault),
@@ -111,7 +111,7 @@ impl Predecessor {
                 Ok(line) => return Verdict::Theirs(handover::refused(line.as_bytes()).to_string()),
                 Err(fault) if self.tells && is_late(&fault) => {}
                 Err(fault) => {
-                    log::warn!("the process before does not say that it ends: {fault}");
+                    log::warn!("the old process did not report that it ends: {fault}");
                     return Verdict::Ours;
                 }
             }

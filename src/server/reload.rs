@@ -156,8 +156,7 @@ impl Reloader {
                 (Service::Theirs, put_off) => {
                     if put_off == Some(Cause::Signal) {
                         log::warn!(
-                            "the configuration was not read again here: the process that has \
-                             taken over may have read it before that was asked for"
+                            "the configuration was not reloaded in this process: the new process may have read it earlier"
                         );
                     }
                     return;
@@ -182,7 +181,7 @@ impl Reloader {
             if *service.borrow() == Service::Ours {
                 let _ = self.reload(cause, how).await;
             } else {
-                log::warn!("the configuration is not read again while another process takes over");
+                log::warn!("the configuration is not reloaded during an upgrade");
                 // The log must answer a signal, whatever comes after it.
                 put_off = put_off.filter(|it| *it == Cause::Signal).or(Some(cause));
             }
@@ -244,7 +243,7 @@ impl Reloader {
             }
             if !how.dry_run {
                 events::reloaded(ReloadOutcome::Unchanged);
-                log::info!("the configuration was read again: nothing has changed");
+                log::info!("the configuration was reloaded: nothing has changed");
             }
             return Ok(ReloadView {
                 dry_run: how.dry_run,
@@ -257,7 +256,7 @@ impl Reloader {
     /// Brings the configuration before back, whatever the files say.
     async fn roll_back(&mut self) -> Result<ReloadView, String> {
         let Some(previous) = self.previous.clone() else {
-            return Err("there is no configuration before this one".to_owned());
+            return Err("there is no previous configuration".to_owned());
         };
         let changes = previous.config.changes_since(&self.held.config);
         if let Err(fault) = self.plans_are_there(&previous.config).await {
@@ -351,7 +350,7 @@ impl Reloader {
         /// Each file has a bound of its own; this is for all of them, and for those that others read.
         const PATIENCE: Duration = Duration::from_secs(30);
         if self.stuck.as_ref().is_some_and(|it| !it.is_finished()) {
-            return Err("the files of an earlier reload are still being read");
+            return Err("an earlier reload still reads its files");
         }
         let (answer, answered) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
@@ -360,10 +359,10 @@ impl Reloader {
         });
         match timeout(PATIENCE, answered).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(_)) => Err("the gateway failed on it"),
+            Ok(Err(_)) => Err("the gateway failed; see the log"),
             Err(_) => {
                 self.stuck = Some(working);
-                Err("its files take too long to be read")
+                Err("reading its files takes too long")
             }
         }
     }
@@ -375,7 +374,7 @@ impl Reloader {
             return message;
         }
         events::reloaded(ReloadOutcome::Failed);
-        log::error!("the configuration stays as it was:\n{message}");
+        log::error!("the configuration is unchanged:\n{message}");
         let serving = self.serving.load();
         let mut view = serving.view.clone();
         view.last_failure = Some(FailureView {
@@ -445,7 +444,7 @@ fn report(view: &ConfigurationView, changes: &[Change]) {
         log::info!("configuration: and {more} more differences");
     }
     for path in &view.needs_restart {
-        log::warn!("{path} has changed: that takes a restart or an upgrade");
+        log::warn!("{path} has changed: this needs a restart or an upgrade");
     }
 }
 

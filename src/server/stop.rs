@@ -141,7 +141,7 @@ pub(super) fn wait_for_the_end(
         let Some(end) = *ending.borrow() else {
             match look {
                 Err(mpsc::RecvTimeoutError::Timeout) => continue,
-                _ => return Err(io::Error::other("the proxy has ended by itself")),
+                _ => return Err(io::Error::other("the proxy has ended unexpectedly")),
             }
         };
         let under_way = InFlight::all();
@@ -157,7 +157,7 @@ pub(super) fn wait_for_the_end(
             log::warn!("{under_way} requests were cut: the grace period is over");
         }
         if late.is_some_and(|late| late >= CUT_PATIENCE) {
-            log::warn!("{under_way} of them do not end: what they cost is not settled");
+            log::warn!("{under_way} of them did not end and are not settled");
             return Ok(());
         }
     }

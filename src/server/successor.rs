@@ -112,7 +112,7 @@ impl Succession {
                 }
                 Err(cause) => {
                     service.send_replace(Service::Ours);
-                    log::error!("no other process takes over, and this one goes on: {cause}");
+                    log::error!("no other process takes over, and this one continues: {cause}");
                     notify::upgrade_failed();
                 }
             }
@@ -142,7 +142,7 @@ impl Succession {
             }
             UPGRADE => self.start(Some(peer), service).await,
             other => Err(format!(
-                "expected a word of the hand-over, received '{other:.100}'"
+                "expected a message of the hand-over, received '{other:.100}'"
             )),
         }
     }
@@ -312,7 +312,7 @@ impl Control {
             },
             Err(fault) => {
                 let path = path.display();
-                log::warn!("upgrades cannot be asked for at {path}: {fault}");
+                log::warn!("the upgrade socket {path} cannot be used: {fault}");
                 Self {
                     listener: None,
                     file: None,
@@ -337,7 +337,7 @@ impl Control {
             if user == Some(0) || (user.is_some() && user == self.own) {
                 return Some(BufReader::new(stream));
             }
-            log::warn!("another user has asked for the listeners, and gets nothing");
+            log::warn!("another user asked for the listeners and was refused");
         }
     }
 }
@@ -387,7 +387,7 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         // Another file: perhaps the ledger itself, by a mistake in the configuration.
         Ok(_) => {
             return Err(io::Error::other(
-                "what is there is no socket, and is left alone",
+                "the path is not a socket and is left unchanged",
             ));
         }
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
@@ -426,7 +426,7 @@ pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
 /// Whether the process with this number may leave its service to another one.
 fn may_leave(own: u32) -> Result<(), String> {
     match own {
-        1 => Err("this is process 1: with its end a container ends, and its successor too".into()),
+        1 => Err("process 1 of a container cannot be replaced: restart the container".into()),
         _ => Ok(()),
     }
 }
@@ -444,7 +444,7 @@ async fn confirm(peer: &mut Peer) -> Result<(), String> {
         Ok(Err(fault)) => Err(dead(fault)),
         Err(_) => {
             // It has the word, lives, and serves as soon as it runs.
-            log::warn!("the new process does not say that it has taken over");
+            log::warn!("the new process did not confirm that it has taken over");
             Ok(())
         }
     }
@@ -462,7 +462,7 @@ async fn end(mut child: Child, patience: Duration) {
 /// The rest of the line that must come next, and begins with `word`.
 async fn expect(peer: &mut Peer, word: &str) -> Result<String, String> {
     let line = hear(peer).await.map_err(|fault| match fault.kind() {
-        io::ErrorKind::UnexpectedEof => "the new process has ended: its log says why".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the new process has ended: see its log".to_owned(),
         _ => fault.to_string(),
     })?;
     match line.strip_prefix(word) {

@@ -195,7 +195,7 @@ async fn check_finds_what_a_start_would_fail_on() {
     let made = Output::of(&mut command(&["keys", "create", "one"], folder.path())).await;
     assert!(made.status.success(), "{made:?}");
     let other = "another-pepper-than-that-of-the-keys";
-    same("tollgate.yaml", Some(other), "made under another pepper").await;
+    same("tollgate.yaml", Some(other), "created with another pepper").await;
 
     let text = format!("store: {{ path: nowhere/tollgate.db }}\n{MINIMAL}");
     fs::write(folder.path().join("nowhere.yaml"), text).unwrap();

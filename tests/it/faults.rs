@@ -1,8 +1,8 @@
 //! Faults of providers, and what of them a caller sees: the table of docs/reference/faults.md, row by
 //! row, and ten thousand requests of which no caller notices that a fifth fails at first.
 //!
-//! The page is the expectation: what is said there is asked for here, in every format.
-//! `TOLLGATE_FAULT_TABLE=1` prints the table as it was found.
+//! The page is the expectation: each of its faults is requested here, in every format. A row of the page
+//! lists all faults with the same results. `TOLLGATE_FAULT_TABLE=1` prints the table as it was found.
 
 use crate::support::{
     self, Answer, CHAT, COUNT_TOKENS, Config, Connection, Ending, FORMATS, Gateway, Http2,
@@ -45,29 +45,30 @@ enum Way {
     Translated,
 }
 
-/// A row of the table: a fault, and what is seen of it.
+/// A fault, and what is seen of it.
 #[derive(Clone, Debug)]
 struct Row {
     fault: String,
     cells: [String; 4],
 }
 
-/// The rows of the page's table.
+/// The faults of the page's table.
 fn table() -> Vec<Row> {
     let begin = "<!-- faults -->";
     let end = "<!-- end of faults -->";
     let at = PAGE.find(begin).expect("the table's beginning");
     let table = &PAGE[at + begin.len()..PAGE.find(end).expect("the table's end")];
     let rows = table.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|line| {
+    rows.flat_map(|line| {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [fault, cells @ ..] = &cells[..] else {
+        let [faults, cells @ ..] = &cells[..] else {
             panic!("{line}");
         };
-        Row {
+        let cells: [String; 4] = std::array::from_fn(|at| cells.get(at).expect(line).to_string());
+        faults.split(", ").map(move |fault| Row {
             fault: fault.trim_matches('`').to_owned(),
-            cells: std::array::from_fn(|at| cells.get(at).expect(line).to_string()),
-        }
+            cells: cells.clone(),
+        })
     })
     .collect()
 }

@@ -1,13 +1,15 @@
 //! What a newcomer does: the README to the letter, and the demo from any folder.
 
-use crate::support::{Network, Output, Page, Ports, bounded, root, tollgate};
+use crate::support::{Network, Output, Page, Ports, bounded, eventually, root, tollgate};
+use serde_json::Value;
+use std::env;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 #[tokio::test]
@@ -251,4 +253,81 @@ async fn a_package_is_staged_below_destdir_and_needs_no_right_to_write_elsewhere
     assert_eq!(installed.permissions().mode() & 0o7777, 0o755);
     assert_eq!(installed.uid(), fs::metadata(&stage).unwrap().uid());
     assert!(!Path::new("/opt/tollgate-of-the-tests").exists());
+}
+
+/// A port of which the next four, and those that are 1,000 above, are free, too.
+fn free_ports() -> u16 {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let first = fastrand::u16(20_000..29_000);
+        if (first..first + 5).all(|port| is_free(port) && is_free(port + 1000)) {
+            return first;
+        }
+    }
+}
+
+/// Runs a line of the demo's text, as its reader does.
+async fn run_line(line: &str) -> String {
+    let output = Output::of(Command::new("bash").args(["-c", line])).await;
+    assert!(output.status.success(), "{line}: {output:?}");
+    output.stdout
+}
+
+#[tokio::test]
+async fn the_lines_of_the_cluster_demo_work_and_a_killed_gateway_is_not_missed() {
+    let make = Make::new();
+    let port = free_ports();
+    let mut command = Command::new("make");
+    command
+        .args(["-C", root().to_str().unwrap(), "demo-cluster", "CARGO=true"])
+        .arg(format!("CLUSTER_PORT={port}"))
+        .arg(format!(
+            "CLUSTER_STATE={}/cluster",
+            make.state.path().display()
+        ))
+        .env("CARGO_TARGET_DIR", make.target.path())
+        .env_remove("MAKEFLAGS")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut process = Group::start(&mut command);
+    let mut output = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    let mut lines = Vec::new();
+    let is_last = |line: &String| line.starts_with("Logs and settlement files");
+    while !lines.last().is_some_and(is_last) {
+        let line = bounded("the demo's start", output.next_line()).await;
+        let Some(line) = line.unwrap() else {
+            let mut cause = String::new();
+            let mut stderr = process.0.stderr.take().unwrap();
+            stderr.read_to_string(&mut cause).await.unwrap();
+            let is_skipped = cause.contains("scripts/setup tests") && env::var_os("CI").is_none();
+            assert!(is_skipped, "{lines:?}: {cause}");
+            return println!("SKIPPED: {cause}");
+        };
+        lines.push(line);
+    }
+    let of = |command: &str| lines.iter().filter(move |line| line.starts_with(command));
+    let curls: Vec<_> = of("curl ").collect();
+    let [balanced, single, usage, other_usage] = curls[..] else {
+        panic!("{lines:#?}");
+    };
+    for line in [balanced, single] {
+        assert!(run_line(line).await.contains("You said: Hello!"), "{line}");
+    }
+    let usage = eventually("the same usage at both", async || {
+        let usage = run_line(usage).await;
+        let used = serde_json::from_str::<Value>(&usage).unwrap()["tokens"]["used"].clone();
+        (used.as_u64() >= Some(18) && run_line(other_usage).await == usage).then_some(used)
+    })
+    .await;
+    assert!(usage.as_u64() < Some(1000), "{usage}");
+    let kill: Vec<_> = of("kill ").collect();
+    run_line(kill[0]).await;
+    for _ in 0..6 {
+        assert!(run_line(balanced).await.contains("You said: Hello!"));
+    }
+    process.interrupt().await;
+    for port in port..port + 5 {
+        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok(), "{port}");
+    }
 }

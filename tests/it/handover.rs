@@ -74,7 +74,7 @@ async fn new_process(gateway: &Gateway, steps: usize) -> Peer {
 async fn goes_on(gateway: &Gateway, failures: usize) {
     let shown = async || {
         let output = gateway.output();
-        (output.matches("and this one goes on").count() == failures).then_some(())
+        (output.matches("and this one continues").count() == failures).then_some(())
     };
     eventually("the gateway goes on", shown).await;
     gateway.get("/v1").await.assert_ok();
@@ -160,7 +160,7 @@ async fn nothing_is_reloaded_while_another_process_takes_over_nor_once_it_has() 
     }
     api("/api/v1/reload?dry_run=true").await.assert_ok();
     gateway.signal("HUP").await;
-    gateway.log_line("is not read again while").await;
+    gateway.log_line("is not reloaded during an upgrade").await;
     // It fails, and what was put off is done.
     drop(new);
     goes_on(&gateway, 1).await;
@@ -509,7 +509,7 @@ async fn a_new_process_that_gets_a_reload_signal_reloads_once_it_serves() {
     succession.new_serves("with a reload signal").await;
     let reloaded = async {
         while let Ok(Some(line)) = succession.log.next_line().await {
-            if line.contains("was read again") {
+            if line.contains("was reloaded") {
                 return;
             }
         }

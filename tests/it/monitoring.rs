@@ -1,6 +1,7 @@
 //! The rules and dashboards in `deploy/`: their tests pass in a real Prometheus, every alert has its
 //! section in the guide, and every expression finds its series in a gateway that serves.
 
+use crate::support::collector::{Collector, hex};
 use crate::support::{
     CHAT, Config, Connection, Gateway, Output, Provider, Request, eventually, root,
 };
@@ -114,7 +115,7 @@ impl Prometheus {
                 folder.path().join("data").display()
             ))
             .arg(format!("--web.listen-address={address}"))
-            .arg("--log.level=error")
+            .args(["--enable-feature=exemplar-storage", "--log.level=error"])
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()
@@ -288,4 +289,44 @@ async fn every_expression_finds_its_series() {
         () = load => {}
         () = check => {}
     }
+}
+
+/// Prometheus asks for OpenMetrics. In the text format the page has no exemplars.
+#[tokio::test]
+async fn requests_with_an_exported_trace_are_exemplars_of_their_buckets() {
+    if is_missing("prometheus") {
+        return;
+    }
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let endpoint = format!("http://{}", collector.address);
+    // Half a second is slow, and the request before it is not exported.
+    let sample = json!({"share": 0, "slower_than": "400ms"});
+    let traces = json!({"endpoint": endpoint, "sample": sample});
+    let gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
+    let prometheus = Prometheus::start(gateway.admin).await;
+    gateway
+        .ask(CHAT, "test-model", "", Value::Null)
+        .await
+        .assert_ok();
+    gateway
+        .ask(CHAT, "test-model", "delay-500ms", Value::Null)
+        .await
+        .assert_ok();
+    let found = async || {
+        let target = "/api/v1/query_exemplars?query=tollgate_request_duration_seconds_bucket\
+                      &start=0&end=9999999999";
+        let answer = prometheus.get(target).await;
+        let series = answer["data"].as_array().unwrap().clone();
+        (!series.is_empty()).then_some(series)
+    };
+    let series = eventually("an exemplar", found).await;
+    let exemplars = series[0]["exemplars"].as_array().unwrap();
+    assert!(series.len() == 1 && exemplars.len() == 1, "{series:#?}");
+    let trace_id = hex(&collector.spans()[0].trace_id);
+    assert_eq!(exemplars[0]["labels"]["trace_id"], trace_id, "{series:#?}");
+    let seconds: f64 = exemplars[0]["value"].as_str().unwrap().parse().unwrap();
+    assert!((0.5..60.0).contains(&seconds), "{series:#?}");
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("trace_id"), "{page}");
 }

@@ -408,7 +408,7 @@ async fn a_reload_takes_a_changed_catalog_and_a_bad_file_changes_nothing() {
     assert!(answer.text().ends_with("data: [DONE]\n\n"), "{answer:?}");
 
     for (bad, reported) in [
-        ("providers: [", "stays as it was"),
+        ("providers: [", "configuration is unchanged"),
         ("surprise: true\n", "surprise"),
         // As it is while an editor writes it.
         ("keys: { pepper: env:TOLLGATE_PEPPER }\n", "serves no model"),

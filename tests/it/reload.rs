@@ -91,7 +91,7 @@ async fn a_reload_reports_the_differences_and_a_rollback_undoes_them() {
         .log_line("configuration: models.new-model: added")
         .await;
     gateway
-        .log_line("server.threads has changed: that takes a restart")
+        .log_line("server.threads has changed: this needs a restart")
         .await;
     ask("new-model").await.assert_ok();
 
@@ -269,7 +269,7 @@ async fn a_changed_file_is_taken_when_that_is_asked_for() {
 
     // A mistake is reported once, and its correction is applied.
     gateway.rewrite_text("models: [");
-    gateway.log_line("stays as it was").await;
+    gateway.log_line("configuration is unchanged").await;
     gateway.rewrite(with_model("third"));
     eventually("the mended file", async || served("third").await).await;
     let failed = r#"tollgate_configuration_reloads_total{outcome="failed"}"#;
@@ -433,7 +433,7 @@ async fn a_check_reports_the_difference_to_a_file_and_to_the_served_configuratio
         }
         let lines = output.stdout.lines();
         let restarts: Vec<_> = lines.filter(|line| line.contains("restart")).collect();
-        let takes = |part: &str| format!("{part}: takes a restart or an upgrade");
+        let takes = |part: &str| format!("{part}: needs a restart or an upgrade");
         assert!(
             restarts == [takes("store.path")] || restarts == [takes("store")],
             "{restarts:?}"
@@ -452,7 +452,7 @@ async fn a_check_reports_the_difference_to_a_file_and_to_the_served_configuratio
         .arg(running)
         .args(["--against", &secure]);
     let output = Output::of(&mut secured).await;
-    assert!(output.stderr.contains("speaks no TLS"), "{output:?}");
+    assert!(output.stderr.contains("has no TLS"), "{output:?}");
     let mut wrong = tollgate();
     wrong.arg("check").arg(running).args(["--against", &served]);
     let output = Output::of(wrong.env("TOLLGATE_ADMIN_TOKEN", "wrong")).await;
@@ -564,7 +564,7 @@ async fn a_file_that_does_not_answer_stops_neither_the_operator_nor_the_end() {
     }
     // It is not waited for again.
     let again = api(&gateway, "POST", "/api/v1/reload").await.text();
-    assert!(again.contains("since an earlier time"), "{again}");
+    assert!(again.contains("of an earlier reload"), "{again}");
     gateway.get("/v1").await.assert_ok();
 
     name_a_pipe(&gateway, "another");

@@ -1,7 +1,7 @@
 //! Traces: what a collector gets over gRPC and HTTP, which requests are sampled, and what a collector that
 //! does not answer costs.
 
-use crate::support::collector::{Collector, attributes};
+use crate::support::collector::{Collector, attributes, hex};
 use crate::support::{
     Act, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, Output, PATIENCE, Provider, Request,
     Upstream, closed_port, eventually, prompt, tollgate,
@@ -14,10 +14,6 @@ use std::time::Instant;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Exports of all requests.
 fn to(collector: &Collector) -> Value {

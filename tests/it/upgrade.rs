@@ -90,7 +90,7 @@ async fn a_process_that_cannot_start_changes_nothing_and_says_why() {
 
     gateway.signal("QUIT").await;
     let line = gateway
-        .log_line("no other process takes over, and this one goes on")
+        .log_line("no other process takes over, and this one continues")
         .await;
     assert!(line.contains("surprise"), "{line}");
 
@@ -201,8 +201,8 @@ async fn a_file_in_the_place_of_the_socket_is_left_alone() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.upgrade.socket", json!("tollgate.db"));
     let mut gateway = Gateway::start(config).await;
-    let line = gateway.log_line("upgrades cannot be asked for at").await;
-    assert!(line.contains("is no socket"), "{line}");
+    let line = gateway.log_line("the upgrade socket").await;
+    assert!(line.contains("is not a socket"), "{line}");
     // The ledger is still there.
     let key = gateway.create_key(&[]).await;
     let request = Request::get("/v1").key(&key);

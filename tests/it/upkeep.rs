@@ -182,7 +182,7 @@ async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_request
     .await;
     let reported = reported.text();
     assert!(
-        reported.contains("closed this one in the ledger"),
+        reported.contains("fenced this one in the ledger"),
         "{reported}"
     );
     one.sample_is("tollgate_ledger_fenced", 1.0).await;
@@ -234,7 +234,7 @@ async fn a_backup_is_a_ledger_of_its_own_and_overwrites_nothing() {
 
     let again = ledger(&gateway, &["backup", target]).await;
     assert_eq!(again.status.code(), Some(1));
-    assert!(again.stderr.contains("is there already"), "{again:?}");
+    assert!(again.stderr.contains("exists already"), "{again:?}");
 
     // A gateway of its own serves from the copy: the same key, the same history.
     let restored = gateway.config().with("store.path", json!("backup.db"));

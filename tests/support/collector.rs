@@ -19,6 +19,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
+/// An id as it stands in `traceparent`.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// An export: its headers, the attributes of its resource, and its spans.
 #[derive(Clone, Debug)]
 pub struct Export {

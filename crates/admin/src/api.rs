@@ -160,7 +160,7 @@ const PREFIX: &str = "/api";
 pub(super) fn unknown_path() -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
-        "there is no such path: GET /api/v1/openapi.json describes those there are",
+        "unknown path: GET /api/v1/openapi.json lists the paths",
     )
 }
 
@@ -243,7 +243,7 @@ async fn serve(api: Arc<Api>, route: &'static Route, request: Request) -> Result
 
 fn busy(route: &Route) -> PublicError {
     let message = match route.effort {
-        Effort::Small => "too many operations are under way",
+        Effort::Small => "too many operations are running; retry in a few seconds",
         Effort::WholeFile => "the ledger is being verified already",
     };
     PublicError::new(ErrorCode::ServiceUnavailable, message)

@@ -51,7 +51,7 @@ impl Call {
         let body = read_body(body, route.most_body_bytes).await?;
         if route.body.is_none() && !says_nothing(&body) {
             return Err(PublicError::invalid_request(match route.query {
-                Some(_) => "this operation takes no body: its parameters go into the query",
+                Some(_) => "this operation takes no body: send its parameters in the query",
                 None => "this operation takes no body",
             }));
         }
@@ -69,7 +69,7 @@ impl Call {
     pub(super) fn key(&self) -> Result<KeySelector, Failed> {
         match KeySelector::parse(&self.key).map_err(Refusal::Store)? {
             KeySelector::Key(_) => Err(PublicError::invalid_request(
-                "a whole key does not belong in an address: give its id or its beginning",
+                "a whole key must not be in an address: give its id or its beginning",
             )
             .into()),
             selector => Ok(selector),
@@ -128,7 +128,7 @@ fn order_name(headers: &HeaderMap) -> Result<Option<String>, PublicError> {
         (None, _) => Ok(None),
         (Some(value), None) => Ok(Some(String::from_utf8_lossy(value.as_bytes()).into_owned())),
         (Some(_), Some(_)) => Err(PublicError::invalid_request(
-            "the header idempotency-key stands there twice",
+            "the header idempotency-key is sent twice",
         )),
     }
 }
@@ -141,7 +141,7 @@ async fn read_body(request: Request, most: usize) -> Result<Bytes, PublicError> 
         Ok(Ok(body)) => Ok(body),
         Ok(Err(fault)) if fault.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(PublicError::new(
             ErrorCode::RequestTooLarge,
-            format!("the body is over {most} bytes"),
+            format!("the body is larger than {most} bytes"),
         )),
         Ok(Err(_)) => Err(PublicError::invalid_request("the body cannot be read")),
         Err(_) => Err(

@@ -196,7 +196,7 @@ impl Control {
         let order = Order { ask, answer };
         self.orders
             .try_send(order)
-            .map_err(|_| Refusal::Busy("other reloads are under way, or the gateway is ending"))?;
+            .map_err(|_| Refusal::Busy("other reloads are running, or the gateway is ending"))?;
         match outcome.blocking_recv() {
             Ok(outcome) => outcome,
             Err(_) => Err(Refusal::Busy("the gateway is ending")),

@@ -185,7 +185,7 @@ async fn blocking(
     effort: Effort,
     read: impl FnOnce(&Operations) -> Result<Value, Failed> + Send + 'static,
 ) -> Result<Response, Failed> {
-    let busy = "too many operations are under way; retry in a few seconds";
+    let busy = "too many operations are running; retry in a few seconds";
     let busy = |_| PublicError::new(ErrorCode::ServiceUnavailable, busy);
     let permit = Arc::clone(api.permits(effort))
         .try_acquire_owned()

@@ -61,7 +61,7 @@ impl From<Refusal> for Failed {
             ),
             _ => PublicError::new(
                 ErrorCode::InternalError,
-                "the ledger cannot be used: the log says why",
+                "the ledger cannot be used: see the log",
             ),
         };
         Self {

@@ -4,7 +4,7 @@ use super::api::{self, Api};
 use super::connections::{self, PATIENCE};
 use super::ledger_metrics;
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use std::io;
@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tollgate_ledger::{Ledger, Memory};
-use tollgate_telemetry::events;
+use tollgate_telemetry::events::{self, PageFormat};
 
 /// Whether new callers should come here.
 #[derive(Clone, Default)]
@@ -61,7 +61,7 @@ pub async fn serve(
     let open = Router::new()
         .route(
             "/metrics",
-            get(move || async move { metrics(&ledger, &memory) }),
+            get(move |headers| async move { metrics(&headers, &ledger, &memory) }),
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
@@ -79,18 +79,20 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+fn metrics(headers: &HeaderMap, ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+    let accept = headers.get(header::ACCEPT);
+    let format = PageFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
     let mut families = ledger_metrics::families(&ledger.stats());
     families.extend(ledger_metrics::remembered(&memory.stats()));
-    let page = events::exposition(families);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
+    let page = events::exposition(format, families);
+    ([(header::CONTENT_TYPE, format.media_type())], page)
 }
 
 fn ready(readiness: &Readiness, is_fenced: bool) -> (StatusCode, &'static str) {
     if is_fenced {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: another process has closed this one in the ledger, and it ends\n",
+            "not ready: another process has fenced this one in the ledger, and it ends\n",
         )
     } else if readiness.get() {
         (StatusCode::OK, "ready\n")

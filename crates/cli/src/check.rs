@@ -93,7 +93,7 @@ impl Difference {
         let page = http::get(authority, PAGE, token)?;
         let page: Value = serde_json::from_slice(&page)?;
         let settings = page.get("settings");
-        let settings = settings.ok_or("the gateway does not say what it serves")?;
+        let settings = settings.ok_or("the gateway did not return its configuration")?;
         let changes = config.changes_since_shown(settings);
         let shown = config.shown();
         let parts = changes.iter().flat_map(|change| {
@@ -116,7 +116,7 @@ impl Difference {
             let _ = writeln!(text, "{change}");
         }
         for path in &self.needs_restart {
-            let _ = writeln!(text, "{path}: takes a restart or an upgrade");
+            let _ = writeln!(text, "{path}: needs a restart or an upgrade");
         }
         text
     }

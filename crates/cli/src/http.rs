@@ -31,7 +31,7 @@ pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, F
     let message = reported
         .as_ref()
         .and_then(|it| it.pointer("/error/message")?.as_str());
-    let message = message.unwrap_or("it gives no reason");
+    let message = message.unwrap_or("no reason given");
     let status = status.as_u16();
     Err(format!("{authority} answers {status}: {message}").into())
 }

@@ -201,7 +201,7 @@ impl Plan {
         let mut paths = self.files.iter().map(|(path, _)| path);
         if let Some(path) = paths.find(|it| it.metadata().is_ok_and(|it| !it.is_file())) {
             // A device would be replaced.
-            return Err(format!("{} is no regular file", path.display()).into());
+            return Err(format!("{} is not a regular file", path.display()).into());
         }
         if !force && !existing.is_empty() {
             return Err(format!(

@@ -96,7 +96,7 @@ enum Command {
         #[arg(long, value_name = "DAYS", value_parser = days())]
         days: Option<u64>,
     },
-    /// Show the grants of a key and what is used of them.
+    /// Show the grants of a key and their usage.
     Grants(Named),
     /// Extend the validity of a key and of its grants.
     Extend {
@@ -106,7 +106,7 @@ enum Command {
         #[arg(long, value_name = "DAYS", value_parser = days())]
         days: u64,
     },
-    /// Set all limits of a key; the plan's limit applies to what is left out.
+    /// Set all limits of a key; the plan's limits apply to those that are left out.
     SetLimits {
         #[command(flatten)]
         key: Named,

@@ -32,7 +32,7 @@ enum Command {
         /// The file to write; an existing file is refused.
         file: PathBuf,
     },
-    /// Make the tables of a database on a server, or bring them up to date.
+    /// Create or migrate the tables of a database on a server.
     Migrate,
     /// Accept the rows of a ledger that lacks commits or has damaged rows.
     AcceptLoss,
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         Command::Verify => verify(&keys::open_store(&config)?, arguments.json),
         Command::Backup { file } => backup(&keys::open_store(&config)?, file, arguments.json),
         Command::AcceptLoss if !is_file => {
-            Err("only a file can lack commits: a database on a server is restored there".into())
+            Err("accept-loss is for files: restore a database on its server".into())
         }
         Command::AcceptLoss => accept_loss(&config, arguments.json),
     }
@@ -64,7 +64,7 @@ fn migrate(config: &Config, json: bool) -> Outcome {
         return print_line(json!({ "steps": steps.unwrap_or(0) }));
     }
     print_line(match steps {
-        None => "nothing to do: the first start makes the file and brings it up to date".to_owned(),
+        None => "nothing to do: the first start creates the file and migrates it".to_owned(),
         Some(0) => "the tables are up to date".to_owned(),
         Some(steps) => format!("steps taken: {steps}; the tables are up to date"),
     })

@@ -35,26 +35,26 @@ use tollgate_config::Config;
 pub enum Command {
     /// Run a simulated provider.
     Sim(sim::Arguments),
-    /// Write a configuration for providers that the program knows.
+    /// Write a configuration for providers with a ready file.
     Init(init::Arguments),
     /// Check a configuration file and what it needs on this machine; report every fault.
     Check(check::Arguments),
-    /// Show how a running gateway is: readiness, requests, providers, ledger, warnings. Exits with 1
-    /// if it is not ready.
+    /// Show the state of a running gateway: readiness, requests, providers, ledger, warnings. Exits
+    /// with 1 if it is not ready.
     Status(status::Arguments),
-    /// Show the same and the rates of models on a terminal, anew each second until Ctrl-C.
+    /// Show the same with the rates of models, each second until Ctrl-C.
     Top(top::Arguments),
-    /// Look at everything that a gateway needs on this machine, and say what to do: configuration,
-    /// files, limits, clock, providers, ledger. Exits with 1 if a check fails.
+    /// Check what a gateway needs on this machine, and print what to do: configuration, files,
+    /// limits, clock, providers, ledger. Exits with 1 if a check fails.
     Doctor(doctor::Arguments),
-    /// Report what would happen to a request and why, without sending it. The body is read from
+    /// Predict what happens to a request and why, without sending it. The body is read from
     /// standard input.
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
-    /// Show what is known of one request, from the ledger and from logs.
+    /// Show one request, from the ledger and from logs.
     Logs(logs::Arguments),
-    /// Export what keys have used.
+    /// Export the usage of keys.
     Usage(usage::Arguments),
     /// Create, list, change and revoke API keys.
     Keys(keys::Arguments),

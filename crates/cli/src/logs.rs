@@ -24,8 +24,8 @@ pub struct Arguments {
     /// The request, by the `x-request-id` of its answer.
     #[arg(long, value_name = "ID", value_parser = request)]
     request: RequestId,
-    /// A file with what the gateway writes to standard output and standard error; repeat for
-    /// several, `-` is standard input. Without it the ledger alone is searched.
+    /// A file with the standard output or standard error of the gateway; repeat for several, `-` is
+    /// standard input. Without it only the ledger is searched.
     #[arg(long = "log", value_name = "FILE")]
     logs: Vec<PathBuf>,
     /// Print JSON instead of tables.

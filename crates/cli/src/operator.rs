@@ -58,9 +58,11 @@ pub(super) fn authority(address: &str) -> Result<&str, Failure> {
             Ok(authority.trim_end_matches('/'))
         }
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-            Err("the operator's listener speaks no TLS: give its address as http://".into())
+            Err("the operator port has no TLS: give its address as http://".into())
         }
-        _ => Err(format!("'{address}' is no address such as http://127.0.0.1:9080").into()),
+        _ => Err(
+            format!("expected an address such as http://127.0.0.1:9080, not '{address}'").into(),
+        ),
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Completions {
 /// What `man` takes.
 #[derive(Args)]
 pub struct Man {
-    /// The folder to write the pages to; it is made if there is none.
+    /// The folder for the pages; created if missing.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -25,7 +25,7 @@ pub struct Arguments {
     /// A file of recorded answers for the order `replay-N`.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Threads to answer on. Default: one for each core.
+    /// Threads of the server. Default: one for each core.
     #[arg(long, value_name = "NUMBER")]
     threads: Option<NonZeroUsize>,
 }

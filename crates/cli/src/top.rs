@@ -33,7 +33,7 @@ pub struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     if !io::stdout().is_terminal() {
-        return Err("standard output is no terminal: use tollgate status".into());
+        return Err("standard output is not a terminal: use tollgate status".into());
     }
     let operator = arguments.port.find(&arguments.config)?;
     let mut rates = Rates::default();

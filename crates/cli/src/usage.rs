@@ -39,7 +39,7 @@ struct Export {
     /// Requests before this time. Default: now.
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Timestamp>,
-    /// What to add up by; several with commas. Days and months are in UTC.
+    /// The groups of the sums; several with commas. Days and months are in UTC.
     #[arg(
         long,
         value_name = "GROUPS",
@@ -101,7 +101,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         return Err(format!("there is no ledger at {}", path.display()).into());
     }
     if order.format == Format::Parquet && order.output.is_none() && io::stdout().is_terminal() {
-        return Err("parquet is no text for a terminal: name a file with --output".into());
+        return Err(
+            "parquet is binary and cannot go to a terminal: name a file with --output".into(),
+        );
     }
     let store = keys::open_store(&config)?;
     if let Some(kept) = LedgerSettings::default().keep_history

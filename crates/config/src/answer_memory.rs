@@ -20,9 +20,9 @@ pub enum MemoryPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemorySettings {
-    /// Bytes for each key. Of more, the key's oldest answers are removed.
+    /// Most bytes per key. Beyond it, the key's oldest answers are removed.
     pub per_key: ByteSize,
-    /// Bytes of all keys. Of more, the oldest answers of all keys are removed.
+    /// Most bytes of all keys. Beyond it, the oldest answers of all keys are removed.
     pub total: ByteSize,
     /// How long an answer is remembered.
     pub time: Duration,

@@ -38,7 +38,7 @@ fn read_within(path: &Path, max_bytes: u64, patience: Duration) -> io::Result<Ve
     {
         let silent = SILENT.lock();
         if silent.contains(path) || silent.len() >= MOST_SILENT {
-            return Err(given_up("files have not answered since an earlier time"));
+            return Err(given_up("files of an earlier reload do not answer"));
         }
     }
     let (answer, answered) = mpsc::sync_channel(1);

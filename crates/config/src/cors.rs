@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CorsSettings {
-    /// The origins of the pages, as browsers write them: `https://app.example.com`, in lower
-    /// case, without a path or the scheme's own port. `*`: any. Default: none, and the gateway answers no preflight.
+    /// Origins of web pages that may call the gateway, as browsers write them:
+    /// `https://app.example.com`, in lower case, without a path or the scheme's default port. `*`:
+    /// any. Default: none, and the gateway answers no preflight.
     #[schemars(inner(regex(pattern = r"^(\*|[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:_-]+)$")))]
     pub origins: Vec<String>,
-    /// The request headers that a page may set, besides those that every page may. `*`: any.
+    /// Additional request headers that a page may set. `*`: any.
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")))]
     pub headers: Vec<String>,
 }

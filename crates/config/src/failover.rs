@@ -5,22 +5,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_settings::{Duration, Fault, KeyPath};
 
-/// What becomes of a request whose provider fails before anything was committed.
+/// Attempts at other candidates if a provider fails before the answer is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FailoverSettings {
-    /// Attempts that a request has at most, over all its candidates.
+    /// Most attempts of a request, over all its candidates.
     #[schemars(range(min = 1, max = 8))]
     pub attempts: u8,
-    /// How long a request may take from its head to its end, over all attempts. Streams are
-    /// cut there too.
+    /// Longest time of a request, over all attempts. Streams are cut, too.
     pub total: Duration,
-    /// How often the only candidate is asked again that could not be reached, was overloaded
-    /// or failed by itself, each time after a longer pause.
+    /// How often the only candidate is retried if it was unreachable, overloaded or failed, each
+    /// time after a longer pause.
     #[schemars(range(max = 3))]
     pub again: u8,
-    /// The first pause before the only candidate is asked again; half of it is left to chance.
-    /// One that says by `retry-after` when to come back is not asked before that.
+    /// The first pause before such a retry; half of it is random. A `retry-after` is respected.
     pub pause: Duration,
     /// How many attempts beyond the first all requests may have together.
     pub budget: RetryBudgetSettings,
@@ -43,10 +41,10 @@ impl Default for FailoverSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryBudgetSettings {
-    /// For every hundred requests of the last ten seconds, so many.
+    /// Further attempts per hundred requests of the last ten seconds.
     #[schemars(range(max = 1000))]
     pub percent: u16,
-    /// And so many for each second, however few requests there are.
+    /// Further attempts per second in addition.
     #[schemars(range(max = 100_000))]
     pub per_second: u32,
 }
@@ -68,11 +66,11 @@ impl FailoverSettings {
         let section = KeyPath::root().key("failover");
         let mut faults = Vec::new();
         if self.pause > LONGEST_PAUSE {
-            let message = format!("longer than {LONGEST_PAUSE}, and callers wait");
+            let message = format!("must be at most {LONGEST_PAUSE}");
             faults.push(section.key("pause").fault(message));
         }
         if self.total.get().is_zero() {
-            faults.push(section.key("total").fault("leaves no time for any request"));
+            faults.push(section.key("total").fault("must be longer than 0s"));
         }
         faults
     }

@@ -123,8 +123,8 @@ pub(super) fn build(settings: Vec<FilterSettings>) -> (Vec<FilterEntry>, Vec<Fau
         .filter(|kind| kind.required && !entries.iter().any(|entry| entry.name == kind.name));
     faults.extend(missing.map(|kind| {
         section.fault(format!(
-            "'{}' cannot be left out: {}",
-            kind.name, kind.summary
+            "the filter '{}' is required; add it to the list",
+            kind.name
         ))
     }));
     (entries, faults)
@@ -137,7 +137,7 @@ fn entry_fault(entries: &[FilterEntry], place: usize, entry: &FilterEntry) -> Op
     };
     let mut earlier = entries.iter().take(place);
     if earlier.clone().any(|other| other.name == entry.name) {
-        return Some(format!("'{}' stands here twice", entry.name));
+        return Some(format!("'{}' is given twice", entry.name));
     }
     let too_late = kind.after.iter().find(|before| {
         entries.iter().any(|other| other.name == **before)

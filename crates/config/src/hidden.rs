@@ -42,7 +42,7 @@ fn check(text: &str, path: &KeyPath, position: &Position, faults: &mut Faults) {
         faults.push(Located {
             position: position.clone(),
             fault: path.fault(format!(
-                "no control character and no invisible one can stand here; this is U+{:04X}",
+                "control characters and invisible characters are not allowed here; found U+{:04X}",
                 u32::from(hidden)
             )),
         });

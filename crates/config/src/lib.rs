@@ -77,36 +77,36 @@ struct Settings {
     /// A file that this one builds on, or several, relative to this one. Mappings are
     /// merged key by key; anything else given here replaces what the other file gives.
     include: Option<Include>,
-    /// Where callers are served and what they may send.
+    /// Listeners for clients, and limits on their requests.
     server: ServerSettings,
-    /// The operator's own listener: metrics, health and the admin API.
+    /// The listener for operators: metrics, health and the admin API.
     admin: AdminSettings,
-    /// Where keys and usage are kept.
+    /// The database for keys and usage.
     store: StoreSettings,
-    /// How API keys are kept.
+    /// API keys.
     keys: KeysSettings,
-    /// What is written to the log.
+    /// Logs.
     log: LogSettings,
-    /// Where traces of requests are exported to. Default: there are none.
+    /// Where traces are exported to. Default: no traces.
     traces: Option<TraceSettings>,
-    /// The services that answer, by name.
+    /// Providers, by name.
     providers: IndexMap<String, ProviderSettings>,
     /// Families of models, by name.
     families: IndexMap<String, FamilySettings>,
     /// Models, by identifier.
     models: IndexMap<String, ModelSettings>,
-    /// Further names of models, each with the model that it stands for.
+    /// Additional names of models, each with the model that it stands for.
     aliases: IndexMap<String, String>,
-    /// What the model name `auto` chooses from. Default: `auto` is no model.
+    /// Rules for the model name `auto`. Default: `auto` is not a model.
     auto: Option<AutoSettings>,
-    /// What becomes of a request whose provider fails before anything was committed.
+    /// Attempts at other candidates if a provider fails before the answer is committed.
     failover: FailoverSettings,
-    /// How requests are spread over the deployments of a model, and when one is passed over.
+    /// How requests are balanced over the deployments of a model, and when a deployment is passed
+    /// over.
     routing: RoutingSettings,
     /// How requests are translated to the formats of their providers.
     translation: TranslationSettings,
-    /// How input tokens are counted: for `count_tokens`, and where a request's cost depends on
-    /// it.
+    /// How input tokens are counted, for `count_tokens` and for reservations.
     counting: CountingSettings,
     /// How requests are settled.
     settlement: SettlementSettings,
@@ -134,7 +134,7 @@ pub const MOST_CERTIFICATE_BYTES: u64 = 16 << 20;
 /// A configuration in which everything was checked that can be checked without running.
 #[derive(Debug)]
 pub struct Config {
-    /// Where callers are served and what they may send.
+    /// Listeners for clients, and limits on their requests.
     pub server: ServerSettings,
     /// The operator's own listener.
     pub admin: AdminSettings,
@@ -148,7 +148,7 @@ pub struct Config {
     pub pepper: Secret,
     /// Refused credentials that an address may send in a minute; `None`: any number.
     pub failed_keys_per_minute: Option<NonZeroU32>,
-    /// What is written to the log.
+    /// Logs.
     pub log: LogSettings,
     /// Where traces are exported to. `None`: there are none.
     pub traces: Option<TraceTarget>,
@@ -493,7 +493,10 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
         // Port 0 is another port each time.
         if listen.address.get().port() != 0 && seen.contains(&listen.address) {
             let path = section.key("listen").index(place).key("address");
-            faults.push(path.fault(format!("something else listens on {} too", listen.address)));
+            faults.push(path.fault(format!(
+                "{} is also the address of another listener",
+                listen.address
+            )));
         }
         seen.push(listen.address);
         if listen.proxy_protocol && server.trusted_proxies.is_empty() {
@@ -516,7 +519,7 @@ fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
         && bodies > memory
     {
         faults.push(path.fault(format!(
-            "{bodies} is more than the program may have (memory: {memory})"
+            "{bodies} is more than the process may use (memory: {memory})"
         )));
         return faults;
     }
@@ -529,7 +532,7 @@ fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
     let bodies = limits.bodies_within(u64::MAX);
     if u128::from(bodies.get()) < two {
         faults.push(path.fault(format!(
-            "{bodies} is less than one body may have ({}) and a copy of it",
+            "{bodies} is less than one body ({}) and its copy",
             limits.body_bytes
         )));
         return faults;

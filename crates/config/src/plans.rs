@@ -20,15 +20,14 @@ pub const ALL_GROUPS: &str = "all";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSettings {
-    /// Tokens that it gives: at most 4503599627370496. Default: none; requests need not be covered in
-    /// tokens then.
+    /// Tokens of a grant: at most 4503599627370496. Default: none.
     pub tokens: Option<TokenCount>,
-    /// Money that it gives, in the currency of the prices: at most 4503599.627370496. Requests must be
-    /// covered in money then, so that models without a price cannot be used. Default: none.
+    /// Money of a grant, in the currency of the prices: at most 4503599.627370496. Its key can only use
+    /// models with a price. Default: none.
     pub money: Option<Money>,
-    /// How long both are valid, from the first use: from a second to a hundred years.
+    /// Validity from the first use: from a second to a hundred years.
     pub validity: Duration,
-    /// The model groups that it admits; `all` means every configured one.
+    /// The model groups of the plan; `all` means every configured one.
     #[serde(default = "all_groups")]
     #[schemars(length(min = 1, max = 64))]
     pub groups: Vec<String>,
@@ -37,11 +36,10 @@ pub struct PlanSettings {
     pub limits: PlanLimits,
     /// What it costs; for information.
     pub price: Option<Price>,
-    /// The support that comes with it: keys of plans with priority are the last to be refused
-    /// when there is too much to do.
+    /// The support level: under overload, keys of plans with priority are refused last.
     #[serde(default)]
     pub support: Support,
-    /// Whether it is shown as the most popular one.
+    /// Whether it is shown as the most popular plan.
     #[serde(default)]
     pub popular: bool,
 }
@@ -54,14 +52,14 @@ fn all_groups() -> Vec<String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanLimits {
-    /// Requests a minute.
+    /// Most requests per minute.
     #[schemars(range(min = 1))]
     pub requests_per_minute: Option<u32>,
-    /// Input tokens a minute: at most 4294967295.
+    /// Input tokens per minute: at most 4294967295.
     pub input_tokens_per_minute: Option<TokenCount>,
-    /// Output tokens a minute: at most 4294967295.
+    /// Output tokens per minute: at most 4294967295.
     pub output_tokens_per_minute: Option<TokenCount>,
-    /// Requests at one time.
+    /// Concurrent requests.
     #[schemars(range(min = 1))]
     pub concurrent_requests: Option<u32>,
 }
@@ -145,15 +143,15 @@ impl JsonSchema for Decimal {
 fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
     let mut faults = Vec::new();
     if plan.tokens.is_none() && plan.money.is_none() {
-        faults.push(path.fault("a plan without tokens or money admits nothing"));
+        faults.push(path.fault("must have tokens, money or both: it serves no request"));
     }
     match plan.tokens.map(TokenCount::get) {
         Some(0) => faults.push(
             path.key("tokens")
-                .fault("a plan without tokens admits nothing"),
+                .fault("must be at least 1: a plan without tokens serves no request"),
         ),
         Some(tokens) if tokens > GrantTerms::MAX_TOKENS => {
-            let message = format!("a key can be given at most {}", GrantTerms::MAX_TOKENS);
+            let message = format!("must be at most {}", GrantTerms::MAX_TOKENS);
             faults.push(path.key("tokens").fault(message));
         }
         _ => {}
@@ -161,10 +159,10 @@ fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
     match plan.money {
         Some(Money::ZERO) => faults.push(
             path.key("money")
-                .fault("a plan without money admits nothing; leave it out for no money"),
+                .fault("must be more than 0; leave it out for no money"),
         ),
         Some(money) if money > GrantTerms::MAX_MONEY => {
-            let message = format!("a key can be given at most {}", GrantTerms::MAX_MONEY);
+            let message = format!("must be at most {}", GrantTerms::MAX_MONEY);
             faults.push(path.key("money").fault(message));
         }
         _ => {}
@@ -223,7 +221,8 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
     let popular: Vec<_> = plans.iter().filter(|(_, plan)| plan.popular).collect();
     if let [(first, _), others @ ..] = popular.as_slice() {
         for (name, _) in others {
-            let message = format!("only one plan is the most popular, and '{first}' is it");
+            let message =
+                format!("only one plan can be the most popular, and '{first}' already is");
             faults.push(section.key(*name).key("popular").fault(message));
         }
     }
@@ -268,7 +267,7 @@ models: {m: {family: f}}
         assert_eq!(
             reported(plans),
             [
-                "x.yaml:5:15: plans.p.tokens: a key can be given at most 4503599627370496".to_owned(),
+                "x.yaml:5:15: plans.p.tokens: must be at most 4503599627370496".to_owned(),
                 format!("x.yaml:5:43: plans.p.validity: {long}"),
                 format!("x.yaml:6:28: plans.q.validity: {long}"),
                 "x.yaml:6:71: plans.q.limits.input_tokens_per_minute: must be from 1 to 4294967295; \
@@ -280,11 +279,9 @@ models: {m: {family: f}}
                 "x.yaml:7:3: plans.\"no name\": plan \"no name\" is no name: 1 to 64 letters, digits and \
                  any of . _ - / { } are allowed"
                     .to_owned(),
-                "x.yaml:8:3: plans.r: a plan without tokens or money admits nothing".to_owned(),
-                "x.yaml:9:14: plans.s.money: a key can be given at most 4503599.627370496".to_owned(),
-                "x.yaml:10:14: plans.t.money: a plan without money admits nothing; leave it out for no \
-                 money"
-                    .to_owned(),
+                "x.yaml:8:3: plans.r: must have tokens, money or both: it serves no request".to_owned(),
+                "x.yaml:9:14: plans.s.money: must be at most 4503599.627370496".to_owned(),
+                "x.yaml:10:14: plans.t.money: must be more than 0; leave it out for no money".to_owned(),
             ]
         );
         let most = "  p: {tokens: 4503599627370496, validity: 1s, limits: {input_tokens_per_minute: 4294967295}}

@@ -20,16 +20,16 @@ use tollgate_settings::{
     ByteSize, Duration, Environment, KeyPath, Secret, SecretError, SecretSource,
 };
 
-/// Where callers are served and what they may send.
+/// Listeners for clients, and limits on their requests.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSettings {
-    /// The addresses on which callers are served. Default: `127.0.0.1:8080`, cleartext.
+    /// The addresses on which clients are served. Default: `127.0.0.1:8080`, cleartext.
     #[schemars(length(min = 1))]
     pub listen: Vec<ListenSettings>,
-    /// Networks of load balancers and proxies before the gateway. They are believed about the
-    /// client's address: in `x-forwarded-for`, and in the PROXY protocol where a listener expects
-    /// it. Their own addresses are not bounded by `connections_per_address`.
+    /// Networks of load balancers and proxies in front of the gateway. The gateway takes the
+    /// client's address from their `x-forwarded-for`, and from the PROXY protocol if the listener
+    /// expects it. `connections_per_address` does not apply to their own addresses.
     pub trusted_proxies: Vec<Network>,
     /// Which web pages may call the gateway from a browser.
     pub cors: CorsSettings,
@@ -108,50 +108,49 @@ pub struct TlsSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSettings {
-    /// The head of a request: request line and headers. Over it: 431.
+    /// Most bytes of a request head: request line and headers. Larger heads get 431.
     pub head_bytes: ByteSize,
-    /// The body of one request. Over it: 413.
+    /// Most bytes of a request body. Larger bodies get 413.
     pub body_bytes: ByteSize,
-    /// What the bodies of all requests take in memory at one time, what is made of them for their
-    /// providers, and answers that are held until they are whole. Over it: 503; an answer that needs no
-    /// translation passes as it comes instead. Never more than `memory`. Default: half of `memory`, and
-    /// 4GiB at most.
+    /// Memory for the bodies of all requests, their copies and translations, and held answers.
+    /// Beyond it requests get 503; an answer that needs no translation is forwarded as it arrives.
+    /// Never more than `memory`. Default: half of `memory`, at most 4GiB.
     pub bodies_in_memory: Option<ByteSize>,
-    /// How long the whole body may take to arrive. Over it: 408.
+    /// Longest time for a whole request body to arrive. Slower bodies get 408.
     pub body_timeout: Duration,
-    /// Bytes a second that a body must bring, beyond ten seconds' grace. Below it: 408. `null`:
-    /// the time-out alone.
+    /// Lowest rate of a request body in bytes per second, after ten seconds. Slower bodies get 408.
+    /// `null`: only `body_timeout` applies.
     pub min_body_rate: Option<ByteSize>,
-    /// How long a head may take from its first byte to its last, and a new connection until
-    /// its first. Over it: 408, or the connection is closed.
+    /// Longest time for a head from its first byte to its last (then 408), and for the first byte
+    /// of a new connection (then it is closed).
     pub head_timeout: Duration,
-    /// How long a caller's unused connection is kept.
+    /// How long a client's unused connection stays open.
     pub keepalive_timeout: Duration,
-    /// How long a caller may take to accept one write of an answer.
+    /// Longest time for a client to take one write of an answer.
     pub downstream_write_timeout: Duration,
-    /// Bytes a second that a caller must take of what is there for it. Time in which it takes
-    /// nothing adds up, to no more than `downstream_write_timeout`, and is paid off by what it
-    /// takes. `null`: the time-out alone.
+    /// Lowest rate at which a client must read waiting bytes, in bytes per second. While it reads
+    /// nothing, time adds up, at most to `downstream_write_timeout`; bytes that it reads reduce
+    /// that time at this rate. `null`: only the time-out applies.
     pub min_send_rate: Option<ByteSize>,
-    /// Connections of callers at one time; further ones are closed as they come. Never more
-    /// than a third of the files that the system lets the program open.
+    /// Most concurrent connections of clients; further ones are closed. Never more than a third of
+    /// the file descriptors of the process.
     #[schemars(range(min = 1))]
     pub connections: u32,
-    /// Connections from one address, or from one /64 network of IPv6; further ones are closed
-    /// as they come. Behind a load balancer see `trusted_proxies`. `null`: no bound.
+    /// Most concurrent connections from one address, or from one /64 network of IPv6; further ones
+    /// are closed. Behind a load balancer see `trusted_proxies`. `null`: no limit.
     #[schemars(range(min = 1))]
     pub connections_per_address: Option<u32>,
-    /// Requests at one time over one connection of HTTP/2.
+    /// Most concurrent requests on one HTTP/2 connection.
     #[schemars(range(min = 1, max = 1000))]
     pub http2_streams: u32,
-    /// Requests to providers under way at one time. Over it: 503. One key can have half of them.
+    /// Most concurrent requests to providers. Further ones get 503. One key can use half of them.
     #[schemars(range(min = 1))]
     pub requests_in_flight: u32,
-    /// The memory that the program may have before it refuses further requests, and bodies that
-    /// are being read, with 503. Default: three quarters of what the machine or the container has.
+    /// Resident memory of the process above which it refuses requests with 503. Default: three
+    /// quarters of the memory of the machine or the container.
     pub memory: Option<ByteSize>,
-    /// Per cent of `requests_in_flight`, `bodies_in_memory` and `memory` that only keys of plans
-    /// with `support: priority` may use, so that they are the last to be refused.
+    /// Per cent of `requests_in_flight`, `bodies_in_memory` and `memory` that are reserved for keys
+    /// of plans with `support: priority`.
     #[schemars(range(max = 90))]
     pub reserved_for_priority: u8,
 }
@@ -194,7 +193,7 @@ impl Default for LimitSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShutdownSettings {
-    /// How long requests in flight may take to end before they are cut.
+    /// How long running requests may take to end before they are cut.
     pub grace: Duration,
 }
 
@@ -211,11 +210,10 @@ impl Default for ShutdownSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReloadSettings {
-    /// Whether a change of a file is enough: of this one, of those that it includes, of
-    /// secrets and certificates that it names.
+    /// Whether the gateway reloads when a file changes: this one, included ones, secrets and
+    /// certificates.
     pub watch: bool,
-    /// How often the files are looked at. What has changed must stay the same for as long
-    /// before it is taken.
+    /// How often the files are checked. A change must be stable for this time before it is applied.
     pub interval: Duration,
 }
 
@@ -236,10 +234,10 @@ pub struct UpgradeSettings {
     /// running gateway; for the same user and root only. Default: `upgrade.sock` behind the
     /// name of the store (`tollgate.db.upgrade.sock`).
     pub socket: Option<PathBuf>,
-    /// How long the new process may take until it is ready; longer, and the old one goes on.
+    /// Longest time for the new process to become ready; then the old one continues.
     pub timeout: Duration,
-    /// How long callers' unused connections stay open for one more request, once the new
-    /// process serves.
+    /// How long unused connections of clients stay open for one more request, after the new process
+    /// serves.
     pub idle: Duration,
 }
 
@@ -253,18 +251,17 @@ impl Default for UpgradeSettings {
     }
 }
 
-/// The operator's own listener: metrics, health and the admin API.
+/// The listener for operators: metrics, health and the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminSettings {
-    /// IP address and port. Metrics and health ask for no key, and there is no TLS: keep it
-    /// where callers cannot reach it.
+    /// IP address and port. Metrics and health need no key, and there is no TLS: keep it out of
+    /// reach of clients.
     pub listen: ListenAddress,
-    /// The secret that the admin API asks for, at least 16 characters. Default: the API
-    /// refuses every request.
+    /// The token of the admin API, at least 16 characters. Default: the API refuses every request.
     pub token: Option<SecretSource>,
-    /// Host names that requests may give beside IP addresses and `localhost`. A request for
-    /// another name is refused with 403, because a web page could have sent it (DNS rebinding).
+    /// Accepted host names, besides IP addresses and `localhost`. Requests for other names get 403
+    /// (DNS rebinding).
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9._-]{1,253}$")))]
     pub hosts: Vec<String>,
 }
@@ -284,17 +281,17 @@ impl Default for AdminSettings {
     }
 }
 
-/// How input tokens are counted: for `count_tokens`, and where a request's cost depends on it.
+/// How input tokens are counted, for `count_tokens` and for reservations.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CountingSettings {
-    /// How long all providers asked for a count may take together; then the gateway counts by
-    /// itself.
+    /// Time for all providers together to return a count; then the gateway counts.
     pub timeout: Duration,
-    /// How long a provider's count answers equal requests of the same key. `null`: each is asked for.
+    /// How long a provider's count is cached for equal requests of the same key. `null`: not at
+    /// all.
     pub cache: Option<Duration>,
-    /// Whether the vocabulary is unpacked at the start: some 67 MB of memory, and a tenth to a
-    /// quarter of a second that the first request to be counted waits for otherwise.
+    /// Whether the vocabulary is unpacked at the start: 67 MB of memory, and 0.1 to 0.25 seconds
+    /// that the first count takes longer otherwise.
     pub preload: bool,
 }
 
@@ -312,14 +309,14 @@ impl Default for CountingSettings {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TranslationSettings {
-    /// Fields of a request that may be left out where the provider's format cannot carry them,
-    /// by their paths in `docs/reference/translation.md` (`stop`, `logit_bias`). They are named in
-    /// `x-dropped-fields`. Any other such field is refused.
+    /// Fields of a request that are dropped instead of refused if the provider's format lacks them,
+    /// by their paths in `docs/reference/translation.md` (`stop`, `logit_bias`). `x-dropped-fields`
+    /// names them.
     pub lossy: Vec<String>,
-    /// Fields of a request that must not be left out, by the paths that `x-dropped-fields` names
-    /// (`messages[].name`, `input[].internal_field`): a request that holds one which the
-    /// provider's format cannot carry gets 400. `input[].*` stands for every unknown field of an
-    /// item, and the same goes for every other place below the top level.
+    /// Fields of a request that are refused with 400 instead of dropped if the provider's format
+    /// lacks them, by their paths in `x-dropped-fields` (`messages[].name`,
+    /// `input[].internal_field`). `input[].*` means every unknown field of an item, likewise for
+    /// other places below the top level.
     pub strict: Vec<String>,
     /// Whether translated answers are remembered, so that later requests in the responses format
     /// can refer to them (`item_reference`, `previous_response_id`). They hold the text of conversations.
@@ -328,15 +325,15 @@ pub struct TranslationSettings {
     pub(super) memory_limits: MemorySettings,
 }
 
-/// How API keys are kept.
+/// API keys.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct KeysSettings {
     /// The secret under which API keys are hashed, at least 32 characters. With another one,
-    /// every key that was made is unknown. `literal:TEXT` is accepted too, for demonstrations.
+    /// existing keys are unknown. `literal:TEXT` is accepted for demonstrations.
     pub pepper: PepperSource,
-    /// Keys that are not valid, from one address in a minute. Over it such keys get 429 and are
-    /// looked up more slowly. A valid key always gets in. `null`: no bound.
+    /// Invalid keys from one address per minute. Further ones get 429 and slower look-ups. Valid
+    /// keys are always accepted. `null`: no limit.
     #[schemars(range(min = 1))]
     pub failed_attempts_per_minute: Option<NonZeroU32>,
 }
@@ -356,18 +353,18 @@ impl Default for KeysSettings {
     }
 }
 
-/// What is written to the log.
+/// Logs.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {
-    /// Where one line for each request goes.
+    /// Where the access log goes, one line per request.
     pub access: AccessLog,
-    /// A file for these lines, instead of `access`. If the file is renamed, the gateway makes a new one.
+    /// A file for the access log, instead of `access`. If the file is renamed, the gateway creates
+    /// a new one.
     pub access_file: Option<PathBuf>,
-    /// The form of these lines.
+    /// The format of the access log.
     pub access_format: AccessFormat,
-    /// The least severity that is logged. `RUST_LOG` overrides it; a release logs nothing below
-    /// `info`.
+    /// The lowest logged level. `RUST_LOG` overrides it; a release build logs nothing below `info`.
     pub level: LogLevel,
 }
 
@@ -512,7 +509,7 @@ impl JsonSchema for PepperSource {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "title": "secret",
-            "description": "Where a secret is to be had: env:NAME or file:PATH; for demonstrations also literal:TEXT.",
+            "description": "The source of a secret: env:NAME or file:PATH; for demonstrations also literal:TEXT.",
             "type": "string",
             "pattern": "^(env|file|literal):.+$",
             "writeOnly": true,

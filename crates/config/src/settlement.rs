@@ -18,12 +18,11 @@ pub struct SettlementSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainSettings {
-    /// How long the gateway reads on in one answer.
+    /// How long the gateway reads an answer after the client has disconnected.
     pub time: Duration,
-    /// Bytes that it reads on in one answer.
+    /// How many bytes of such an answer it reads.
     pub bytes: ByteSize,
-    /// Answers in which the gateway reads on at one time. 0: a disconnect always closes the
-    /// provider's stream at once.
+    /// Most such answers at a time. 0: a disconnect closes the provider's stream at once.
     pub requests: u32,
 }
 

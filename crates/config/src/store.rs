@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU32, path::PathBuf};
 use tollgate_settings::{Duration, Environment, Fault, KeyPath, Secret, SecretSource};
 
-/// Where keys and usage are kept.
+/// The database for keys and usage.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreSettings {
-    /// The database file; it is made where there is none. With `postgres` there is no such file: the
-    /// settlement files of this machine lie beside this path, on a disk of its own.
+    /// The database file, created if it is missing. With `postgres`: where the settlement files of
+    /// this machine are, on a local disk.
     pub path: PathBuf,
     /// A database on a PostgreSQL server (15 or newer) instead, which gateways on several machines share.
     pub postgres: Option<PostgresSettings>,
@@ -55,11 +55,11 @@ pub struct PostgresSettings {
     /// the system.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// Most connections of this gateway, besides the one over which it settles.
+    /// Most connections of this gateway, besides the one for settlements.
     #[serde(default = "PostgresSettings::default_connections")]
     pub connections: NonZeroU32,
-    /// How long the tokens that a gateway has leased stay its own while it cannot reach the database, at
-    /// least 5 s. It serves from them for half of this time, then answers 503.
+    /// How long a gateway keeps its leased tokens while it cannot reach the database, at least 5 s.
+    /// It serves from them for half of this time, then answers 503.
     #[serde(default = "PostgresSettings::default_lease_term")]
     pub lease_term: Duration,
 }

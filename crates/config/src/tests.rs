@@ -331,7 +331,7 @@ filters: [key, modell, {nam: x}]
     // A key that stands twice keeps the rest from being read: which one counts?
     assert_eq!(
         faults(text),
-        ["x.yaml:19:3: 'm-1' stands here twice, first on line 18"]
+        ["x.yaml:19:3: 'm-1' is given twice, first on line 18"]
     );
     let text = text.replace("  m-1: {family: f}\n", "");
     let reported = faults(&text);
@@ -387,7 +387,7 @@ fn bodies_that_may_take_more_than_the_program_are_a_fault() {
     let faults = reported("memory: 600MiB, bodies_in_memory: 1GiB");
     assert!(
         faults[0].ends_with(
-            "server.limits.bodies_in_memory: 1GiB is more than the program may have (memory: 600MiB)"
+            "server.limits.bodies_in_memory: 1GiB is more than the process may use (memory: 600MiB)"
         ),
         "{faults:?}"
     );
@@ -427,8 +427,8 @@ filters: [key, headers, errors]
     assert_eq!(
         reported,
         [
-            "x.yaml:3:16: server.listen[0].address: something else listens on 127.0.0.1:9080 too",
-            "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body may have (8GiB) and a copy of it",
+            "x.yaml:3:16: server.listen[0].address: 127.0.0.1:9080 is also the address of another listener",
+            "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body (8GiB) and its copy",
             "x.yaml:5:16: keys.pepper: the environment variable UNSET is not set",
             "x.yaml:7:16: providers.a.address: an address holds no user or password: put a secret under `credentials`",
             "x.yaml:8:49: providers.b.formats[0]: the usual path /v1/messages would follow the /v1 at the end of the address: leave that out",
@@ -438,8 +438,8 @@ filters: [key, headers, errors]
             "x.yaml:17:9: models.m-2.deployments[0]: no provider 'c'; known are a, b",
             "x.yaml:20:6: aliases.x: no model 'm-3'; did you mean 'm-1'?",
             "x.yaml:21:21: auto.candidates[0]: no model 'm-9'; did you mean 'm-1'?",
-            "x.yaml:22:1: filters: 'stored' cannot be left out: Lets a request name what a provider has stored only where its own key made it.",
-            "x.yaml:22:1: filters: 'model' cannot be left out: Decides which model answers, and whether the key may use it.",
+            "x.yaml:22:1: filters: the filter 'stored' is required; add it to the list",
+            "x.yaml:22:1: filters: the filter 'model' is required; add it to the list",
             "x.yaml:22:11: filters[0]: 'key' must stand after 'headers'",
         ],
         "{}",
@@ -676,7 +676,7 @@ fn a_secret_that_can_be_guessed_is_refused_with_what_makes_a_better_one() {
 
 #[test]
 fn a_hidden_character_is_a_fault_in_every_key_and_in_every_value_but_texts_for_callers() {
-    let hidden = "no control character and no invisible one can stand here; this is";
+    let hidden = "control characters and invisible characters are not allowed here; found";
     let text = GOOD
         .replace("  a:", "  \"a\\u202e\":")
         .replace("group: g", "group: \"g\\u200b\"")

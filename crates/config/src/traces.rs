@@ -49,7 +49,7 @@ pub struct SampleSettings {
     /// Whether failed requests are exported: status 500 or above, an answer that broke off, or a failed
     /// attempt at a provider.
     pub errors: bool,
-    /// Requests that take longer than this are exported. `null`: duration is no reason.
+    /// Requests that take longer than this are exported. `null`: none.
     pub slower_than: Option<Duration>,
 }
 
@@ -136,6 +136,6 @@ fn header(
     let secret = source.resolve(environment, folder);
     let secret = secret.map_err(|fault| fault.to_string())?;
     HeaderValue::try_from(secret.expose())
-        .map_err(|_| "the secret cannot stand in a header".to_owned())?;
+        .map_err(|_| "the secret has characters that a header cannot have".to_owned())?;
     Ok((parsed, secret))
 }

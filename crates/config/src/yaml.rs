@@ -72,7 +72,7 @@ where
                 _ if document.is_some() => {
                     return Err(stop(
                         position,
-                        "a configuration is one document; here begins another",
+                        "a configuration is one document; a second one begins here",
                     ));
                 }
                 event => document = Some(self.node(event, position)?),
@@ -108,7 +108,7 @@ where
                     format!("this is not YAML: {}", fault.info()),
                 ))
             }
-            None => Err(stop(self.start_of_file(), "the file ends in the middle")),
+            None => Err(stop(self.start_of_file(), "the file is incomplete")),
         }
     }
 
@@ -117,7 +117,7 @@ where
         if self.nodes <= MAX_NODES {
             return Ok(());
         }
-        let message = format!("more than {MAX_NODES} values, with aliases unfolded");
+        let message = format!("more than {MAX_NODES} values, with aliases expanded");
         Err(stop(position.clone(), message))
     }
 
@@ -125,7 +125,7 @@ where
     fn node(&mut self, event: Event<'input>, position: Position) -> Result<Node, Stop> {
         self.count(1, &position)?;
         if event.tag().is_some_and(|tag| tag.is_custom()) {
-            let message = "tags have no meaning here; write the plain value";
+            let message = "tags are not supported; write the plain value";
             self.faults.push(at(position.clone(), message));
         }
         let anchor = event.anchor_id();
@@ -181,7 +181,7 @@ where
                 Key::Named(key) => {
                     if let Some(first) = entries.iter().find(|entry| entry.key == key) {
                         let message = format!(
-                            "'{key}' stands here twice, first on line {}",
+                            "'{key}' is given twice, first on line {}",
                             first.position.line
                         );
                         self.faults.push(at(position, message));

@@ -39,8 +39,8 @@ pub struct RequestContext {
     pub body: Option<Bytes>,
     /// The number of input tokens, if it was counted. Set by `context` or `quota`.
     pub input: Option<InputCount>,
-    /// Where the stored things are that the request names: no other provider can answer it. Set by
-    /// `stored`.
+    /// The place of the stored items that the request names: no other provider can answer it. Set
+    /// by `stored`.
     pub stored_at: Option<StoredAt>,
     /// The input tokens that the stored things make. `None` if one of their sizes is not known.
     pub stored_tokens: Option<u64>,
@@ -60,6 +60,8 @@ pub struct RequestContext {
     pub admission: Option<Box<dyn AdmissionGuard>>,
     /// The tokens that are reserved on its key's balance. Set by `quota`.
     pub reservation: Option<Box<dyn ReservationGuard>>,
+    /// State that a filter keeps for this request, by its type.
+    pub extensions: http::Extensions,
 }
 
 impl RequestContext {
@@ -83,6 +85,7 @@ impl RequestContext {
             reserved_output: None,
             admission: None,
             reservation: None,
+            extensions: http::Extensions::new(),
         }
     }
 

@@ -55,8 +55,7 @@ pub struct EndpointInfo {
     pub endpoint: Endpoint,
     /// The methods that it accepts: `HEAD` wherever `GET`.
     pub methods: &'static [Method],
-    /// The path, exact; `{id}` stands for one segment, or for the name of a Gemini model, which may
-    /// contain `/`.
+    /// The exact path; `{id}` is one segment, or the name of a Gemini model, which may contain `/`.
     pub path: &'static str,
     /// The wire format, if it has one.
     pub format: Option<Format>,
@@ -79,14 +78,14 @@ impl Endpoint {
             path: Self::Models.path(),
             format: Self::Models.format(),
             methods: &[Method::GET, Method::HEAD],
-            purpose: "the models usable with the key",
+            purpose: "the models that the key can use",
         },
         EndpointInfo {
             endpoint: Self::Model,
             path: Self::Model.path(),
             format: Self::Model.format(),
             methods: &[Method::GET, Method::HEAD],
-            purpose: "one of the models",
+            purpose: "one of these models",
         },
         EndpointInfo {
             endpoint: Self::Usage,
@@ -121,21 +120,21 @@ impl Endpoint {
             path: Self::StoredResponse.path(),
             format: Self::StoredResponse.format(),
             methods: &[Method::GET, Method::HEAD, Method::DELETE],
-            purpose: "a response that its provider has stored",
+            purpose: "a response that the provider stores or the gateway remembers",
         },
         EndpointInfo {
             endpoint: Self::CancelResponse,
             path: Self::CancelResponse.path(),
             format: Self::CancelResponse.format(),
             methods: &[Method::POST],
-            purpose: "cancel a stored response",
+            purpose: "cancel a response that the provider stores",
         },
         EndpointInfo {
             endpoint: Self::ResponseInput,
             path: Self::ResponseInput.path(),
             format: Self::ResponseInput.format(),
             methods: &[Method::GET, Method::HEAD],
-            purpose: "the input of a stored response",
+            purpose: "the input of a response that the provider stores",
         },
         EndpointInfo {
             endpoint: Self::InputTokens,
@@ -163,7 +162,7 @@ impl Endpoint {
             path: Self::GeminiModels.path(),
             format: Self::GeminiModels.format(),
             methods: &[Method::GET, Method::HEAD],
-            purpose: "the models usable with the key, for clients of Gemini",
+            purpose: "the models that the key can use, for clients of Gemini",
         },
         EndpointInfo {
             endpoint: Self::GeminiModel,
@@ -184,7 +183,7 @@ impl Endpoint {
             path: Self::StreamGenerateContent.path(),
             format: Self::StreamGenerateContent.format(),
             methods: &[Method::POST],
-            purpose: "the same as a stream, with ?alt=sse",
+            purpose: "the same as a stream; needs `?alt=sse`",
         },
         EndpointInfo {
             endpoint: Self::GeminiCountTokens,
@@ -205,7 +204,7 @@ impl Endpoint {
             path: Self::Rerank.path(),
             format: Self::Rerank.format(),
             methods: &[Method::POST],
-            purpose: "documents by relevance",
+            purpose: "documents by their relevance to a query",
         },
     ];
 

@@ -11,8 +11,8 @@ use tollgate_types::PublicError;
 /// The gateway builds a filter once per configuration and shares it between all requests. State that
 /// belongs to one request goes into the [`RequestContext`].
 ///
-/// The methods run on the threads that serve requests, so they must not block. `on_request` may await
-/// what is not in memory; the other two cannot wait.
+/// The methods run on the threads that serve requests and must not block. `on_request` may await a
+/// look-up; the other two are synchronous.
 pub trait Filter: Send + Sync {
     /// Decides whether a request continues. An error refuses it: the gateway writes the error in the
     /// client's format.

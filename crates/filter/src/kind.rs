@@ -12,7 +12,7 @@ pub struct FilterKind {
     pub summary: &'static str,
     /// When it runs.
     pub phases: Phases,
-    /// The filters that must stand before it in the configuration, by name.
+    /// The names of the filters that must precede it in the configuration.
     pub after: &'static [&'static str],
     /// Whether every configuration must contain it.
     pub required: bool,

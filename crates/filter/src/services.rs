@@ -149,8 +149,8 @@ pub trait StoredThings: Send + Sync {
     /// Finds something that the key has had stored.
     fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>>;
 
-    /// Whether a key may send items of these names. It may never send what another key owns, and what
-    /// no known key owns only if the item has contents.
+    /// Whether a key may send items with these ids. It may not send items of other keys; it may
+    /// send items without a known owner only if they have contents.
     fn check(&self, key: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim>;
 }
 
@@ -178,8 +178,8 @@ pub trait Limiter: Send + Sync {
         LimitHeaders::new()
     }
 
-    /// Takes one of the token counts that a key may cause in a minute. It is not given back, whatever
-    /// happens to the request. `false`: none is left. The default allows every count.
+    /// Takes one of the key's token counts per minute, and never returns it. `false`: none is left.
+    /// The default allows every count.
     fn take_count(&self, _: &Identity, _a_minute: NonZeroU32) -> bool {
         true
     }

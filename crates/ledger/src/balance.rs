@@ -1,5 +1,5 @@
-//! A key's balance of one unit in one process: what is leased of each grant, what requests reserve of it, and in
-//! which order it is spent. Pure: no clock, no lock, no file.
+//! A key's balance of one unit in one process: leases and reservations of each grant, and the order of
+//! spending. Pure: no clock, no lock, no file.
 //!
 //! The invariant, for every grant: what came in by leases and has not been returned
 //! is `free + reserved + spent`. Nothing here can go below zero: amounts move between
@@ -21,8 +21,7 @@ pub(crate) struct Piece {
     pub(crate) tokens: u64,
 }
 
-/// What one request reserves or pays with: nearly always of one grant, which needs no memory of its
-/// own.
+/// The grants that one request reserves or pays with: nearly always one, which needs no allocation.
 pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 /// The most grants that pay one request, so that its record has a bounded size. A key can have as many
@@ -97,7 +96,7 @@ pub(crate) struct Payment {
     pub(crate) overdraft: u64,
 }
 
-/// What is left of a key's valid grants.
+/// The rest of a key's valid grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// What no request reserves.
@@ -180,10 +179,10 @@ impl Balance {
         }
     }
 
-    /// Ends a reservation: pays `charge`, first from what was reserved and then from what is left, and
-    /// releases the rest. A reservation pays even if its grant has expired since; what is released into an
-    /// expired grant is lost with it. At most `most` grants pay, because the record has room for no more,
-    /// or as many as were reserved.
+    /// Ends a reservation: pays `charge` from the reservation and then from the rest of the
+    /// balance, and releases the remainder. A reservation pays even if its grant has expired since;
+    /// tokens released into an expired grant are lost. At most `most` grants pay, because the
+    /// record has room for no more, or as many as were reserved.
     pub(crate) fn settle(
         &mut self,
         held: &[Piece],
@@ -225,7 +224,7 @@ impl Balance {
         }
     }
 
-    /// Gives up a part of what no request reserves: `of_free` says how much of each grant.
+    /// Gives up a part of the unreserved tokens: `of_free` computes how much of each grant.
     pub(crate) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
         let mut given = Vec::new();
         for grant in &mut self.grants {
@@ -241,7 +240,7 @@ impl Balance {
         given
     }
 
-    /// What is left in valid grants.
+    /// The rest of the valid grants.
     pub(crate) fn holdings(&self, now: Timestamp) -> Holdings {
         let valid = || self.grants.iter().filter(|grant| grant.valid(now));
         Holdings {
@@ -261,7 +260,7 @@ impl Balance {
 }
 
 impl Payment {
-    /// What a reservation covers of a charge. No balance changes.
+    /// The part of a charge that a reservation covers. Changes no balance.
     pub(crate) fn from_held(held: &[Piece], charge: u64) -> Self {
         let mut payment = Self {
             overdraft: charge,
@@ -302,7 +301,7 @@ impl Payment {
         self.pieces.iter().any(|piece| piece.grant == number)
     }
 
-    /// What was paid without the overdraft.
+    /// The payment without the overdraft.
     pub(crate) fn paid(&self) -> u64 {
         sum(self.pieces.iter().map(|piece| piece.tokens))
     }

@@ -5,12 +5,13 @@
 pub use tollgate_types::{BillingState, CountSource, Least, UpperBound};
 use tollgate_types::{Usage, Weights};
 
-/// What is known of a request's usage at its end.
+/// The usage of a request at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What the upstream reported, if it did. A negative, fractional or unreadable number is no report.
+    /// The report of the upstream, if any. A negative, fractional or unreadable number is not a
+    /// report.
     pub reported: Option<Usage>,
-    /// What the gateway counted: the input that it sent and the output that it delivered.
+    /// The gateway's own count of sent input and delivered output.
     pub delivered: Usage,
     /// Output tokens that the provider can have produced, delivered or not, and that were reserved.
     /// They are charged if the client disconnected before the usage was reported.
@@ -33,16 +34,16 @@ impl Counts {
     }
 }
 
-/// What a request is charged.
+/// The charge of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// Tokens to pay.
     pub tokens: u64,
     /// The usage from which they were computed.
     pub usage: Usage,
-    /// Where that usage comes from.
+    /// The source of that usage.
     pub source: CountSource,
-    /// The upstream's report was not believed, and was reduced or replaced.
+    /// The upstream's report was implausible, and was reduced or replaced.
     pub clamped: bool,
 }
 
@@ -121,7 +122,7 @@ impl Charge {
     }
 }
 
-/// Reduces a report to what can be believed.
+/// Reduces a report to plausible numbers.
 fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
     let mut usage = reported;
     if reported.total_input() > bound.believed_input {

@@ -1,8 +1,9 @@
 //! The charges of requests: reserved before it is forwarded, settled once when it ends.
 //!
-//! The request path works in memory and leaves one record in the settlement file; it never waits for
-//! the disk. `docs/internals/ledger.md` describes the whole. Here are the promises that callers see; balances
-//! are in `balance` and `accounts`, rules in `charge`, commits in `writer`, crashes in `recovery`.
+//! The request path works in memory and leaves one record in the settlement file; it never waits
+//! for the disk. `docs/internals/ledger.md` describes the design. This file is the public
+//! interface; balances are in `balance` and `accounts`, rules in `charge`, commits in `writer`,
+//! crashes in `recovery`.
 
 mod accounts;
 mod fund;
@@ -64,7 +65,7 @@ pub struct LedgerSettings {
     pub keep_history: Option<Duration>,
     /// How long the owner of a stored thing is remembered.
     pub keep_owned: Duration,
-    /// Most stored things whose owner is remembered.
+    /// Most stored items whose owner is remembered.
     pub most_owned: u64,
 }
 
@@ -83,7 +84,7 @@ impl Default for LedgerSettings {
     }
 }
 
-/// What a request is, as far as its record says.
+/// The facts of a request in its record.
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
     /// Its identifier; settled at most once.
@@ -98,7 +99,7 @@ pub struct RequestInfo {
     pub streamed: bool,
 }
 
-/// What came of a reservation.
+/// The result of a reservation.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -153,8 +154,8 @@ impl Shared {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
             log::error!(
-                "another process has closed this one in the ledger, as one whose settlement file is \
-                 gone: it admits nothing more"
+                "another process has fenced this one in the ledger, because its settlement file is \
+                 gone: it accepts no more requests"
             );
         }
     }
@@ -249,8 +250,8 @@ impl Ledger {
         Ok(Self(Arc::new(Inner { shared, commands })))
     }
 
-    /// Reserves what `request` can cost at most, or what is left if that is enough for a useful
-    /// answer. In memory; never waits.
+    /// Reserves the maximum cost of `request`, or the rest of the balance if it is enough for a
+    /// useful answer. In memory; never waits.
     pub fn reserve(
         &self,
         key: &KeyId,
@@ -350,8 +351,8 @@ impl Ledger {
         matches!(tokio::time::timeout(patience, answer).await, Ok(Ok(())))
     }
 
-    /// Makes room for another process that is about to serve the same keys: gives back half of what no
-    /// request reserves. Returns whether that is committed. Must run on a tokio runtime.
+    /// Makes room for another process that is about to serve the same keys: returns half of the
+    /// unreserved tokens. Returns whether that is committed. Must run on a tokio runtime.
     pub async fn share_out(&self) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
         self.0.send(Command::ShareOut(done));
@@ -390,8 +391,8 @@ impl Ledger {
         Some(account.holdings(shared.clock.now()))
     }
 
-    /// Whether another process has ended this one in the database: it admits nothing more, ever. Requests
-    /// under way are settled.
+    /// Whether another process has fenced this one in the database: it accepts no more requests.
+    /// Running requests are settled.
     pub fn is_fenced(&self) -> bool {
         *self.0.shared.fenced.borrow()
     }
@@ -416,8 +417,8 @@ impl Ledger {
         }
     }
 
-    /// Commits what has been settled and gives everything back. Returns `false` if requests were still
-    /// open, or the database could not be written in time: the next process then finishes the work.
+    /// Commits all settlements and returns all leases. Returns `false` if requests were still open,
+    /// or the database could not be written in time: the next process then finishes the work.
     /// Blocks.
     pub fn close(self, patience: Duration) -> bool {
         self.0.shared.shut.store(true, Ordering::Release);

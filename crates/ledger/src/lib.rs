@@ -1,9 +1,9 @@
-//! API keys, their balances and limits, and what they have used.
+//! API keys, their balances, limits and usage.
 //!
-//! The crate decides what a key is, what is stored of it (a keyed hash, never the key), and how a
-//! request finds it: in memory, or in the database, without waiting for the disk on a request thread.
-//! Plans, model groups and endpoints are names here; the catalog and the configuration decide what
-//! they mean. What a database must do stands in `store::database`.
+//! The crate stores keys as keyed hashes, and finds them in memory or in the database without
+//! waiting for the disk on a request thread. Plans, model groups and endpoints are names here; the
+//! catalog and the configuration give them meaning. `store::database` is the interface of a
+//! database.
 
 #![forbid(unsafe_code)]
 

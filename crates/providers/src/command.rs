@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 64 * 1024;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSettings {
-    /// The program and its arguments. No shell is between. A relative path with a `/` is taken from the
+    /// The program and its arguments, run without a shell. A relative path with a `/` starts at the
     /// folder of this file.
     #[schemars(length(min = 1))]
     pub run: Vec<String>,

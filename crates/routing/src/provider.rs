@@ -143,7 +143,7 @@ pub use crate::settings::Http2Setting as Http2;
 /// How long each part of an exchange may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To connect, TLS included.
+    /// Time to connect, TLS included.
     pub connect: Duration,
     /// What the answer may take.
     pub answer: AnswerTimeouts,

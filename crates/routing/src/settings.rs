@@ -51,17 +51,17 @@ pub struct ProviderSettings {
     /// Base address: scheme, host, and where needed port and path prefix, as in
     /// `https://api.example.com`. The paths of the formats are appended to it.
     pub address: String,
-    /// The wire formats that the provider speaks, each by its name or with its own path.
+    /// The wire formats of the provider, each by its name or with its own path.
     #[schemars(length(min = 1))]
     pub formats: Vec<FormatEntry>,
-    /// What the gateway logs in with, used by their weights; one that is refused or has asked
-    /// too much is passed over. None: requests go out without one.
+    /// Credentials of the gateway, used by their weights. Default: none, and requests have no
+    /// credential.
     #[serde(default)]
     pub credentials: Vec<CredentialEntry>,
     /// Headers set on every request to this provider.
     #[serde(default)]
     pub headers: IndexMap<String, String>,
-    /// Names of the caller's headers that are passed on, besides those that the format needs.
+    /// Request headers of clients to forward, besides those of the format.
     #[serde(default)]
     pub pass_headers: Vec<String>,
     /// How long each part of an exchange may take.
@@ -71,8 +71,8 @@ pub struct ProviderSettings {
     /// Default: what each format's own provider can, without tools of its own.
     #[serde(default)]
     pub capabilities: Capabilities,
-    /// The family by whose rules the tokens of its models are counted, where a model does not
-    /// say. Default: from its name for the model.
+    /// The family of rules by which tokens of its models are counted, unless a model has its own.
+    /// Default: by the upstream model name.
     pub tokenizer: Option<Tokenizer>,
     /// Whether to speak HTTP/2 to the provider.
     #[serde(default)]
@@ -155,7 +155,7 @@ pub enum CredentialEntry {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSettings {
-    /// Name in metrics and logs. Default: where the secret is had from, or the kind of the source.
+    /// Name in metrics and logs. Default: the source of the secret, or its kind.
     pub name: Option<String>,
     /// The secret.
     pub secret: Option<SecretSource>,
@@ -183,21 +183,21 @@ pub struct CredentialSettings {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeoutSettings {
-    /// To connect, TLS included.
+    /// Time to connect, TLS included.
     pub connect: Duration,
-    /// The longest silence, where none of the next three says otherwise.
+    /// The default of the next three.
     pub read: Duration,
-    /// From the connection to the head of the answer. An answer that is no stream comes when
-    /// all of it is made. Default: `read`.
+    /// From the connection to the head of the answer. The head of a whole answer arrives when
+    /// generation ends. Default: `read`.
     pub first_byte: Option<Duration>,
-    /// Streams: from the connection to the first content; pings and comments are none. A
-    /// provider that is slower is replaced by the next one. Default: `read`.
+    /// Streams: from the connection to the first content; pings and comments do not count. Then the
+    /// next provider is tried. Default: `read`.
     pub first_token: Option<Duration>,
-    /// From one event of a stream to the next once content has come; pings and comments are
-    /// none. Of an answer that is no stream, between two reads. Default: `read`.
+    /// From one event of a stream to the next, after the first content; pings and comments do not
+    /// count. For whole answers: between two reads. Default: `read`.
     pub between_events: Option<Duration>,
-    /// For one write of the request to be taken. A connection, used or not, on which the provider
-    /// takes nothing of what was sent for twice as long is closed.
+    /// For one write of the request. A connection on which the provider acknowledges nothing for
+    /// twice as long is closed.
     pub write: Duration,
     /// How long an unused connection is kept. Keep it below the provider's own limit.
     pub idle: Duration,
@@ -249,9 +249,9 @@ pub enum Http2Setting {
 pub struct UpstreamTlsSettings {
     /// PEM file with the certificate authorities to trust, instead of the system's.
     pub ca: Option<PathBuf>,
-    /// The name that the certificate must carry. Default: the host of the address.
+    /// The name in the certificate. Default: the host of the address.
     pub server_name: Option<String>,
-    /// Whether the certificate is verified at all. Turn off for tests only.
+    /// Whether the certificate is verified. Turn off for tests only.
     pub verify: bool,
 }
 
@@ -269,10 +269,9 @@ impl Default for UpstreamTlsSettings {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FamilySettings {
-    /// The model group by which keys and plans admit the family's models. Required, here or
-    /// in an included file.
+    /// The model group, which keys and plans name. Required, here or in an included file.
     pub group: Option<String>,
-    /// Where the family's models are served, unless a model says otherwise.
+    /// The deployments of the family's models, unless a model has its own.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub deployments: Vec<DeploymentEntry>,
@@ -352,21 +351,19 @@ pub enum DeploymentEntry {
 pub struct DeploymentSettings {
     /// The provider that serves it.
     pub provider: String,
-    /// The name by which the provider knows the model. Default: the model's own
-    /// `upstream_model`, and where there is none its identifier. With a pattern, `*` is the part of
-    /// the name that the pattern's `*` stands for.
+    /// The upstream model name. Default: the `upstream_model` of the model, else its identifier.
+    /// For a pattern, `*` is replaced by the part that the `*` of the pattern matched.
     pub upstream_model: Option<String>,
-    /// The formats to use here, out of those that the provider speaks. Default: all of them.
+    /// The formats to use here, of those of the provider. Default: all of them.
     pub formats: Option<Vec<Format>>,
-    /// When it is tried: 0 first, higher numbers only after all lower ones.
+    /// Priority: 0 first, higher numbers only after all lower ones.
     #[serde(default)]
     pub priority: u16,
     /// Its share of the requests among deployments of one priority.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub weight: u16,
-    /// What it costs, in any unit that is the same for all: the cheaper one is taken where
-    /// `least_in_flight` finds two equal.
+    /// Relative cost, in any unit: `least_in_flight` prefers the cheaper of two equal deployments.
     #[schemars(range(min = 0))]
     pub cost: Option<f64>,
     /// The price of the model here, if it is another one. Default: the model's `price`.
@@ -403,22 +400,19 @@ pub struct ModelSettings {
     pub recommended: bool,
     /// When it was released, in seconds since 1970. Default: the start of 2026.
     pub created: Option<u64>,
-    /// Tokens that input and output may have together. A provider's report of more input is not
-    /// believed. Default: unknown; nothing is checked, and 2,000,000 are believed.
+    /// Most tokens of input and output together. Reports of more input are cut to it. Default:
+    /// unknown; requests are not checked, and reports are cut to 2,000,000.
     pub context_window: Option<TokenCount>,
-    /// Tokens that an answer may have. A provider's report of more is not believed. Default:
-    /// unknown, not checked.
+    /// Most tokens of an answer. Reports of more are cut to it. Default: unknown, not checked.
     pub max_output_tokens: Option<TokenCount>,
-    /// Output tokens that it produces in a second, hidden reasoning included. A caller that
-    /// disconnects pays for the time until then at this rate, where the answer can hide output.
-    /// Default: 60.
+    /// Output tokens per second, hidden reasoning included. If an answer can hide output, a client
+    /// that disconnects pays for the elapsed time at this rate. Default: 60.
     pub output_rate: Option<u32>,
-    /// The efforts that it takes, for requests that are translated. Default: all that the
-    /// format knows.
+    /// The efforts that it accepts, for translated requests. Default: all of the format.
     #[serde(default)]
     pub efforts: Vec<Effort>,
-    /// Whether it takes `temperature`, `top_p` and `top_k`; if not, requests that are
-    /// translated go without, with notice. Default: yes.
+    /// Whether it accepts `temperature`, `top_p` and `top_k`; if not, they are dropped from
+    /// translated requests with notice. Default: yes.
     pub sampling: Option<bool>,
     /// How it is asked to think by a request in the messages format, for requests that ask for
     /// no way themselves. Default: with a budget where `reasoning` is `extended`, else as its
@@ -434,18 +428,17 @@ pub struct ModelSettings {
     /// How long its providers may take for it, where that is not what they usually may.
     #[serde(default)]
     pub timeouts: ModelTimeoutSettings,
-    /// What the model is known to be unable to do; `auto` takes another one then.
+    /// Features that the model lacks; `auto` does not choose it for requests that need them.
     #[serde(default)]
     pub unsupported: Vec<ModelFeature>,
     /// Its price per million tokens: what its requests cost, and what `auto` compares with
     /// `max_price`. Default: unknown; requests have no cost then.
     pub price: Option<PriceSettings>,
-    /// The name by which providers know it. Default: the identifier.
+    /// The upstream model name. Default: the identifier.
     pub upstream_model: Option<String>,
-    /// Where it is served. Default: where its family is.
+    /// Its deployments. Default: those of its family.
     #[schemars(length(max = 64))]
     pub deployments: Option<Vec<DeploymentEntry>>,
-    /// How its requests are spread over deployments of one priority. Default: as
-    /// `routing.balance` says.
+    /// How requests are balanced over deployments of one priority. Default: `routing.balance`.
     pub balance: Option<Balance>,
 }

@@ -62,7 +62,7 @@ pub enum SecretError {
         cause: String,
     },
     /// The value cannot be sent in a header.
-    #[error("the secret in {0} holds a line break or another control character")]
+    #[error("the secret in {0} contains a line break or another control character")]
     Control(String),
 }
 
@@ -224,7 +224,7 @@ impl JsonSchema for SecretSource {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "title": "secret",
-            "description": "Where a secret is to be had: env:NAME or file:PATH.",
+            "description": "The source of a secret: env:NAME or file:PATH.",
             "type": "string",
             "pattern": "^(env|file):.+$",
             "writeOnly": true,

@@ -2,33 +2,35 @@
 //! line. Labels come from the configuration alone, so that their number is bounded.
 
 mod edge;
+mod exemplars;
+mod exposition;
 pub mod families;
 mod health;
+mod load;
+mod requests;
 
 pub use edge::{
     ConnectionRefusal, HeadRefusal, Shed, connection_closed, connection_opened, connection_refused,
     connections, handshake_failed, head_refused, http2_flood, request_shed, resident_memory,
     slow_reader_cut,
 };
+pub use exposition::{PageFormat, exposition, gather};
+pub use load::{InFlight, OpenStream, held, hold_less, hold_more};
+pub use requests::{Finished, request_finished};
 
 use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
-use parking_lot::RwLock;
 use prometheus::process_collector::ProcessCollector;
-use prometheus::proto::MetricFamily;
 use prometheus::{
-    Counter, CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    CounterVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
-use std::collections::HashMap;
+use requests::RouteMeter;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 use tollgate_providers::{FetchFault, Report, Token};
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_routing::{Catalog, Decision, ModelKind};
-use tollgate_types::{ErrorCode, Format, Money, Usage};
+use tollgate_types::{ErrorCode, Format};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Everything that is measured.
@@ -63,6 +65,10 @@ const SECONDS: &[f64] = &[
 ];
 
 const ROUTE: &[&str] = &["format", "model", "provider"];
+
+/// The names of the histograms of requests.
+const DURATION: &str = "tollgate_request_duration_seconds";
+const FIRST_BYTE: &str = "tollgate_time_to_first_byte_seconds";
 
 impl Metrics {
     #[expect(
@@ -143,11 +149,11 @@ impl Metrics {
                 &["format", "model", "provider", "status", "code"],
             ),
             duration: histograms(
-                "tollgate_request_duration_seconds",
+                DURATION,
                 "Seconds from the request's head to the answer's end.",
             ),
             first_byte: histograms(
-                "tollgate_time_to_first_byte_seconds",
+                FIRST_BYTE,
                 "Seconds from the request's head to the first byte of a provider's answer that was sent.",
             ),
             tokens: counters(
@@ -236,29 +242,6 @@ impl Metrics {
 
 /// The label of requests to paths of no format.
 const NO_FORMAT: &str = "none";
-
-/// The counters and histograms of this process.
-pub fn gather() -> Vec<MetricFamily> {
-    let mut families = METRICS.registry.gather();
-    families.extend(edge::gather());
-    families
-}
-
-/// The page that Prometheus reads, with `further` families at its end.
-pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
-    let mut families = gather();
-    if let Some(fleet) = FLEET.load_full() {
-        families.extend(health::families(&fleet));
-    }
-    families.extend(further);
-    // The encoder refuses a family without samples.
-    families.retain(|family| !family.get_metric().is_empty());
-    let mut page = Vec::with_capacity(16 * 1024);
-    if let Err(fault) = TextEncoder::new().encode(&families, &mut page) {
-        log::error!("metrics cannot be written: {fault}");
-    }
-    page
-}
 
 /// The fleet whose health the metrics page reports.
 static FLEET: Lazy<ArcSwapOption<Fleet>> = Lazy::new(ArcSwapOption::default);
@@ -376,149 +359,6 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
     }
 }
 
-/// The metrics of one way through the gateway, looked up once a request.
-pub struct RouteMeter {
-    ok: IntCounter,
-    /// Histograms appear with their first value: they are most of a route's series.
-    duration: OnceLock<Histogram>,
-    first_byte: OnceLock<Histogram>,
-    labels: [Arc<str>; 3],
-    tokens: [IntCounter; 4],
-    reasoning: IntCounter,
-    generation: Counter,
-    cost: Counter,
-}
-
-type RouteKey = (Option<Format>, Arc<str>, Arc<str>);
-
-type Routes = HashMap<RouteKey, Arc<RouteMeter>, foldhash::fast::RandomState>;
-
-static ROUTES: Lazy<RwLock<Routes>> = Lazy::new(RwLock::default);
-
-impl RouteMeter {
-    /// Exclusive: their sum is the number of tokens.
-    const KINDS: [&str; 4] = ["input", "cache_read", "cache_write", "output"];
-    /// How requests fail for reasons that no client causes; with 200, the answer broke off.
-    const FAILURES: [(&str, ErrorCode); 6] = [
-        ("200", ErrorCode::UpstreamError),
-        ("200", ErrorCode::ServiceUnavailable),
-        ("502", ErrorCode::UpstreamError),
-        ("504", ErrorCode::UpstreamError),
-        ("503", ErrorCode::ServiceUnavailable),
-        ("500", ErrorCode::InternalError),
-    ];
-
-    fn of(format: Option<Format>, model: &Arc<str>, provider: &Arc<str>) -> Arc<Self> {
-        let key = (format, Arc::clone(model), Arc::clone(provider));
-        if let Some(meter) = ROUTES.read().get(&key) {
-            return Arc::clone(meter);
-        }
-        let labels = [format.map_or(NO_FORMAT, Format::as_str), model, provider];
-        let [format, model, provider] = labels;
-        let requests = |status: &str, code: &str| {
-            METRICS
-                .requests
-                .with_label_values(&[format, model, provider, status, code])
-        };
-        for (status, code) in Self::FAILURES {
-            requests(status, code.as_str());
-        }
-        let meter = Arc::new(Self {
-            ok: requests("200", ""),
-            duration: OnceLock::new(),
-            first_byte: OnceLock::new(),
-            labels: labels.map(Arc::from),
-            reasoning: METRICS.reasoning.with_label_values(&labels),
-            generation: METRICS.generation.with_label_values(&labels),
-            cost: METRICS.cost.with_label_values(&labels),
-            tokens: Self::KINDS.map(|kind| {
-                METRICS
-                    .tokens
-                    .with_label_values(&[format, model, provider, kind])
-            }),
-        });
-        ROUTES.write().insert(key, Arc::clone(&meter));
-        meter
-    }
-
-    fn observe(&self, cell: &OnceLock<Histogram>, histograms: &HistogramVec, took: Duration) {
-        let histogram = cell.get_or_init(|| histograms.with_label_values(&self.labels));
-        histogram.observe(took.as_secs_f64());
-    }
-}
-
-/// The record of a finished request.
-pub struct Finished<'a> {
-    /// The caller's format.
-    pub format: Option<Format>,
-    /// The model that answered, or was chosen to.
-    pub model: Option<&'a Arc<str>>,
-    /// The provider that was asked last.
-    pub provider: Option<&'a Arc<str>>,
-    /// The status that the client got; 499 if it had disconnected before.
-    pub status: u16,
-    /// The error's code, where it was one.
-    pub code: Option<ErrorCode>,
-    /// From the head to the end.
-    pub duration: Duration,
-    /// From the head to the first byte of a provider's answer.
-    pub first_byte: Option<Duration>,
-    /// What the provider reported.
-    pub usage: Option<Usage>,
-    /// What it cost, if the prices are known.
-    pub cost: Option<Money>,
-    /// From sending the request to its provider to its end.
-    pub generation: Option<Duration>,
-}
-
-/// A request is over.
-pub fn request_finished(finished: &Finished<'_>) {
-    static NONE: Lazy<Arc<str>> = Lazy::new(|| "".into());
-    let model = finished.model.unwrap_or(&NONE);
-    let provider = finished.provider.unwrap_or(&NONE);
-    let meter = RouteMeter::of(finished.format, model, provider);
-    if finished.status == 200 && finished.code.is_none() {
-        meter.ok.inc();
-    } else {
-        let format = finished.format.map_or(NO_FORMAT, Format::as_str);
-        let code = finished.code.map_or("", ErrorCode::as_str);
-        let status = finished.status.to_string();
-        METRICS
-            .requests
-            .with_label_values(&[format, model, provider, &status, code])
-            .inc();
-    }
-    meter.observe(&meter.duration, &METRICS.duration, finished.duration);
-    if let Some(first_byte) = finished.first_byte {
-        meter.observe(&meter.first_byte, &METRICS.first_byte, first_byte);
-    }
-    if let Some(cost) = finished.cost {
-        meter.cost.inc_by(units(cost));
-    }
-    if let Some(usage) = finished.usage {
-        let Usage {
-            input,
-            cache_read,
-            cache_write,
-            output,
-            reasoning,
-        } = usage;
-        let generation = finished.generation.unwrap_or_default();
-        meter.generation.inc_by(generation.as_secs_f64());
-        meter.reasoning.inc_by(reasoning);
-        let counts = [input, cache_read, cache_write, output];
-        for (counter, count) in meter.tokens.iter().zip(counts) {
-            counter.inc_by(count);
-        }
-    }
-}
-
-/// An amount in units of the currency. Prometheus has floating-point numbers alone; the ledger is exact.
-#[expect(clippy::cast_precision_loss, reason = "a counter has no more digits")]
-fn units(cost: Money) -> f64 {
-    cost.nanos() as f64 / 1e9
-}
-
 /// An attempt has failed at a provider. The cause is what the connection said of it.
 pub fn upstream_fault(
     request: &impl Display,
@@ -631,151 +471,6 @@ pub fn spans(result: SpanResult, count: usize) {
 pub fn access_lines_lost(count: usize) {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     METRICS.access_lines_lost.inc_by(count);
-}
-
-/// Counts a request, from its head until it is dropped, and among those with which it competes.
-pub struct InFlight(Stage);
-
-/// How far a request has come, as far as it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Its key is not known yet.
-    Arriving,
-    /// It goes to a provider.
-    UnderWay,
-    /// The gateway answers it by itself.
-    Local,
-    /// It is answered; its caller may still send.
-    Lingering,
-}
-
-/// Requests that are there, whatever stage they have reached.
-static ALL: AtomicU64 = AtomicU64::new(0);
-/// Requests that the gateway answers by itself.
-static LOCAL: AtomicU64 = AtomicU64::new(0);
-/// Requests that are answered and whose callers may still send.
-static LINGERING: AtomicU64 = AtomicU64::new(0);
-
-impl InFlight {
-    /// One more, whose key is not known yet.
-    pub fn begin() -> Self {
-        ALL.fetch_add(1, Ordering::Relaxed);
-        Self(Stage::Arriving)
-    }
-
-    /// Requests to providers under way.
-    pub fn count() -> u64 {
-        u64::try_from(METRICS.in_flight.get()).unwrap_or(0)
-    }
-
-    /// Requests under way that the gateway answers by itself.
-    pub fn local() -> u64 {
-        LOCAL.load(Ordering::Relaxed)
-    }
-
-    /// All requests, whatever stage they have reached.
-    pub fn all() -> u64 {
-        ALL.load(Ordering::Relaxed)
-    }
-
-    /// It goes to a provider.
-    pub fn go_on(&mut self) {
-        self.enter(Stage::UnderWay);
-    }
-
-    /// The gateway answers it by itself.
-    pub fn stay(&mut self) {
-        self.enter(Stage::Local);
-    }
-
-    /// It is answered, and competes with no other request. `false`: so many are there already that it
-    /// is not worth waiting for what its caller may still send.
-    pub fn linger(&mut self) -> bool {
-        const MOST: u64 = 1024;
-        self.enter(Stage::Lingering);
-        LINGERING.load(Ordering::Relaxed) <= MOST
-    }
-
-    fn enter(&mut self, stage: Stage) {
-        if self.0 == stage {
-            return;
-        }
-        self.leave();
-        self.0 = stage;
-        match stage {
-            Stage::Arriving => {}
-            Stage::UnderWay => METRICS.in_flight.inc(),
-            Stage::Local => drop(LOCAL.fetch_add(1, Ordering::Relaxed)),
-            Stage::Lingering => drop(LINGERING.fetch_add(1, Ordering::Relaxed)),
-        }
-    }
-
-    fn leave(&self) {
-        match self.0 {
-            Stage::Arriving => {}
-            Stage::UnderWay => METRICS.in_flight.dec(),
-            Stage::Local => drop(LOCAL.fetch_sub(1, Ordering::Relaxed)),
-            Stage::Lingering => drop(LINGERING.fetch_sub(1, Ordering::Relaxed)),
-        }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.leave();
-        ALL.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts an answer among those being streamed for as long as it lives.
-pub struct OpenStream(());
-
-impl OpenStream {
-    /// One more.
-    pub fn begin() -> Self {
-        METRICS.streams.inc();
-        Self(())
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        METRICS.streams.dec();
-    }
-}
-
-/// Bytes of memory that requests hold.
-static HELD: AtomicU64 = AtomicU64::new(0);
-
-/// Requests hold so many bytes of memory more, where `allowed` finds nothing against as many as it
-/// is then; concurrent readers see none of those that are refused.
-///
-/// # Errors
-///
-/// What `allowed` has against it.
-pub fn hold_more<E>(bytes: u64, allowed: impl Fn(u64) -> Result<(), E>) -> Result<(), E> {
-    let mut held = held();
-    loop {
-        let all = held.saturating_add(bytes);
-        allowed(all)?;
-        match HELD.compare_exchange_weak(held, all, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(now) => held = now,
-        }
-    }
-    METRICS.bodies.add(i64::try_from(bytes).unwrap_or(i64::MAX));
-    Ok(())
-}
-
-/// Requests hold so many bytes less.
-pub fn hold_less(bytes: u64) {
-    HELD.fetch_sub(bytes, Ordering::Relaxed);
-    METRICS.bodies.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
-}
-
-/// How many bytes requests hold.
-pub fn held() -> u64 {
-    HELD.load(Ordering::Relaxed)
 }
 
 /// What came of reading the configuration again.

@@ -162,8 +162,8 @@ impl RequestTrace {
         )
     }
 
-    /// Ends the trace and exports it if it is sampled.
-    pub fn finish(mut self, facts: &Facts<'_>) {
+    /// Ends the trace and exports it if it is sampled, which is returned.
+    pub fn finish(mut self, facts: &Facts<'_>) -> bool {
         let now = Instant::now();
         self.end_attempt(now);
         let has_failed = facts.has_failed || self.attempts.iter().any(|it| it.failure.is_some());
@@ -171,7 +171,7 @@ impl RequestTrace {
         let is_sampled =
             self.context.is_sampled() || self.shared.is_sampled_at_end(has_failed, duration);
         if !is_sampled {
-            return;
+            return false;
         }
         let mut spans = Vec::with_capacity(self.attempts.len().saturating_add(1));
         spans.push(self.request_span(facts, now));
@@ -182,6 +182,7 @@ impl RequestTrace {
             spans.push(self.attempt_span(attempt, facts, answer, now));
         }
         self.shared.queue.add(spans);
+        true
     }
 
     fn request_span(&self, facts: &Facts<'_>, now: Instant) -> SpanData {

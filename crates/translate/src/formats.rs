@@ -47,7 +47,7 @@ pub(crate) struct SourceRules {
     pub(crate) shapes: &'static [&'static [&'static Shape]],
     /// The sets of kinds of objects in a request.
     pub(crate) kinds: &'static [&'static [&'static Kinds]],
-    /// Makes what the reader cannot borrow from the request.
+    /// Creates the values that the reader cannot borrow from the request.
     pub(crate) prepare: Option<fn(Value<'_>) -> Supplement>,
     pub(crate) read:
         for<'d> fn(Value<'d>, &Made<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
@@ -86,7 +86,7 @@ pub(crate) struct SourcePaths {
     pub(crate) answer_format: &'static str,
     pub(crate) answer_schema: &'static str,
     pub(crate) json_object: &'static str,
-    /// Its paths of what the other formats call by one name.
+    /// Its own paths of a field that the other formats call by one name.
     pub(crate) own: &'static [(&'static str, &'static str)],
 }
 

@@ -80,7 +80,7 @@ fn sweep(from: Format, to: Format, searches: bool, requests: &[Vec<u8>]) {
                         assert_eq!(json["model"], "upstream-model");
                     }
                     sdk::assert_known(to, &json);
-                    // A provider of Gemini takes sound as a file, which no client's sound becomes.
+                    // Gemini takes sound as a file; sound of other formats is not translated to files.
                     let has_sound = to == Format::Gemini && json.to_string().contains("\"audio/");
                     if let Err(fault) = request(to, from, &done.body, &target)
                         && !has_sound

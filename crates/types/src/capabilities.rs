@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capabilities {
-    /// It marks what is worth caching: `cache_control` in messages,
-    /// `prompt_cache_breakpoint` in chat and responses.
+    /// Cache marks: `cache_control` in messages, `prompt_cache_breakpoint` in chat and responses.
     pub cache_breakpoints: bool,
     /// Events of its streams that its formats do not define, by their `type`; in chat by the
     /// `object` of their chunks. They pass to callers of the same format. Any other unknown
@@ -39,27 +38,28 @@ impl Default for Capabilities {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChatCapabilities {
-    /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`, also for clients
-    /// of chat.
+    /// Accepts `max_completion_tokens`; otherwise the limit is sent as `max_tokens`, also for
+    /// clients of chat.
     pub max_completion_tokens: bool,
-    /// It knows `stream_options`; otherwise the field is left out, also for clients of chat, and
-    /// the provider reports the usage of streams without being asked.
+    /// Accepts `stream_options`; otherwise the field is left out, also for clients of chat, and the
+    /// provider must report the usage of streams by itself.
     pub stream_options: bool,
-    /// It knows the role `developer`; otherwise such messages go as `system`.
+    /// Accepts the role `developer`; otherwise such messages are sent as `system`.
     pub developer_role: bool,
-    /// It takes instructions between other messages; otherwise such a message goes as the
-    /// user's, in `<system-reminder>`. Templates of some open models refuse them.
+    /// Accepts instructions between other messages; otherwise such a message is sent as the user's,
+    /// in `<system-reminder>`. Templates of some open models refuse them.
     pub system_in_the_middle: bool,
-    /// It takes `reasoning_effort` beside `tools`; otherwise the effort is left out with notice.
+    /// Accepts `reasoning_effort` together with `tools`; otherwise the effort is dropped with
+    /// notice.
     pub effort_with_tools: bool,
-    /// It wants its own `reasoning_content` back with the tool calls that followed it.
+    /// Needs its `reasoning_content` back with the tool calls that followed it.
     pub reasoning_content: bool,
-    /// It knows `top_k`.
+    /// Accepts `top_k`.
     pub top_k: bool,
-    /// It has tools that take free text (`custom`); otherwise they go as functions.
+    /// Has tools with free text (`custom`); otherwise they are sent as functions.
     pub custom_tools: bool,
-    /// It knows the newer fields of OpenAI's own: `safety_identifier`, `verbosity`,
-    /// `prompt_cache_key`, `service_tier`, `metadata`, and lists of parts in every message.
+    /// Accepts newer fields of OpenAI: `safety_identifier`, `verbosity`, `prompt_cache_key`,
+    /// `service_tier`, `metadata`, and lists of parts in every message.
     pub openai: bool,
 }
 
@@ -89,10 +89,10 @@ impl Default for ChatCapabilities {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResponsesCapabilities {
-    /// It hands out and takes back `reasoning.encrypted_content`.
+    /// Returns and accepts `reasoning.encrypted_content`.
     pub encrypted_reasoning: bool,
-    /// It searches the web by itself (`web_search`), for callers of messages that offer such a
-    /// search. It costs extra there; otherwise the tool is taken out with notice.
+    /// Has a web search (`web_search`), for clients of messages that offer one; otherwise the tool
+    /// is dropped with notice. The provider bills it separately.
     pub web_search: bool,
 }
 
@@ -115,17 +115,17 @@ impl Default for ResponsesCapabilities {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MessagesCapabilities {
-    /// It takes the role `system` between other messages; otherwise such a message goes as
-    /// the user's, in `<system-reminder>`.
+    /// Accepts the role `system` between other messages; otherwise such a message is sent as the
+    /// user's, in `<system-reminder>`.
     pub system_in_the_middle: bool,
-    /// Thinking is asked for as `adaptive` with an effort; otherwise as `enabled` with a budget.
+    /// Thinking is requested as `adaptive` with an effort; otherwise as `enabled` with a budget.
     pub adaptive_thinking: bool,
     /// Thinking can be turned off.
     pub thinking_can_be_disabled: bool,
-    /// It knows `output_config.format`.
+    /// Accepts `output_config.format`.
     pub structured_output: bool,
-    /// It searches the web by itself (`web_search_20250305`), for callers of responses that
-    /// offer such a search. It costs extra there; otherwise the tool is taken out with notice.
+    /// Has a web search (`web_search_20250305`), for clients of responses that offer one; otherwise
+    /// the tool is dropped with notice. The provider bills it separately.
     pub web_search: bool,
 }
 

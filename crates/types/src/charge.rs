@@ -19,7 +19,7 @@ pub struct UpperBound {
     pub output: u64,
     /// The smallest output that is useful.
     pub useful_output: u64,
-    /// The most input that the model can process: a report of more is not believed.
+    /// The most input that the model can process: a larger report is reduced to it.
     pub believed_input: u64,
     /// The same of output.
     pub believed_output: u64,
@@ -112,7 +112,7 @@ impl fmt::Display for BillingState {
     }
 }
 
-/// Where a count comes from.
+/// The source of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountSource {
@@ -150,12 +150,12 @@ pub struct Ending {
     pub status: u16,
     /// The error that the client got.
     pub error: Option<ErrorCode>,
-    /// What the upstream reported, if it did; the last of several reports.
+    /// The report of the upstream, if any; the last of several.
     pub reported: Option<Usage>,
     /// The report had numbers that are no counts (negative, fractional, unreadable), or a later report
     /// was lower.
     pub absurd: bool,
-    /// What was sent and delivered, by the gateway's own count.
+    /// The gateway's own count of sent and delivered tokens.
     pub delivered: Usage,
     /// Output tokens that the provider can have produced, delivered or not. If the client disconnected,
     /// they are charged as far as they were reserved.
@@ -187,18 +187,18 @@ impl Ending {
     }
 }
 
-/// What a settlement came to.
+/// The result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// Tokens paid.
     pub charged: u64,
     /// Tokens that no grant covered.
     pub overdraft: u64,
-    /// Where the count comes from.
+    /// The source of the count.
     pub source: CountSource,
-    /// The upstream's report was not believed.
+    /// The upstream's report was implausible and was corrected.
     pub clamped: bool,
-    /// What was charged for.
+    /// The charged usage.
     pub usage: Usage,
     /// The cost in money; `None` if the prices are unknown.
     pub cost: Option<Money>,
@@ -221,14 +221,14 @@ impl Settled {
     }
 }
 
-/// What a request has taken of its key's limits. Dropping it gives everything back.
+/// The part of its key's limits that a request has taken. Dropping it returns all of it.
 pub trait AdmissionGuard: Send + Sync {
-    /// Ends the request, which used so many tokens: the limits get back what was taken too much, and
-    /// what was taken too little is a debt.
+    /// Ends the request with its actual tokens: a surplus returns to the limits, a shortage becomes
+    /// a debt.
     fn finish(self: Box<Self>, input: u64, output: u64);
 }
 
-/// What is reserved for a request. Dropping it charges what was delivered.
+/// A request's reservation of tokens, money or both. Dropping it charges the delivered tokens.
 pub trait ReservationGuard: Send + Sync {
     /// The output limit that the reservation allows, if it does not cover the maximum cost. The
     /// provider must get this limit.
@@ -246,16 +246,16 @@ pub trait ReservationGuard: Send + Sync {
     /// Sets the prices of the deployment that the request is sent to; `None` if they are unknown.
     fn set_prices(&mut self, prices: Option<Prices>);
 
-    /// Notes what was delivered so far.
+    /// Notes the tokens delivered so far.
     fn progress(&mut self, delivered: Usage);
 
     /// Whether it is time to call [`ReservationGuard::keep_progress`].
     fn is_keeping_due(&self, now: Instant) -> bool;
 
-    /// Stores what was delivered so far, so that it is charged if the process crashes. Does not wait.
+    /// Stores the tokens delivered so far, which are charged if the process crashes. Does not wait.
     fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>);
 
-    /// Charges what the request used, and gives back the rest.
+    /// Charges the usage of the request and releases the rest.
     fn settle(self: Box<Self>, ending: &Ending) -> Settled;
 
     /// Gives everything back and leaves no record.

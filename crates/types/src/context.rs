@@ -1,7 +1,7 @@
 //! The words of the error for a request that does not fit the model's context, by format.
 //!
-//! Agents look for the words of the provider whose format they speak, read the numbers out of
-//! them, and make their request smaller.
+//! Agents expect the message of the provider of their format, parse its numbers, and shorten their
+//! request.
 
 use crate::{Format, PerFormat};
 use std::borrow::Cow;

@@ -19,7 +19,7 @@ macro_rules! error_codes {
             /// Every code, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The code as it stands on the wire.
+            /// The code on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
@@ -34,7 +34,7 @@ macro_rules! error_codes {
                 match self { $(Self::$variant => ErrorType::$kind,)* }
             }
 
-            /// What the documentation says of it.
+            /// Its meaning, for the documentation.
             #[cfg(test)]
             const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),*),)* }
@@ -100,14 +100,14 @@ pub enum ErrorType {
     OverloadedError,
     /// The request must change before it can succeed.
     InvalidRequestError,
-    /// What was asked for does not exist.
+    /// The requested item does not exist.
     NotFoundError,
     /// A fault on this side or behind it.
     ApiError,
 }
 
 impl ErrorType {
-    /// The type as it stands on the wire.
+    /// The type on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AuthenticationError => "authentication_error",

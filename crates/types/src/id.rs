@@ -55,15 +55,15 @@ impl RequestId {
         Self(text)
     }
 
-    /// From text that was an identifier once; `None` where it has not its length.
+    /// From the text of an identifier; `None` if its length is wrong.
     pub fn from_text(text: &str) -> Option<Self> {
         let text = text.is_ascii().then_some(text)?;
         text.as_bytes().try_into().ok().map(Self)
     }
 
-    /// The request whose answer the gateway remembers, from the id of that answer
-    /// (`resp_` and the 26 characters) or of an item of it (`msg_`, the characters, `_0`).
-    /// `None`: the id was made elsewhere.
+    /// The request whose answer the gateway remembers, from the id of that answer (`resp_` and the
+    /// 26 characters) or of an item of it (`msg_`, the characters, `_0`). `None`: not an id of the
+    /// gateway.
     pub fn in_answer_id(id: &str) -> Option<Self> {
         let (_, rest) = id.split_once('_')?;
         let (digits, item) = rest.split_at_checked(Self::LEN - Self::PREFIX.len())?;
@@ -79,8 +79,8 @@ impl RequestId {
         Some(Self(text))
     }
 
-    /// The request whose answer the gateway remembers under this id. `None`: the id is not one of
-    /// an answer, or was made elsewhere.
+    /// The request whose answer the gateway remembers under this id. `None`: not an answer's id of
+    /// the gateway.
     pub fn of_answer(id: &str) -> Option<Self> {
         Self::in_answer_id(id).filter(|request| request.as_answer_id() == id)
     }

@@ -9,7 +9,7 @@ pub struct Identity {
     pub key: KeyId,
     /// The label that its maker gave it.
     pub name: String,
-    /// The plan that it was made with, where it has one.
+    /// The plan with which it was created, if any.
     pub plan: Option<String>,
     /// The model groups that it may use.
     pub groups: Allowance,
@@ -23,7 +23,7 @@ pub struct Identity {
     pub shares: KeyShares,
 }
 
-/// What a key may use of a set of names.
+/// The names of a set that a key may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowance {
     /// Everything, now and later.
@@ -33,7 +33,7 @@ pub enum Allowance {
 }
 
 impl Allowance {
-    /// Whether `name` is among what is allowed.
+    /// Whether `name` is allowed.
     pub fn admits(&self, name: &str) -> bool {
         match self {
             Self::All => true,

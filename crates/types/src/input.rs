@@ -1,7 +1,7 @@
-//! How many tokens the input of a request has, where it was counted and where it was not.
+//! The input tokens of a request, counted or estimated.
 //!
-//! The counting itself is the count crate's; here are its result, as filters and the ledger's
-//! users pass it on, and what the length of a request alone says.
+//! The count crate counts. Here are its result, as filters and the ledger pass it on, and the
+//! estimate from the length of a request.
 
 use crate::RequestFacts;
 
@@ -18,8 +18,8 @@ pub struct InputCount {
     pub error_p95: f32,
 }
 
-/// What a provider puts around the text of a request, and the prompt that tools bring
-/// (docs/reference/token-counts.md). The JSON of a message is longer than what stands around it there.
+/// Tokens that a provider adds around a request, and the prompt for tools
+/// (docs/reference/token-counts.md). The JSON of a message is longer than its frame there.
 const FRAME: u64 = 128;
 const TOOLS_FRAME: u64 = 600;
 /// An image of full size, to the model that sees most of it.
@@ -30,9 +30,8 @@ const MOST_OF_A_MEDIUM: u64 = 4_784;
 pub const LARGEST_WINDOW: u64 = 2_000_000;
 
 impl RequestFacts {
-    /// The most tokens that the body can have: no vocabulary in use makes more than one token of
-    /// a byte, whatever field it stands in. Media and what providers add are taken at what is
-    /// known of them.
+    /// The most tokens that the body can have: one per byte, in any field. Media and additions of
+    /// providers count by their rules.
     pub fn most_input(&self) -> u64 {
         let media = self.media.parts.saturating_mul(MOST_OF_A_MEDIUM);
         let frame = if self.needs.tools {
@@ -46,9 +45,8 @@ impl RequestFacts {
     }
 }
 
-/// Whether no token of the input comes from a top-level field of a request, in any of the
-/// formats and on the servers that speak them: it says how to answer, how to bill or where to
-/// run. What a model may read is not among them, and neither is a field that is not known.
+/// Whether a top-level field adds no input tokens in any format or server: it selects how to
+/// answer, how to bill or where to run. Unknown fields are not among them.
 pub const fn is_free_of_tokens(field: &[u8]) -> bool {
     matches!(
         field,

@@ -1,8 +1,7 @@
-//! The words that all parts of the gateway share: wire formats, error codes,
-//! token usage, identifiers and what a request asks for.
+//! Types that all parts of the gateway share: wire formats, error codes, token usage, identifiers
+//! and facts of a request.
 //!
-//! This crate decides names and nothing else. It stands on `serde` alone, so
-//! that every other crate can speak with it.
+//! This crate depends on `serde` alone, so that every other crate can depend on it.
 
 #![forbid(unsafe_code)]
 

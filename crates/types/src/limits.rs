@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::{num::NonZeroU32, time::Duration};
 
-/// The limits of a key; `None` where there is none.
+/// The limits of a key; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Requests a minute.
@@ -17,7 +17,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// These, and the others where one of these is not set.
+    /// These limits; those of `others` if one of these is not set.
     #[must_use]
     pub fn or(self, others: &Self) -> Self {
         Self {

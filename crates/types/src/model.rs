@@ -74,8 +74,8 @@ impl Effort {
         }
     }
 
-    /// The thinking budget, in tokens, that stands for this effort with models that know
-    /// budgets and no efforts; `None`: no thinking at all.
+    /// The thinking budget, in tokens, for this effort with models that take budgets; `None`: no
+    /// thinking.
     pub const fn thinking_budget(self) -> Option<u64> {
         match self {
             Self::None => None,

@@ -140,7 +140,7 @@ impl schemars::JsonSchema for Money {
     }
 }
 
-/// The prices of a model at one time, per million tokens.
+/// The prices of a model at a point in time, per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
     /// Uncached input.

@@ -8,7 +8,7 @@ use crate::{ConversationFacts, Effort, ReasoningMode, Thinking};
 /// The least output limit that the responses format takes, in tokens.
 pub const LEAST_RESPONSES_OUTPUT: u64 = 16;
 
-/// What one pass over a request body found.
+/// The facts of a request body, from one pass over it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFacts {
     /// The `model` field, unescaped. `None`: the field is absent.
@@ -17,15 +17,14 @@ pub struct RequestFacts {
     pub stream: bool,
     /// Chat only: `stream_options.include_usage`, where given.
     pub include_usage: Option<bool>,
-    /// The output limit in tokens: `max_tokens`, `max_completion_tokens` or
-    /// `max_output_tokens`. Where several are given, whatever their names, the largest; `None`
-    /// where one of them says that there is none.
+    /// The output limit in tokens: `max_tokens`, `max_completion_tokens` or `max_output_tokens`.
+    /// The largest of several; `None` if one of them sets no limit.
     pub output_limit: Option<u64>,
     /// How many answers are made: `n`, or what servers take besides (`best_of`, `n_cmpl`),
     /// the largest; 1 where not given.
     pub choices: u64,
-    /// The effort asked for: `reasoning_effort`, `reasoning.effort`, `output_config.effort`.
-    /// Where two of them are given, the greater; `None` also for a level that is not known.
+    /// The requested effort: `reasoning_effort`, `reasoning.effort`, `output_config.effort`. The
+    /// greater of two; `None` also for an unknown level.
     pub effort: Option<Effort>,
     /// Messages only: `thinking.type`.
     pub thinking: Option<Thinking>,
@@ -37,22 +36,22 @@ pub struct RequestFacts {
     pub store: Option<bool>,
     /// Messages only: `thread`, a conversation that the provider keeps.
     pub thread: bool,
-    /// How many tools are offered that the provider runs itself (a search, an interpreter, a
-    /// server of tools): the body does not show what they find.
+    /// The number of tools that the provider runs (a search, an interpreter, a server of tools):
+    /// the body does not show their results.
     pub hosted_tools: u64,
     /// A template is given that makes the prompt (`chat_template`): a few bytes of it can make as
     /// much input as the model reads.
     pub template: bool,
-    /// The field that names models besides `model`, or has others asked (`models`,
-    /// `fallbacks`, an adviser): where the provider is a gateway itself, it would ask them.
+    /// The field that names models besides `model` (`models`, `fallbacks`, an adviser): a provider
+    /// that is a gateway would ask them.
     pub further_models: Option<&'static str>,
     /// A tool of type `advisor_…` is offered: the provider asks the model that it names.
     pub adviser: bool,
-    /// The models that tools name, a few at most; empty for what is no name.
+    /// The models that tools name, a few at most; empty if a value is not a name.
     pub tool_models: Vec<String>,
-    /// What the model must be able to do to answer.
+    /// The features that the model needs to answer.
     pub needs: RequestNeeds,
-    /// Bytes of text in the body, unescaped: what the model most likely reads, apart from media.
+    /// Bytes of text in the body, unescaped, without media.
     pub text_bytes: u64,
     /// Bytes of the body without inline media: no model reads more of it.
     pub readable_bytes: u64,
@@ -82,14 +81,14 @@ pub struct StoredId {
 pub struct NamedItem {
     /// Its `id`, unescaped.
     pub id: String,
-    /// Whether it holds more than what it is and which: without that it stands for what the
-    /// provider has stored.
+    /// Whether it has contents besides its type and id: without contents it refers to a stored
+    /// item.
     pub has_contents: bool,
 }
 
 impl RequestFacts {
-    /// The thinking budget, in tokens, that a model of this mode is given because the caller
-    /// gave none; `None`: the caller's word stands.
+    /// The thinking budget, in tokens, that a model of this mode gets if the caller gave none;
+    /// `None`: the request stays as it is.
     pub fn thinking_to_add(&self, mode: ReasoningMode) -> Option<u64> {
         let is_open = self.thinking_budget.is_none()
             && !matches!(self.thinking, Some(Thinking::Disabled | Thinking::Other));
@@ -105,8 +104,8 @@ impl RequestFacts {
         ThinkingRoom::within(budget, limit, None).map_or(limit, |room| room.limit)
     }
 
-    /// Tokens that the input has most likely, where nothing has counted them: four bytes of
-    /// text make a token, about, and an image costs what the large providers say.
+    /// The likely tokens of uncounted input: four bytes of text per token, and images by the rules
+    /// of the large providers.
     pub const fn likely_input_tokens(&self) -> u64 {
         self.input_tokens(4)
     }
@@ -151,10 +150,9 @@ impl ThinkingRoom {
     /// The least budget that providers take.
     pub const LEAST_BUDGET: u64 = 1024;
 
-    /// Makes room for `budget` under a caller's output limit, which covers its thinking: the
-    /// budget gives way first, and a quarter of the limit at least is for what is said. Only
-    /// a limit that has no room for the least budget is raised, by that budget. `None`: the
-    /// raised limit would be beyond `most`.
+    /// Fits `budget` under a caller's output limit, which includes thinking: the budget is lowered
+    /// first, and at least a quarter of the limit is for text. A limit without room for the
+    /// smallest budget is raised by that budget. `None`: the raised limit would exceed `most`.
     pub fn within(budget: u64, limit: u64, most: Option<u64>) -> Option<Self> {
         let within = limit.saturating_sub(limit / 4);
         if within >= Self::LEAST_BUDGET {
@@ -169,10 +167,10 @@ impl ThinkingRoom {
     }
 }
 
-/// What a model must be able to do to answer a request.
+/// Features that a model needs to answer a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestNeeds {
-    /// Tools are offered, or tool calls or their results stand in the history.
+    /// Tools are offered, or the history has tool calls or their results.
     pub tools: bool,
     /// An image is in the input.
     pub images: bool,

@@ -1,7 +1,7 @@
 //! The share of one key in the resources of all keys.
 //!
-//! The counts stand in the key's [`Identity`](crate::Identity), which a request carries along
-//! anyway: they are exact, and take no look-up.
+//! The counts are in the key's [`Identity`](crate::Identity), which every request carries: they are
+//! exact and need no look-up.
 
 use std::sync::{
     Arc,
@@ -33,7 +33,7 @@ pub enum Resource {
     MemoryWait,
 }
 
-/// What the requests of one key hold right now. Clones count together.
+/// The resources that the requests of one key use now. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct KeyShares(Arc<[AtomicU64; 5]>);
 
@@ -90,7 +90,7 @@ impl PartialEq for KeyShares {
 
 impl Eq for KeyShares {}
 
-/// What one request holds of a resource, given back when it is dropped.
+/// The part of a resource that one request uses, returned on drop.
 #[derive(Debug)]
 pub struct Share {
     of: KeyShares,
@@ -99,7 +99,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// What it is a share of.
+    /// The resource.
     pub const fn of(&self) -> &KeyShares {
         &self.of
     }

@@ -30,7 +30,7 @@ impl fmt::Display for Unavailable {
             Self::Backlog => f.write_str("too many settlements wait to be committed"),
             Self::Stalled(cause) => write!(f, "settlements cannot be committed: {cause}"),
             Self::Closed => f.write_str("the store is closed"),
-            Self::Fenced => f.write_str("another process has closed this one in the ledger"),
+            Self::Fenced => f.write_str("another process has fenced this one in the ledger"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::Unavailable;
 use std::{error::Error, fmt, sync::Arc};
 
-/// Where something is stored: only this provider has it.
+/// The place of a stored item: only this provider has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAt {
     /// The provider, by name.

@@ -29,7 +29,7 @@ pub enum Tokenizer {
     Google,
     /// Mistral's models.
     Mistral,
-    /// DeepSeek's models, and what was distilled from them.
+    /// DeepSeek's models, and models distilled from them.
     Deepseek,
     /// Qwen.
     Qwen,

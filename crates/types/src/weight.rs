@@ -2,7 +2,7 @@
 
 use crate::Usage;
 
-/// What one token of a kind counts for, in thousandths of a token.
+/// The weight of one token of a kind, in thousandths of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weight(u32);
 
@@ -21,7 +21,7 @@ impl Weight {
         }
     }
 
-    /// From what one token counts for, to three decimal places; negative is nothing.
+    /// From a weight with three decimal places; negative values are 0.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -42,7 +42,7 @@ impl Weight {
     }
 }
 
-/// What the four kinds of tokens of one model count for.
+/// The weights of the four kinds of tokens of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Weights {
     /// Uncached input.

@@ -168,7 +168,7 @@ impl Reader {
     fn cannot_unpack(&self) -> BodyFault {
         let coding = self.coding.map_or("", Coding::as_str);
         PublicError::invalid_request(format!(
-            "the request body is not {coding} data, or not all of it has come"
+            "the request body is not {coding} data, or is incomplete"
         ))
         .into()
     }

@@ -185,7 +185,7 @@ impl Zstd {
 }
 
 fn trailing() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "something follows its end")
+    io::Error::new(io::ErrorKind::InvalidData, "data follows its end")
 }
 
 #[cfg(test)]

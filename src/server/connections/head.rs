@@ -107,7 +107,7 @@ impl HeadReader {
             // TLS in cleartext and the like is not waited for.
             if !first.is_ascii_uppercase() && !matches!(first, b'\r' | b'\n') {
                 return Err(malformed(
-                    "this is not HTTP: a request begins with its method, in capital letters",
+                    "the request does not begin with a method in capital letters",
                 ));
             }
         }
@@ -182,7 +182,7 @@ impl HeadReader {
         }
         if !all_are(VALUE, value) {
             return Err(malformed(
-                "the value of a header has a control character in it",
+                "the value of a header contains a control character",
             ));
         }
         self.take_note(name, value)
@@ -302,7 +302,7 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Fault> {
     };
     if target.is_empty() || !all_are(TARGET, target) {
         return Err(malformed(
-            "the request target has a character in it that must be escaped",
+            "the request target contains a character that must be percent-encoded",
         ));
     }
     let (authority, ahead) = authority_of(target)?;

@@ -227,7 +227,10 @@ async fn an_order_with_a_name_is_carried_out_once() {
     ] {
         let refused = send(target, order, name).await;
         refused.assert_error(409, "invalid_request");
-        assert!(refused.message().contains("another order"), "{refused:?}");
+        assert!(
+            refused.message().contains("another operation"),
+            "{refused:?}"
+        );
     }
     let all = office.get("/api/v1/keys?limit=1000").await.json();
     assert_eq!(all["data"].as_array().unwrap().len(), 3, "{all}");

@@ -104,7 +104,7 @@ async fn unknown_parameters_are_refused_by_name() {
             "/api/v1/reload".to_owned(),
             json!({"dry_run": true}),
             400,
-            "go into the query",
+            "parameters in the query",
         ),
         (
             "/api/v1/keys/key_%/revoke".to_owned(),
@@ -128,7 +128,7 @@ async fn unknown_parameters_are_refused_by_name() {
             format!("/api/v1/keys/{key}/extend"),
             json!({"by": "1d"}),
             400,
-            "a whole key does not belong",
+            "a whole key must not be",
         ),
         ("/api/v1/nothing".to_owned(), json!({}), 404, "openapi.json"),
     ] {

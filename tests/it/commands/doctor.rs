@@ -275,7 +275,7 @@ async fn a_ledger_that_cannot_be_used_is_found_and_not_changed() {
     let report: Value = serde_json::from_str(&output.stdout).unwrap();
     let [verdict, message, advice] = finding(&report, "ledger");
     assert_eq!((verdict.as_str(), output.status.code()), ("fail", Some(1)));
-    assert!(message.contains("made under another pepper"), "{message}");
+    assert!(message.contains("created with another pepper"), "{message}");
     assert!(advice.contains("keys.pepper"), "{advice}");
 
     fs::write(

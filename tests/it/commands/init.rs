@@ -192,7 +192,7 @@ async fn what_cannot_be_meant_is_refused_before_anything_is_written() {
         ),
         (
             &["--provider", "ollama", "--config", ".", "--force"],
-            ". is no regular file",
+            ". is not a regular file",
         ),
         (
             &["--provider", "ollama", "--config", "none/tollgate.yaml"],

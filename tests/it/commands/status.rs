@@ -74,7 +74,7 @@ async fn a_token_is_needed_for_providers_and_a_wrong_one_is_an_error() {
     let mut other = command(&["status", "--at", &callers], elsewhere.path());
     let output = Output::of(other.env("TOLLGATE_ADMIN_TOKEN", super::TOKEN)).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let wanted = "has no metrics: is it the operator port of a gateway?";
+    let wanted = "has no metrics: give the operator port of a gateway";
     assert!(output.stderr.contains(wanted), "{output:?}");
 
     // The variables of the service need not be set in the operator's shell.
@@ -95,13 +95,13 @@ async fn where_no_gateway_answers_it_says_so() {
     refused(
         &["status", "--at", "https://127.0.0.1:9080"],
         folder.path(),
-        "speaks no TLS",
+        "has no TLS",
     )
     .await;
     refused(
         &["status", "--at", "localhost"],
         folder.path(),
-        "'localhost' is no address such as http://127.0.0.1:9080",
+        "expected an address such as http://127.0.0.1:9080, not 'localhost'",
     )
     .await;
     refused(

@@ -47,6 +47,6 @@ async fn it_draws_until_it_is_interrupted_and_leaves_the_terminal_as_it_was() {
 #[tokio::test]
 async fn without_a_terminal_it_names_the_other_command() {
     let (gateway, _provider) = gateway().await;
-    let wanted = "standard output is no terminal: use tollgate status";
+    let wanted = "standard output is not a terminal: use tollgate status";
     refused(&["top"], gateway.folder.path(), wanted).await;
 }

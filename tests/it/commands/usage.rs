@@ -160,8 +160,11 @@ async fn what_cannot_be_exported_is_refused_and_leaves_no_file() {
             &["--output", "none/usage.csv"],
             "none/usage.csv cannot be written: No such file",
         ),
-        (&["--output", "/dev/null"], "/dev/null is no regular file"),
-        (&["--output", "."], ". is no regular file"),
+        (
+            &["--output", "/dev/null"],
+            "/dev/null is not a regular file",
+        ),
+        (&["--output", "."], ". is not a regular file"),
     ] {
         refused(&[&EXPORT, arguments].concat(), folder, wanted).await;
     }

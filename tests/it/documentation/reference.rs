@@ -3,25 +3,78 @@
 
 use super::rust_files;
 use crate::support::{
-    self, CHAT, COUNT_TOKENS, Config, Gateway, Output, Provider, Request, eventually, prompt, root,
-    tollgate,
+    self, CHAT, COUNT_TOKENS, Config, Connection, Gateway, Output, Provider, Request, eventually,
+    prompt, root, tollgate,
 };
+use http::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
+use tempfile::TempDir;
+use tollgate_filter::Endpoint;
 
-/// Compares a page with what it should be, or writes it.
+/// Compares a page in `docs/` with what it should be, or writes it.
 fn compare(name: &str, page: &str) {
-    let path = root().join("docs/reference").join(name);
+    let path = root().join("docs").join(name);
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         fs::write(&path, page).unwrap();
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == page,
-        "docs/reference/{name} is stale: TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation"
+        "docs/{name} is stale: TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation"
     );
+}
+
+/// Compares the table between two comments of a page in `docs/`, or writes it.
+fn compare_table(page: &str, name: &str, table: &str) {
+    let kept = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let (begin, end) = (
+        format!("<!-- {name} -->\n"),
+        format!("<!-- end of {name} -->"),
+    );
+    let (before, rest) = kept.split_once(&begin).expect(&begin);
+    let (_, after) = rest.split_once(&end).expect(&end);
+    compare(page, &format!("{before}{begin}{table}{end}{after}"));
+}
+
+#[test]
+fn the_page_of_the_api_lists_every_endpoint() {
+    let mut table = "| Method | Path | Purpose |\n|---|---|---|\n".to_owned();
+    for row in Endpoint::TABLE {
+        let methods = row.methods.iter().map(Method::as_str);
+        // The page says that HEAD is answered wherever GET is.
+        let methods: Vec<_> = methods.filter(|method| *method != "HEAD").collect();
+        let (methods, path, purpose) = (methods.join(", "), row.path, row.purpose);
+        // Writing to a string cannot fail.
+        let _ = writeln!(table, "| {methods} | `{path}` | {purpose} |");
+    }
+    compare_table("reference/http-api.md", "endpoints", &table);
+}
+
+#[tokio::test]
+async fn the_guide_to_the_admin_api_lists_every_operation() {
+    let provider = Provider::start().await;
+    let token = "token-of-an-operator";
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("token"), token).unwrap();
+    let config = Config::of(&provider).with("admin.token", json!("file:token"));
+    let gateway = Gateway::start_in(folder, config).await;
+    let request = Request::get("/api/v1/openapi.json").key(token);
+    let mut connection = Connection::open(gateway.admin).await;
+    let described = connection.send(&request).await.json();
+    let mut table = "| Operation | Method | Path | Purpose |\n|---|---|---|---|\n".to_owned();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let [id, summary] =
+                ["operationId", "summary"].map(|name| operation[name].as_str().unwrap());
+            let (method, summary) = (method.to_uppercase(), summary.trim_end_matches('.'));
+            // Writing to a string cannot fail.
+            let _ = writeln!(table, "| `{id}` | {method} | `{path}` | {summary} |");
+        }
+    }
+    compare_table("guides/admin-api.md", "operations", &table);
 }
 
 const COMMAND_LINE: &str = "\
@@ -65,7 +118,7 @@ async fn help_of(command: &[&str], name: &str, page: &mut String) {
 async fn the_page_of_the_command_line_is_its_help() {
     let mut page = COMMAND_LINE.to_owned();
     help(&[], &mut page).await;
-    compare("cli.md", &page);
+    compare("reference/cli.md", &page);
 }
 
 const METRICS: &str = "\
@@ -73,7 +126,8 @@ const METRICS: &str = "\
 
 <!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation` from `/metrics`. -->
 
-`GET /metrics` on the operator port returns these in the text format of Prometheus. Values are those of one process.
+`GET /metrics` on the operator port returns these in the text format of Prometheus, or in OpenMetrics 1.0 if `accept` asks
+for it. Values are those of one process.
 Counters are there from the start, at 0, for every label value that the configuration implies; the combination of
 `status` and `code` only for the failures that no client causes. Histograms appear with their first value.
 [Monitor](../guides/monitoring.md) says what to watch.
@@ -230,7 +284,7 @@ async fn the_page_of_metrics_has_every_metric() {
             labels.join(", ")
         );
     }
-    compare("metrics.md", &page);
+    compare("reference/metrics.md", &page);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
         return report.fail(
             CHECK,
             fault.to_string(),
-            "make the folder, or change store.path",
+            "create the folder, or change store.path",
         );
     }
     let path = &config.store.path;
@@ -41,7 +41,7 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
         return server(config, has_secrets, report);
     }
     let Ok(metadata) = path.metadata() else {
-        let message = format!("{}: none yet, the first start makes it", path.display());
+        let message = format!("{}: none yet, the first start creates it", path.display());
         return report.ok(CHECK, message);
     };
     if let Some((message, advice)) = exposed(&metadata, true) {
@@ -61,7 +61,7 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
         Err(fault) => {
             let advice = match &fault {
                 OpenError::Store(StoreError::WrongPepper) => {
-                    "give keys.pepper the secret that the ledger was made with"
+                    "set keys.pepper to the secret with which the ledger was created"
                 }
                 OpenError::Store(
                     StoreError::CommitsMissing { .. } | StoreError::Damaged { .. },

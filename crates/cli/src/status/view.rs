@@ -133,9 +133,7 @@ impl Status {
         // Before the token is sent.
         if !found.is_success() {
             let at = &operator.authority;
-            return Err(
-                format!("{at} has no metrics: is it the operator port of a gateway?").into(),
-            );
+            return Err(format!("{at} has no metrics: give the operator port of a gateway").into());
         }
         let configuration: Option<Configuration> = operator.api("/api/v1/configuration")?;
         let health: Option<Health> = operator.api("/api/v1/health")?;
@@ -242,7 +240,7 @@ impl Configuration {
     fn warnings(&self) -> impl Iterator<Item = String> {
         let restart = (!self.needs_restart.is_empty()).then(|| {
             let settings = self.needs_restart.join(", ");
-            format!("these settings take a restart or an upgrade: {settings}")
+            format!("these settings need a restart or an upgrade: {settings}")
         });
         let failed = self.last_failure.as_ref().map(|failure| {
             let first = failure.message.lines().next().unwrap_or_default();

@@ -33,7 +33,7 @@ impl Output {
         let failed = |fault: io::Error| format!("{} cannot be written: {fault}", target.display());
         if target.metadata().is_ok_and(|it| !it.is_file()) {
             // A device would be replaced.
-            return Err(format!("{} is no regular file", target.display()).into());
+            return Err(format!("{} is not a regular file", target.display()).into());
         }
         let mut path = target.as_os_str().to_owned();
         path.push(format!(".{}", std::process::id()));

@@ -34,8 +34,7 @@ pub(super) fn match_path(path: &str) -> Option<Matched<'_>> {
     })
 }
 
-/// What the path and the query say of a request that a model answers. Only Gemini keeps something
-/// there.
+/// The facts of a request in its path and query, which only Gemini has there.
 ///
 /// # Errors
 ///

@@ -101,7 +101,7 @@ fn no_compaction() -> PublicError {
 fn unknown_path() -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
-        "there is no such path: GET /v1 lists the endpoints",
+        "unknown path: GET /v1 lists the endpoints",
     )
 }
 

@@ -89,7 +89,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A file that would be made exists.
-    #[error("{path} is there already: nothing is overwritten")]
+    #[error("{path} exists already: choose another path")]
     Exists {
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file was made under another pepper: none of its keys would ever match.
-    #[error("the ledger was made under another pepper: none of its keys would be accepted")]
+    #[error("the ledger was created with another pepper: set keys.pepper to that secret")]
     WrongPepper,
     /// The pepper protects nothing.
     #[error(transparent)]
@@ -156,16 +156,16 @@ pub enum StoreError {
     )]
     TooManyGrants,
     /// A revoked key gets nothing more.
-    #[error("{id} is revoked, for good: nothing given to it could be spent")]
+    #[error("{id} is revoked: it cannot be given tokens or time; create a new key")]
     KeyRevoked {
         /// The id of the key.
         id: String,
     },
     /// The text cannot name an order.
-    #[error("an order is named by 1 to 255 visible ASCII characters")]
+    #[error("the Idempotency-Key must have 1 to 255 visible ASCII characters")]
     OrderName,
     /// Another order was given this name before.
-    #[error("another order was sent under this name: it made {id}")]
+    #[error("another operation was sent under this Idempotency-Key: it created {id}")]
     OtherOrder {
         /// What the other one made.
         id: String,
@@ -183,7 +183,7 @@ pub enum StoreError {
         state: KeyState,
     },
     /// The system has no randomness to give.
-    #[error("the system gives no randomness: {0}")]
+    #[error("the system returns no random bytes: {0}")]
     Randomness(#[from] getrandom::Error),
     /// Anything else that the database reports.
     #[error("{path}: {cause}")]

@@ -52,7 +52,7 @@ impl StoredKey {
     /// The key.
     ///
     /// # Errors
-    /// The row makes no sense.
+    /// The row is malformed.
     pub(super) fn record(self) -> Result<KeyRecord, StoreError> {
         let id = &self.id;
         let bad = |what| StoreError::BadRecord {
@@ -63,7 +63,7 @@ impl StoredKey {
             None => Ok(None),
             Some(ms) => stored_time(ms).map(Some).ok_or_else(|| bad(what)),
         };
-        // A number that no limit can have lets next to nothing through rather than everything.
+        // An impossible limit becomes the smallest one, not none.
         let least = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         let limit = |stored: i64| least(u32::try_from(stored).unwrap_or(0));
         let [requests, input_tokens, output_tokens, concurrent] =

@@ -198,7 +198,7 @@ impl<'a> Builder<'a> {
         let mut seen = HashMap::new();
         for (place, deployment) in built {
             if seen.insert(&deployment.name, place).is_some() {
-                let message = format!("'{}' stands here twice", deployment.name);
+                let message = format!("'{}' is given twice", deployment.name);
                 self.fault(&path.index(*place), message);
             }
         }

@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
             let at = path.index(place);
             let endpoint = &mut endpoints[settings.name];
             if endpoint.is_some() {
-                self.fault(&at, format!("'{}' stands here twice", settings.name));
+                self.fault(&at, format!("'{}' is given twice", settings.name));
             }
             *endpoint = Some(self.build_endpoint(&settings, &provider.capabilities, prefix, &at));
         }

@@ -228,7 +228,7 @@ fn every_fault_in_providers_is_reported() {
     let expected = [
         "providers.\"bad name\": a provider's name begins with a letter or digit and holds letters, digits and . - _ only, at most 128 of them",
         "providers.a.address: expected http:// or https://, a host, and where needed a port and a path prefix",
-        "providers.a.formats[1]: 'chat' stands here twice",
+        "providers.a.formats[1]: 'chat' is given twice",
         "providers.b.address: an address has no query",
         "providers.b.formats[0].path: expected a path that begins with '/'",
         "providers.b.formats[0].count_tokens: only the messages format has a token counter",
@@ -407,7 +407,7 @@ fn every_fault_in_models_is_reported_once() {
         "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
         "models.d.deployments[0].formats[0]: provider 'a' does not speak messages, only chat, responses",
         "models.d.deployments[1].formats: a deployment without a format serves no request",
-        "models.d.deployments[3]: 'b/x' stands here twice",
+        "models.d.deployments[3]: 'b/x' is given twice",
         "models.alias.reasoning: an alias has no reasoning of its own: 'nothing' gives it",
         "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, d",
         "models.chain.alias_of: no model 'alias'; known are auto, two, three, sp ace, none, tight, d",

@@ -8,9 +8,9 @@ use std::time::Duration;
 /// How much a deployment or a credential takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests under way at one time.
+    /// Most concurrent requests.
     pub in_flight: Option<NonZeroU32>,
-    /// Requests a minute.
+    /// Most requests per minute.
     pub requests: Option<NonZeroU32>,
     /// Tokens a minute, input and output.
     pub tokens: Option<NonZeroU32>,

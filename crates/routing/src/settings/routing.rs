@@ -11,14 +11,15 @@ use tollgate_settings::{ByteSize, Duration, TokenCount};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingSettings {
-    /// How requests are spread over deployments of one priority, unless a model says otherwise.
+    /// How requests are balanced over deployments of one priority, unless the model has its own
+    /// `balance`.
     pub balance: Balance,
     /// How a conversation is kept where its prompt cache is.
     pub affinity: AffinitySettings,
     /// When something that fails is passed over, unless a provider says otherwise.
     pub health: HealthSettings,
-    /// Whether a caller that sends `x-explain: 1` gets in `x-route-reason` which candidate
-    /// was asked and why; by numbers, never by a provider's name.
+    /// Whether clients that send `x-explain: 1` get the chosen candidate and the reason in
+    /// `x-route-reason`, without names of providers.
     pub explain: ExplainSetting,
 }
 
@@ -54,17 +55,17 @@ pub enum Balance {
 pub struct AffinitySettings {
     /// Whether conversations are kept together.
     pub enabled: bool,
-    /// Headers of which the first that a request has names its conversation.
+    /// Headers that identify a conversation; the first one in the request counts.
     pub headers: Vec<String>,
-    /// A conversation that no header and no `prompt_cache_key` names is known by its
-    /// beginning, up to the first turn of the user, once a request has this many bytes.
-    /// Smaller ones are balanced: providers cache nothing below some 1,024 tokens.
+    /// Requests of at least this size without a header or `prompt_cache_key` are identified by
+    /// their beginning, up to the first turn of the user. Smaller ones are balanced: providers
+    /// cache nothing below some 1,024 tokens.
     pub min_bytes: ByteSize,
-    /// How much more than its share a deployment may have under way before a conversation
-    /// moves on: at least 1.
+    /// Factor of its share of running requests above which a deployment passes conversations on: at
+    /// least 1.
     #[schemars(range(min = 1, max = 100))]
     pub load_factor: f64,
-    /// Requests under way that a deployment may have whatever its share is.
+    /// Running requests that a deployment may have regardless of its share.
     pub slack: u32,
 }
 
@@ -91,23 +92,23 @@ impl Default for AffinitySettings {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HealthSettings {
-    /// Whether anything is passed over at all for having failed.
+    /// Whether breakers open at all.
     pub enabled: bool,
     /// Consecutive failures that open the breaker of a provider or a deployment. `null`: no such limit.
     pub consecutive_failures: Option<NonZeroU32>,
     /// The share of failures that opens it, from 0 to 1. `null`: no such limit.
     #[schemars(range(min = 0.01, max = 1))]
     pub error_rate: Option<f64>,
-    /// How many outcomes there must be lately before their share counts.
+    /// The fewest recent outcomes for `error_rate` to apply.
     #[schemars(range(min = 1))]
     pub min_requests: u32,
-    /// How fast outcomes are forgotten: one as old as this counts a third.
+    /// The decay of outcomes: one of this age counts a third.
     pub window: Duration,
     /// The first cooldown. It doubles with each further failure.
     pub cooldown: Duration,
     /// The longest cooldown.
     pub max_cooldown: Duration,
-    /// The longest wait that is kept when a provider asks for one.
+    /// The longest `retry-after` of a provider that is respected.
     pub max_retry_after: Duration,
 }
 
@@ -130,12 +131,12 @@ impl Default for HealthSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSettings {
-    /// Requests under way at one time.
+    /// Most concurrent requests.
     pub in_flight: Option<NonZeroU32>,
-    /// Requests a minute.
+    /// Most requests per minute.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// Tokens a minute, input and output: what a request will most likely have, corrected to
-    /// what it had.
+    /// Most tokens per minute, input and output: estimated before a request, corrected by its
+    /// report.
     pub tokens_per_minute: Option<TokenCount>,
 }
 
@@ -143,12 +144,12 @@ pub struct LimitSettings {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckSettings {
-    /// The path that is fetched, behind the provider's host; any answer below 500 will do.
-    /// Default: none, a connection (with TLS, where there is any) is enough.
+    /// The path of the check on the provider's host; any status below 500 is good. Default: none,
+    /// and a connection (with TLS, if the address has it) is enough.
     pub path: Option<String>,
     /// From one check to the next.
     pub every: Duration,
-    /// How long a check may take.
+    /// The time-out of a check.
     pub timeout: Duration,
 }
 

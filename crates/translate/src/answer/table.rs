@@ -107,21 +107,20 @@ impl AnswerRow {
 const INTRODUCTION: &str = "\
 # Translation of answers
 
-What becomes of every field of a provider's answer, streamed or whole, on its way to a caller of another format. Requests
-stand in [translation.md](translation.md). This page is written from `answer_fields` of each format in `crates/translate/src/formats` by
-`cargo test -p tollgate-translate`; a test walks the types of the official SDKs and the recorded traffic, and fails on a
-field that is not here.
+<!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
+
+The fate of every field of a provider's answer, streamed or whole, if the client uses another format.
+[Translation](translation.md) has the fields of requests.
 
 | Fate | Meaning |
 |---|---|
-| carried | It says the same there, under the same name or another. |
-| mapped | It is said in another way, as described. |
-| implied | The caller's format says it by itself, or it says nothing there. |
-| left out | The caller's format has no word for it. |
-| fails | The answer ends in an upstream error. |
+| carried | sent with the same meaning, under the same or another name |
+| mapped | sent in another form, as described |
+| implied | the client's format has the same meaning without the field |
+| left out | the client's format has no equivalent |
+| fails | the answer ends with an upstream error |
 
-Texts go through as they were escaped, in the push in which they came. A field that is not in the table is left out. Any
-error of a provider's becomes the gateway's own error in the caller's form; no word of the provider's passes.
+Fields that are not in the table are left out. An error of a provider becomes an error of the gateway, without the provider's text.
 ";
 
 /// The whole page.

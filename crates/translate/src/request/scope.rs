@@ -97,13 +97,13 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// The caller's field for what the other formats call by this name.
+    /// The caller's field that the other formats call by this name.
     fn own_path(&self, path: &str) -> Option<&'static str> {
         let own = self.source.paths.own.iter().find(|(name, _)| *name == path);
         own.map(|(_, own)| *own)
     }
 
-    /// A refusal of what the other formats call by this name.
+    /// A refusal of the field that the other formats call by this name.
     pub(crate) fn refusal(&self, path: &str, message: impl Into<String>) -> Refusal {
         Refusal::new(self.own_path(path).unwrap_or(path), message)
     }

@@ -90,7 +90,7 @@ pub(crate) fn an_order_repeated_after_its_key_has_expired_names_the_key(fixture:
     };
     let reported = again(&other);
     assert!(
-        reported.contains("another order") && reported.contains(made.id().as_str()),
+        reported.contains("another operation") && reported.contains(made.id().as_str()),
         "{reported}"
     );
     let late = store.create_key_once(&new, &OrderName::new("order-2").unwrap());

@@ -38,9 +38,9 @@ pub(super) struct PostgresProcess {
     connection: Connection,
     number: ProcessNumber,
     term: Duration,
-    /// The commits that were answered.
+    /// The number of confirmed commits.
     commits: i64,
-    /// A commit that moved tokens has failed: it may have been carried out all the same.
+    /// A commit that moved tokens has failed, but may have been applied.
     in_doubt: bool,
     /// The newest change and lease request at the last look, and how many requests there were.
     version: Option<(i64, i64, i64)>,

@@ -14,8 +14,8 @@ use tollgate_wire::peek::ENCODED_SEAL_TAG;
 const EITHER: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// The longest signature that is decoded, in bytes. It takes some times its length until it is read,
-/// which is not reserved.
+/// The longest signature that is decoded, in bytes. Decoding takes a multiple of its length in
+/// memory, which is not reserved.
 const LONGEST: usize = 4 * 1024 * 1024;
 
 /// A piece of reasoning.

@@ -46,7 +46,7 @@ impl<'d> Made<'d> {
         }
     }
 
-    /// What was made for a value of the request.
+    /// The value that replaces a value of the request.
     pub(crate) fn get(&self, value: Value<'_>) -> Option<Value<'d>> {
         self.values.get(&value.place()).copied()
     }

@@ -130,7 +130,7 @@ fn a_backup_is_a_whole_ledger_without_leases() {
     assert_eq!((found.granted, found.leased), (1000, 0));
     assert_eq!(found.faults, [""; 0]);
     let again = store.backup(&target).unwrap_err().to_string();
-    assert!(again.contains("backup.db is there already"), "{again}");
+    assert!(again.contains("backup.db exists already"), "{again}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Writer<'_, '_> {
-    /// What chat alone has of sampling.
+    /// Sampling settings that only chat has.
     pub(crate) fn chat_sampling(&mut self, conversation: &Conversation<'_>) {
         let sampling = &conversation.sampling;
         let is_taken = self.scope.target.sampling;

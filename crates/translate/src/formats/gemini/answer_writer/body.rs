@@ -61,7 +61,7 @@ impl Write for GeminiBody {
 
     fn finish(&mut self, ending: &Ending, out: &mut Output) {
         if self.list.as_bytes().is_empty() || !self.parts.lines.is_empty() {
-            // Clients take a content without parts for a broken one.
+            // Clients reject a content without parts.
             self.parts.text(Kind::Text, "", &mut self.list);
         }
         begin_response(out);

@@ -66,7 +66,7 @@ impl Write for GeminiStream {
     }
 
     fn finish(&mut self, ending: &Ending, out: &mut Output) {
-        // Clients take a content without parts for a broken one.
+        // Clients reject a content without parts.
         self.event(Some(ending), out, |parts, out| {
             parts.text(Kind::Text, "", out);
         });

@@ -18,7 +18,7 @@ use crate::{
     table::Fate,
 };
 
-/// What stands in a part, by its name: one of these, besides its signature.
+/// The content of a part, by its name: one of these, besides its signature.
 const KINDS: &str = "text, inlineData, fileData, functionCall or functionResponse";
 
 const SIGNATURE: &[&str] = &["contents[].parts[].thoughtSignature"];

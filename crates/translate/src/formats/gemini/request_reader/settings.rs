@@ -45,7 +45,7 @@ pub(super) fn read<'d>(
         let path = path.field("thinkingConfig");
         conversation.reasoning = thinking(scope, value, &path)?;
     }
-    // Neutral values of it are all that can be carried.
+    // Only neutral values can be carried.
     fields.take("candidateCount");
     fields.take("responseModalities");
     fields.close()
@@ -136,7 +136,7 @@ fn effort_of_level(level: Text<'_>, path: &Path<'_>) -> Result<Option<Effort>, R
     })
 }
 
-/// A budget is a wish, as an effort is: a model that does not think may ignore it.
+/// A budget is optional, as an effort is: a model that does not think may ignore it.
 fn effort_of_budget(budget: Value<'_>, path: &Path<'_>) -> Result<Effort, Refusal> {
     match budget.as_f64() {
         // The model decides how much.
