@@ -493,8 +493,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);
         // What has no price cannot be paid in money.
-        let is_payable = |it: &Arc<DeploymentHandle>| !needs_price || it.deployment.price.is_some();
-        let handle = handle.filter(|it| is_payable(it));
+        let handle = handle.filter(|it| !needs_price || it.deployment.price.is_some());
         if let Some((handle, pool)) = handle.zip(pool) {
             attempts.add(Candidate {
                 handle: Arc::clone(handle),

@@ -233,7 +233,7 @@
       ["Name", (it, cell) => named(it.name, cell), "name"],
       ["Key", (it) => it.id, "mono"],
       ["Used", (it, cell) => {
-        const share = used(it);
+        const share = shareUsed(it);
         if (!cell.firstChild) {
           const meter = el("meter");
           meter.high = 0.9; meter.low = 0.75; meter.optimum = 0;
@@ -249,7 +249,7 @@
   };
 
   // The larger of the shares of tokens and of money that a key has used.
-  function used(it) {
+  function shareUsed(it) {
     return Math.max(it.used / Math.max(it.tokens, 1), it.money > 0 ? it.money_used / it.money : 0);
   }
   // Tokens and money of a key, as far as it has them.

@@ -101,7 +101,7 @@ fn refusal(lacks: &[Lack], required: usize) -> Result<Short, ()> {
 }
 
 impl Account {
-    fn new(id: KeyId, share: Share, now: Timestamp) -> Self {
+    fn new(id: KeyId, share: &Share, now: Timestamp) -> Self {
         let account = Self {
             id,
             key: share.key,
@@ -117,7 +117,7 @@ impl Account {
     }
 
     /// Takes in what was newly leased.
-    pub(super) fn take_in(&self, share: Share, now: Timestamp) {
+    pub(super) fn take_in(&self, share: &Share, now: Timestamp) {
         let mut state = self.state.lock();
         let gained = share.has_leased();
         for unit in Unit::ALL {
@@ -297,7 +297,7 @@ impl Accounts {
     }
 
     /// Takes in a share: into the account that is there, or a new one.
-    pub(super) fn take_in(&self, id: &KeyId, share: Share, now: Timestamp) {
+    pub(super) fn take_in(&self, id: &KeyId, share: &Share, now: Timestamp) {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
         match shard.get(id) {
