@@ -81,6 +81,7 @@ impl Model {
         let needs = Needs {
             format: request.format(),
             stored_at: request.stored_at.as_ref(),
+            is_answered: !request.endpoint.is_count(),
         };
         if self.catalog.is_auto(name) {
             let asked = Asked {
@@ -88,7 +89,7 @@ impl Model {
                 facts,
                 key: &identity.key,
                 headers: head.headers,
-                is_answered: !request.endpoint.is_count(),
+                is_answered: needs.is_answered,
             };
             self.choose(&asked, identity, needs)
         } else {
@@ -135,6 +136,15 @@ impl Model {
                 format!("the API key may not use the model '{}'", model.id),
             ));
         }
+        if !needs.is_payable(model, identity) {
+            return Err(PublicError::new(
+                ErrorCode::PermissionDenied,
+                format!(
+                    "the API key pays in money, and the model '{}' has no price: name one that has",
+                    model.id
+                ),
+            ));
+        }
         needs.served_by(model)?;
         refuse_thinking_without_reason(model, facts)?;
         Ok(Route {
@@ -151,7 +161,9 @@ impl Model {
         needs: Needs<'_>,
     ) -> Result<Route, PublicError> {
         let allowed = |model: ModelView<'_>| {
-            identity.groups.admits(model.group) && needs.served_by(model).is_ok()
+            identity.groups.admits(model.group)
+                && needs.is_payable(model, identity)
+                && needs.served_by(model).is_ok()
         };
         let chosen = self.catalog.choose(asked, &allowed).ok_or_else(|| {
             PublicError::new(
@@ -177,9 +189,16 @@ struct Needs<'a> {
     format: Option<Format>,
     /// The place of the stored items that the request names.
     stored_at: Option<&'a StoredAt>,
+    /// Whether the model answers. `false` for a request that only counts tokens, which is free.
+    is_answered: bool,
 }
 
 impl Needs<'_> {
+    /// Whether the key can pay for a request to the model: what has no price cannot be paid in money.
+    fn is_payable(self, model: ModelView<'_>, identity: &Identity) -> bool {
+        !self.is_answered || !identity.pays_money || model.is_priced
+    }
+
     /// Whether a model can answer, in this format or by a translation.
     fn served_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
         if let Some(format) = self.format.filter(|it| !model.serves.contains(it)) {

@@ -1,4 +1,5 @@
-//! `quota`: reserves the maximum cost of a request on its key's balance, or refuses the request.
+//! `quota`: reserves the maximum cost of a request on its key's balance, or refuses the request. A key
+//! that pays in money needs its cost covered too: a model without a price is refused.
 //!
 //! If the balance covers it, the filter reserves one input token for each byte and counts nothing.
 //! Otherwise it counts the input and limits the output to the rest of the balance. For input that the
@@ -224,14 +225,17 @@ fn error(shortage: &Shortage) -> PublicError {
     match shortage {
         Shortage::Exhausted => PublicError::new(
             ErrorCode::QuotaExhausted,
-            "the API key has too few tokens left for this request: \
-             GET /v1/usage shows its balance",
+            "the balance of the API key is too small for this request: GET /v1/usage shows it",
+        ),
+        Shortage::Unpriced => PublicError::new(
+            ErrorCode::PermissionDenied,
+            "the API key pays in money, and what this request can be sent to has no price",
         ),
         // A key whose grants have all expired is expired, and gets the same answer as an unknown key.
         Shortage::Expired => PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"),
         Shortage::Busy => PublicError::new(
             ErrorCode::RateLimitExceeded,
-            "the API key's remaining tokens are reserved by its other requests or leased to another \
+            "the rest of the API key's balance is reserved by its other requests or leased to another \
              process of the gateway; retry in a few seconds",
         ),
         Shortage::Unavailable(_) => PublicError::new(
@@ -379,6 +383,7 @@ mod tests {
         for (key, code, status) in [
             ("exhausted", ErrorCode::QuotaExhausted, 402),
             ("expired", ErrorCode::InvalidApiKey, 401),
+            ("unpriced", ErrorCode::PermissionDenied, 403),
             ("busy", ErrorCode::RateLimitExceeded, 429),
             ("unavailable", ErrorCode::ServiceUnavailable, 503),
         ] {

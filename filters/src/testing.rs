@@ -131,6 +131,7 @@ pub(crate) fn identity(groups: Allowance) -> Identity {
         groups,
         endpoints: Allowance::All,
         limits: Default::default(),
+        pays_money: false,
         shares: Default::default(),
     }
 }
@@ -262,12 +263,14 @@ impl Balances for TenThousand {
             Box::new(DryReservation {
                 tokens: (visible + bound.hidden_input).min(10_000),
                 output_limit: (visible > 10_000).then(|| 10_000 - bound.input),
+                pays_money: false,
             })
         };
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
         MaybeReady::ready(match name {
             Some("exhausted") => Err(Shortage::Exhausted),
             Some("expired") => Err(Shortage::Expired),
+            Some("unpriced") => Err(Shortage::Unpriced),
             Some("busy" | "always busy" | "busy and uncountable") => Err(Shortage::Busy),
             Some("unavailable") => Err(Unavailable::Closed.into()),
             Some("slow") => return later(Ok(reservation())),
@@ -362,6 +365,7 @@ impl TwoModels {
             reasoning: ReasoningMode::None,
             max_output_tokens,
             context_window,
+            is_priced: place == 0,
             providers: &[],
             serves: &[Format::Chat, Format::Responses, Format::Messages],
             responses_for: match place {

@@ -97,9 +97,9 @@ fn make_files() -> Files {
     let store = open(&path).expect("a store");
     let key = NewKey {
         grant: Some(GrantTerms {
-            plan: None,
             tokens: GRANTED,
             validity: Duration::from_secs(86_400),
+            ..GrantTerms::default()
         }),
         ..NewKey::named("fuzz")
     };

@@ -167,9 +167,9 @@ fn demo_key(config: &Config, state_dir: &Path) -> Result<String, Failure> {
     }
     let created = store.create_key(&NewKey {
         grant: Some(GrantTerms {
-            plan: None,
             tokens: 1_000_000_000,
             validity: Duration::from_secs(365 * 86_400),
+            ..GrantTerms::default()
         }),
         ..NewKey::named("demo")
     })?;

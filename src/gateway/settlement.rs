@@ -85,6 +85,11 @@ impl SettlementGuard {
         (self.reservation.is_some() || self.settled.is_some()).then_some(id)
     }
 
+    /// Whether the cost is charged: only deployments with a price can serve the request.
+    pub fn pays_money(&self) -> bool {
+        self.reservation.as_ref().is_some_and(|it| it.pays_money())
+    }
+
     fn is_open(&self) -> bool {
         self.reservation.is_some() || self.admission.is_some()
     }

@@ -18,7 +18,9 @@ use tollgate_filter::{Endpoint, StoredThings};
 use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
-use tollgate_types::{ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt};
+use tollgate_types::{
+    ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt, Tariff,
+};
 
 /// The query parameters that the provider gets with a request for something stored. `stream` is not one of
 /// them: a stored stream is not replayed.
@@ -204,13 +206,17 @@ pub async fn hold_due(
     };
     let paying = owned.begin_paying(id).ok_or_else(not_settled)?;
     let model = snapshot.catalog.catalog().resolve(&due.served);
-    let weights = model.map(|model| model.weights).unwrap_or_default();
+    let now = SystemTime::now();
+    let price = model.and_then(|model| model.price.as_ref());
+    let tariff = Tariff {
+        weights: model.map(|model| model.weights).unwrap_or_default(),
+        prices: price.map(|price| *price.at(now)),
+    };
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
-    let held = owned.hold(&identity.key, &due, most, weights).await;
+    let held = owned.hold(&identity.key, &due, most, tariff).await;
     let mut reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
-    let price = model.and_then(|model| model.price.as_ref());
-    reservation.set_prices(price.map(|price| *price.at(SystemTime::now())));
+    reservation.set_prices(tariff.prices);
     exchange.settlement.hold_due(reservation, due, paying);
     Ok(())
 }
@@ -229,13 +235,17 @@ fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
     let (code, message) = match shortage {
         Shortage::Exhausted => (
             ErrorCode::QuotaExhausted,
-            "the API key has no tokens left to pay for the rest of this response: \
+            "the API key has nothing left to pay for the rest of this response: \
              GET /v1/usage shows its balance",
+        ),
+        Shortage::Unpriced => (
+            ErrorCode::PermissionDenied,
+            "the API key pays in money, and the model of this response has no price",
         ),
         Shortage::Expired => (ErrorCode::InvalidApiKey, "the API key is not valid"),
         Shortage::Busy => (
             ErrorCode::RateLimitExceeded,
-            "the API key's remaining tokens are reserved by its other requests; retry in a few seconds",
+            "the rest of the API key's balance is reserved by its other requests; retry in a few seconds",
         ),
         Shortage::Unavailable(cause) => {
             log::error!("{}: the balance cannot be read: {cause}", exchange.id);

@@ -515,7 +515,7 @@ async fn another_process_with_all_of(gateway: &Gateway, key: &str) -> Ledger {
         Reserve::Wait(pending) => pending.wait().await.unwrap(),
         _ => panic!("it has been used before"),
     }
-    assert!(ledger.holdings(key).unwrap().free > 0);
+    assert!(ledger.holdings(key).unwrap().tokens.unwrap().free > 0);
     ledger.retire();
     assert!(ledger.caught_up(LONG).await);
     ledger

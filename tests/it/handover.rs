@@ -258,7 +258,11 @@ impl Share {
         let (mut before, mut portions) = (0, 0);
         let spends = async || {
             let held = self.reserve(tokens).await;
-            let free = self.ledger.holdings(&self.key).map_or(0, |it| it.free);
+            let free = self
+                .ledger
+                .holdings(&self.key)
+                .and_then(|it| it.tokens)
+                .map_or(0, |it| it.free);
             portions += usize::from(free > before);
             before = free;
             held.ok()

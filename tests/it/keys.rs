@@ -91,7 +91,7 @@ async fn a_key_lives_its_whole_life_on_the_command_line() {
     assert!(expiry(&extended) > expiry(&before), "{extended}");
 
     let given = ["top-up", &id, "--tokens", "2M", "--days", "1"];
-    let grant = desk.json(&given).await;
+    let grant = &desk.json(&given).await[0];
     assert_eq!(
         (&grant["tokens"], &grant["validity_seconds"], &grant["used"]),
         (&json!(2_000_000), &json!(86_400), &json!(0))

@@ -38,6 +38,7 @@ mod layout;
 mod leaving;
 mod limits;
 mod models_and_keys;
+mod money;
 mod monitoring;
 mod operations;
 mod overload;

@@ -102,6 +102,59 @@ async fn a_key_works_on_every_gateway_and_its_balance_is_spent_once() {
 }
 
 #[tokio::test]
+async fn a_budget_of_money_is_spent_once_on_all_gateways() {
+    let Some(server) = migrated().await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let mut gateways = Vec::new();
+    for _ in 0..2 {
+        let folder = TempDir::new().unwrap();
+        let config = config(&server, &folder, &provider)
+            .with("plans.small", json!({"money": "2.00", "validity": "1d"}))
+            .with(
+                "models.test-model.price",
+                json!({"input": 1000, "output": 1000}),
+            );
+        gateways.push(Gateway::start_in(folder, config).await);
+    }
+    let key = gateways[0].create_key(&["--plan", "small"]).await;
+    // In thousandths: a token costs one.
+    let (mut charged, mut refused) = (0, 0);
+    for number in 0..400 {
+        let gateway = &gateways[number % 2];
+        let answer = ask(gateway, &key, 20).await;
+        match answer.status {
+            200 => {
+                let usage = &gateway.line_of(&answer).await["usage"];
+                let used = |kind: &str| usage[kind].as_u64().unwrap();
+                charged += used("input") + used("output");
+            }
+            402 => refused += 1,
+            429 | 503 => assert!(answer.header("retry-after").is_some(), "{answer:?}"),
+            other => panic!("{other}: {answer:?}"),
+        }
+        if refused > 6 {
+            break;
+        }
+    }
+    assert!(refused > 6, "{charged}");
+    assert!((1900..=2000).contains(&charged), "{charged}");
+    let money = |thousandths: u64| {
+        let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        text.to_owned()
+    };
+    for gateway in &gateways {
+        eventually("the charges", async || {
+            let usage = usage(gateway, &key).await;
+            (usage["money"]["used"] == money(charged)).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn a_gateway_that_is_killed_loses_no_charge_and_leaves_its_tokens_to_the_others() {
     let Some(server) = migrated().await else {
         return;

@@ -25,11 +25,15 @@ impl Gateway {
     /// A key that was given so many tokens for so long, which can be shorter than the
     /// command line has it.
     pub fn key_with(&self, tokens: u64, validity: Duration) -> String {
-        let grant = GrantTerms {
-            plan: None,
+        self.key_of(GrantTerms {
             tokens,
             validity,
-        };
+            ..GrantTerms::default()
+        })
+    }
+
+    /// A key that was given this.
+    pub fn key_of(&self, grant: GrantTerms) -> String {
         let created = self.store().create_key(&NewKey {
             grant: Some(grant),
             ..NewKey::named("test")
@@ -40,9 +44,9 @@ impl Gateway {
     /// Gives a key more tokens for as long as the test lasts.
     pub fn top_up(&self, key: &str, tokens: u64) {
         let terms = GrantTerms {
-            plan: None,
             tokens,
             validity: LONG,
+            ..GrantTerms::default()
         };
         let selector = KeySelector::parse(key).unwrap();
         self.store().top_up(&selector, &terms).unwrap();

@@ -21,6 +21,14 @@ pub(super) fn families(stats: &LedgerStats) -> Vec<MetricFamily> {
                 (&[("state", "reserved")], stats.reserved_tokens),
             ],
         ),
+        gauges(
+            "tollgate_ledger_money",
+            "Money of valid grants of the accounts in memory: free, or reserved by requests; in the currency of the prices.",
+            [
+                (&[("state", "free")] as Labels<'_>, units(stats.free_money)),
+                (&[("state", "reserved")], units(stats.reserved_money)),
+            ],
+        ),
         gauge(
             "open_requests",
             "Requests reserved, or settled and not yet committed: the queue.",
@@ -45,6 +53,16 @@ pub(super) fn families(stats: &LedgerStats) -> Vec<MetricFamily> {
                 ),
                 (&[("source", "estimated")], stats.estimated),
             ],
+        ),
+        money(
+            "charged_money",
+            "Costs charged and paid, in the currency of the prices.",
+            stats.charged_money,
+        ),
+        money(
+            "overdraft_money",
+            "Costs charged beyond the balance, in the currency of the prices.",
+            stats.overdraft_money,
         ),
         commit_times(stats),
     ];
@@ -142,6 +160,16 @@ fn counter(name: &str, help: &str, samples: &[(Labels<'_>, u64)]) -> MetricFamil
         .iter()
         .map(|(labels, value)| (*labels, float(*value)));
     counters(&format!("tollgate_ledger_{name}_total"), help, samples)
+}
+
+fn money(name: &str, help: &str, nanos: u64) -> MetricFamily {
+    let samples = [(&[] as Labels<'_>, units(nanos))];
+    counters(&format!("tollgate_ledger_{name}_total"), help, samples)
+}
+
+/// Nano-units in units of the currency.
+fn units(nanos: u64) -> f64 {
+    float(nanos) / 1e9
 }
 
 fn seconds(micros: u64) -> f64 {

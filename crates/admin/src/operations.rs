@@ -22,7 +22,7 @@ use tollgate_ledger::{
     Verification, allowance,
 };
 use tollgate_settings::{Duration, TokenCount, unknown_name};
-use tollgate_types::{Allowance, Limits, RequestId};
+use tollgate_types::{Allowance, Limits, Money, RequestId};
 
 /// What keys can be made of: the plans and model groups of a configuration.
 pub struct Offer {
@@ -50,7 +50,8 @@ impl Offer {
         let plan = self.plan(name)?;
         Ok(GrantTerms {
             plan: Some(name.to_owned()),
-            tokens: plan.tokens.get(),
+            tokens: plan.tokens.map_or(0, TokenCount::get),
+            money: plan.money.unwrap_or_default(),
             validity: plan.validity.get(),
         })
     }
@@ -68,6 +69,27 @@ impl Offer {
         }
         Ok(listed(names))
     }
+}
+
+/// What a new key is given: what its plan gives, or as much money as the order says.
+fn first_grant(offer: &Offer, order: &CreateKey) -> Result<Option<GrantTerms>, Refusal> {
+    let of_plan = order.plan.as_deref().map(|name| offer.terms(name));
+    let of_plan = of_plan.transpose()?;
+    let Some(money) = order.money else {
+        return Ok(of_plan);
+    };
+    let alone = || GrantTerms {
+        plan: None,
+        tokens: 0,
+        money,
+        validity: order
+            .expires_after
+            .map_or(GrantTerms::MAX_VALIDITY, Duration::get),
+    };
+    Ok(Some(of_plan.map_or_else(alone, |of_plan| GrantTerms {
+        money,
+        ..of_plan
+    })))
 }
 
 /// What a list of endpoints allows.
@@ -94,7 +116,7 @@ fn listed(names: &[String]) -> Allowance {
 pub struct CreateKey {
     /// A label for people: 1 to 128 characters.
     pub name: String,
-    /// The plan that it is made with: it is given the plan's tokens.
+    /// The plan that it is made with: it is given the plan's tokens and money.
     #[serde(default)]
     pub plan: Option<String>,
     /// The model groups that it may use. Default: those of its plan, else all, those of
@@ -110,6 +132,10 @@ pub struct CreateKey {
     /// How long it works. Default: until it is revoked.
     #[serde(default)]
     pub expires_after: Option<Duration>,
+    /// Money that it is given, instead of its plan's, in the currency of the prices. Without a plan it
+    /// is valid as long as the key.
+    #[serde(default)]
+    pub money: Option<Money>,
 }
 
 /// Limits of a key's own; where one is absent or null, its plan's holds.
@@ -148,12 +174,15 @@ impl KeyLimits {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopUp {
-    /// The plan whose tokens and validity are given.
+    /// The plan whose tokens, money and validity are given.
     #[serde(default)]
     pub plan: Option<String>,
     /// How many tokens.
     #[serde(default)]
     pub tokens: Option<TokenCount>,
+    /// How much money, in the currency of the prices. With `tokens`, both are given.
+    #[serde(default)]
+    pub money: Option<Money>,
     /// How long they are valid, from the first use.
     #[serde(default)]
     pub validity: Option<Duration>,
@@ -334,7 +363,7 @@ impl Operations {
             endpoints: endpoints.unwrap_or(Allowance::All),
             limits: order.limits.meant()?,
             expires_at: order.expires_after.map(|span| self.now().plus(span.get())),
-            grant: plan.map(|name| offer.terms(name)).transpose()?,
+            grant: first_grant(&offer, order)?,
             name: order.name.clone(),
         };
         Ok(match name {
@@ -409,7 +438,7 @@ impl Operations {
         })
     }
 
-    /// Gives tokens to a key; under a name once.
+    /// Gives tokens and money to a key; under a name once.
     ///
     /// # Errors
     ///
@@ -419,16 +448,18 @@ impl Operations {
         key: &KeySelector,
         order: &TopUp,
         name: Option<&OrderName>,
-    ) -> Done<GrantView> {
-        let terms = match (&order.plan, order.tokens, order.validity) {
-            (Some(plan), None, None) => self.offer.load().terms(plan)?,
-            (None, Some(tokens), Some(validity)) => GrantTerms {
+    ) -> Done<Vec<GrantView>> {
+        let is_given = order.tokens.is_some() || order.money.is_some();
+        let terms = match (&order.plan, is_given, order.validity) {
+            (Some(plan), false, None) => self.offer.load().terms(plan)?,
+            (None, true, Some(validity)) => GrantTerms {
                 plan: None,
-                tokens: tokens.get(),
+                tokens: order.tokens.map_or(0, TokenCount::get),
+                money: order.money.unwrap_or_default(),
                 validity: validity.get(),
             },
             _ => {
-                let message = "give either 'plan', or 'tokens' and 'validity'";
+                let message = "give either 'plan', or 'tokens' or 'money' or both, and 'validity'";
                 return Err(Refusal::Order(message.into()));
             }
         };

@@ -162,14 +162,15 @@ pub(super) const ROUTES: &[Route] = &[
         path: "/api/v1/keys/{key}/grants",
         id: "topUpKey",
         changes: true,
-        summary: "Give a key tokens: a plan's, or a number.",
+        summary: "Give a key tokens, money or both: a plan's, or an amount. Answers with the grants.",
         body: Some(of::<TopUp>),
         status: StatusCode::CREATED,
-        answer: of::<GrantView>,
+        answer: of::<GrantList>,
         once: true,
         run: |operations, call| {
             let order = call.order()?;
-            to_json(&operations.top_up(&call.key()?, &call.body()?, order.as_ref())?)
+            let data = operations.top_up(&call.key()?, &call.body()?, order.as_ref())?;
+            to_json(&GrantList { data })
         },
         ..SHOW
     },
@@ -244,7 +245,7 @@ struct KeyList<'a> {
     last_id: Option<&'a KeyId>,
 }
 
-/// The grants of a key, oldest first.
+/// Grants of a key, oldest first.
 #[derive(Serialize, JsonSchema)]
 struct GrantList {
     /// The grants.

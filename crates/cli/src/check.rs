@@ -144,7 +144,27 @@ fn summary(path: &Path, config: &Config) -> String {
             catalog.unserved().join(", ")
         );
     }
+    text.push_str(&unpriced(config));
     text
+}
+
+/// The models that keys of plans with money cannot use.
+fn unpriced(config: &Config) -> String {
+    let mut plans = config.plans.iter().filter(|(_, plan)| plan.money.is_some());
+    let Some((plan, _)) = plans.next() else {
+        return String::new();
+    };
+    let models = config.catalog.models().iter();
+    let models = models.filter(|it| !it.is_auto() && !it.deployments.is_empty() && !it.is_priced());
+    let names: Vec<&str> = models.map(|model| &*model.id).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "WARNING  the plan '{plan}' gives money, and keys that pay in money cannot use models without \
+         a price: {}\n",
+        names.join(", ")
+    )
 }
 
 fn count(many: usize, what: &str) -> String {

@@ -11,10 +11,9 @@ use tollgate_admin::operations::{
 };
 use tollgate_config as config;
 use tollgate_engine::keys;
-use tollgate_ledger::{
-    GrantView, KeyRecord, KeySelector, KeyState, KeyView, grants_table, keys_table,
-};
+use tollgate_ledger::{KeyRecord, KeySelector, KeyState, KeyView, grants_table, keys_table};
 use tollgate_settings::{Duration, TokenCount};
+use tollgate_types::Money;
 
 /// What `keys` takes.
 #[derive(Args)]
@@ -49,6 +48,10 @@ enum Command {
         /// Days until the key expires. Default: never.
         #[arg(long, value_name = "DAYS", value_parser = days())]
         days: Option<u64>,
+        /// Money for the key, for example 10.00, in the currency of the prices. Default: that of its
+        /// plan. Without a plan it is valid as long as the key.
+        #[arg(long, value_name = "AMOUNT")]
+        money: Option<Money>,
     },
     /// List keys in the order of their creation.
     List {
@@ -72,18 +75,25 @@ enum Command {
     Show(Named),
     /// Revoke a key. The gateway refuses it within a second, on open connections too.
     Revoke(Named),
-    /// Give a key tokens: those of a plan, or a number.
+    /// Give a key tokens and money: those of a plan, or as much as said.
     TopUp {
         #[command(flatten)]
         key: Named,
-        /// The plan that sets tokens and validity.
-        #[arg(long, conflicts_with_all = ["tokens", "days"], required_unless_present = "tokens")]
+        /// The plan that sets tokens, money and validity.
+        #[arg(
+            long,
+            conflicts_with_all = ["tokens", "money", "days"],
+            required_unless_present_any = ["tokens", "money"],
+        )]
         plan: Option<String>,
         /// Tokens, for example 500000 or 10M.
         #[arg(long, value_name = "TOKENS", requires = "days", value_parser = tokens)]
         tokens: Option<TokenCount>,
-        /// Days that the tokens are valid, from the first use.
-        #[arg(long, value_name = "DAYS", requires = "tokens", value_parser = days())]
+        /// Money, for example 10.00, in the currency of the prices.
+        #[arg(long, value_name = "AMOUNT", requires = "days")]
+        money: Option<Money>,
+        /// Days that the tokens and the money are valid, from the first use.
+        #[arg(long, value_name = "DAYS", value_parser = days())]
         days: Option<u64>,
     },
     /// Show the grants of a key and their usage.
@@ -213,6 +223,7 @@ impl Desk {
                 endpoints,
                 limits,
                 days,
+                money,
             } => self.create(&CreateKey {
                 name: name.clone(),
                 plan: plan.clone(),
@@ -220,6 +231,7 @@ impl Desk {
                 endpoints: given(endpoints),
                 limits: limits.order(),
                 expires_after: days.map(span),
+                money: *money,
             }),
             Command::List {
                 state,
@@ -243,14 +255,17 @@ impl Desk {
                 key,
                 plan,
                 tokens,
+                money,
                 days,
             } => {
                 let order = TopUp {
                     plan: plan.clone(),
                     tokens: *tokens,
+                    money: *money,
                     validity: days.map(span),
                 };
-                self.show_grant(&operations.top_up(&key.selector()?, &order, None)?)
+                let grants = operations.top_up(&key.selector()?, &order, None)?;
+                self.print(&grants, || grants_table(&grants))
             }
             Command::Grants(key) => {
                 let grants = operations.grants(&key.selector()?)?;
@@ -319,10 +334,6 @@ impl Desk {
         self.print(&KeyView::new(record, now), || {
             keys_table(std::slice::from_ref(record), now)
         })
-    }
-
-    fn show_grant(&self, grant: &GrantView) -> Outcome {
-        self.print(grant, || grants_table(std::slice::from_ref(grant)))
     }
 
     /// JSON for programs, or a table for people.

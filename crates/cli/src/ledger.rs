@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tollgate_config::{self as config, Config};
 use tollgate_engine::keys::{self, OpenError};
 use tollgate_ledger::{Store, StoreError, Verification};
+use tollgate_types::Money;
 
 /// What `ledger` takes.
 #[derive(Args)]
@@ -111,9 +112,20 @@ fn table(found: &Verification) -> String {
         ("tokens spent", found.spent),
         ("tokens leased to gateways", found.leased),
     ];
+    let money = [
+        ("money granted", found.money_granted),
+        ("money spent", found.money_spent),
+        ("money leased to gateways", found.money_leased),
+    ];
+    let has_money = found.money_granted > Money::ZERO;
+    let money = money.into_iter().filter(|_| has_money);
+    let sums = sums.into_iter().map(|(name, sum)| (name, sum.to_string()));
+    let sums = sums.chain(money.map(|(name, sum)| (name, sum.to_string())));
+    let sums: Vec<(&str, String)> = sums.collect();
     let width = sums.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let sums = sums.map(|(name, sum)| format!("{name:width$}  {sum}\n"));
-    let mut table = sums.concat();
+    let lines = sums.iter();
+    let lines = lines.map(|(name, sum)| format!("{name:width$}  {sum}\n"));
+    let mut table: String = lines.collect();
     for warning in &found.warnings {
         table += &format!("WARNING  {warning}\n");
     }

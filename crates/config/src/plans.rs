@@ -11,16 +11,20 @@ use std::num::NonZeroU32;
 use tollgate_ledger::{GrantTerms, NewKey};
 use tollgate_routing::Catalog;
 use tollgate_settings::{Duration, Fault, KeyPath, TokenCount, unknown_name};
+use tollgate_types::Money;
 
 /// What plans and keys write for every model group.
 pub const ALL_GROUPS: &str = "all";
 
-/// A token package.
+/// A package of tokens, of money, or of both.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSettings {
-    /// Tokens of a grant: at most 4503599627370496.
-    pub tokens: TokenCount,
+    /// Tokens of a grant: at most 4503599627370496. Default: none.
+    pub tokens: Option<TokenCount>,
+    /// Money of a grant, in the currency of the prices: at most 4503599.627370496. Its key can only use
+    /// models with a price. Default: none.
+    pub money: Option<Money>,
     /// Validity from the first use: from a second to a hundred years.
     pub validity: Duration,
     /// The model groups of the plan; `all` means every configured one.
@@ -138,14 +142,28 @@ impl JsonSchema for Decimal {
 /// What the ledger would refuse of a plan, once a key is to be given it.
 fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
     let mut faults = Vec::new();
-    match plan.tokens.get() {
-        0 => faults.push(
+    if plan.tokens.is_none() && plan.money.is_none() {
+        faults.push(path.fault("must have tokens, money or both: it serves no request"));
+    }
+    match plan.tokens.map(TokenCount::get) {
+        Some(0) => faults.push(
             path.key("tokens")
                 .fault("must be at least 1: a plan without tokens serves no request"),
         ),
-        tokens if tokens > GrantTerms::MAX_TOKENS => {
+        Some(tokens) if tokens > GrantTerms::MAX_TOKENS => {
             let message = format!("must be at most {}", GrantTerms::MAX_TOKENS);
             faults.push(path.key("tokens").fault(message));
+        }
+        _ => {}
+    }
+    match plan.money {
+        Some(Money::ZERO) => faults.push(
+            path.key("money")
+                .fault("must be more than 0; leave it out for no money"),
+        ),
+        Some(money) if money > GrantTerms::MAX_MONEY => {
+            let message = format!("must be at most {}", GrantTerms::MAX_MONEY);
+            faults.push(path.key("money").fault(message));
         }
         _ => {}
     }
@@ -240,6 +258,9 @@ models: {m: {family: f}}
         let plans = "  p: {tokens: 4503599627370497, validity: 1ms}
   q: {tokens: 5, validity: 999999d, limits: {input_tokens_per_minute: 5G, output_tokens_per_minute: 0}}
   'no name': {tokens: 5, validity: 1d}
+  r: {validity: 1d}
+  s: {money: 4503600, validity: 1d}
+  t: {money: '0', validity: 1d}
 ";
         let long =
             "what a key is given is valid for a second at least and for a hundred years at most";
@@ -258,10 +279,14 @@ models: {m: {family: f}}
                 "x.yaml:7:3: plans.\"no name\": plan \"no name\" is no name: 1 to 64 letters, digits and \
                  any of . _ - / { } are allowed"
                     .to_owned(),
+                "x.yaml:8:3: plans.r: must have tokens, money or both: it serves no request".to_owned(),
+                "x.yaml:9:14: plans.s.money: must be at most 4503599.627370496".to_owned(),
+                "x.yaml:10:14: plans.t.money: must be more than 0; leave it out for no money".to_owned(),
             ]
         );
         let most = "  p: {tokens: 4503599627370496, validity: 1s, limits: {input_tokens_per_minute: 4294967295}}
   q: {tokens: 1, validity: 36600d}
+  r: {money: '25.00', validity: 30d}
 ";
         assert_eq!(reported(most), Vec::<String>::new());
     }

@@ -222,7 +222,7 @@ fn the_default_plans_are_those_of_the_specification() {
             let price = plan.price.as_ref().unwrap();
             format!(
                 "{name} {} {} {} {} {:?} {:?} {}",
-                plan.tokens,
+                plan.tokens.unwrap(),
                 plan.validity,
                 price.amount.as_str(),
                 price.currency,

@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tollgate_config::{Config, MemorySettings};
 use tollgate_filter::{
     Admission, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load,
@@ -27,8 +27,8 @@ use tollgate_ledger::{
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
 use tollgate_types::{
-    Claim, Identity, InputCount, KeyId, Limits, MaybeReady, NamedItem, OwnerFailure, Shortage,
-    Unavailable, UpperBound, Weights,
+    Claim, Identity, InputCount, KeyId, Limits, MaybeReady, NamedItem, OwnerFailure, PerUnit,
+    Shortage, Tariff, Unavailable, Unit, UpperBound,
 };
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -327,7 +327,7 @@ fn headers(standing: &Standing, clock: &Clock) -> LimitHeaders {
         .collect()
 }
 
-/// The balances of keys, with what tokens count for in one catalog.
+/// The balances of keys, with what tokens count for and cost in one catalog.
 struct PricedBalances {
     ledger: Ledger,
     catalog: Arc<IndexedCatalog>,
@@ -339,12 +339,12 @@ impl Balances for PricedBalances {
             log::error!("{}: a request without a key or format", request.id);
             return MaybeReady::ready(Err(Unavailable::Closed.into()));
         };
-        let (key, weights) = (&identity.key, self.weights(request));
-        match self.ledger.reserve(key, info.clone(), bound, weights) {
+        let (key, tariff) = (&identity.key, tariff(&self.catalog, request));
+        match self.ledger.reserve(key, info.clone(), bound, tariff) {
             Reserve::Reserved(reservation) => MaybeReady::ready(Ok(Box::new(reservation))),
             Reserve::Refused(shortage) => MaybeReady::ready(Err(logged(shortage))),
             Reserve::Wait(pending) => {
-                let order = (key.clone(), info, bound, weights);
+                let order = (key.clone(), info, bound, tariff);
                 let reservation = reserve_when_loaded(self.ledger.clone(), pending, order);
                 MaybeReady::pending(async {
                     match reservation.await {
@@ -359,8 +359,11 @@ impl Balances for PricedBalances {
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
         let key = request.identity.as_ref().map(|identity| &identity.key);
         let left = key.and_then(|key| self.ledger.holdings(key));
-        let wanted = bound.useful_tokens(&self.weights(request));
-        left.is_some_and(|left| left.free >= wanted)
+        let tariff = tariff(&self.catalog, request);
+        left.is_some_and(|left| {
+            let free = PerUnit::from_fn(|unit| left.get(unit).map(|left| left.free));
+            affords(&free, &bound, &tariff)
+        })
     }
 
     fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
@@ -370,16 +373,32 @@ impl Balances for PricedBalances {
     }
 }
 
-impl PricedBalances {
-    fn weights(&self, request: &RequestContext) -> Weights {
-        let route = request.route.as_ref();
-        let model = route.and_then(|route| self.catalog.model(route.model));
-        model.map(|model| model.weights).unwrap_or_default()
+/// What the tokens of a request take from the balances of its key.
+pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext) -> Tariff {
+    let route = request.route.as_ref();
+    let Some(model) = route.and_then(|route| catalog.model(route.model)) else {
+        return Tariff::default();
+    };
+    let at = request.stored_at.as_ref().map(|at| &*at.provider);
+    Tariff {
+        weights: model.weights,
+        prices: model.dearest_prices(at, SystemTime::now()),
     }
 }
 
+/// Whether what is free covers a useful answer, in each unit in which it must.
+pub fn affords(free: &PerUnit<Option<u64>>, bound: &UpperBound, tariff: &Tariff) -> bool {
+    Unit::ALL.into_iter().all(|unit| match free.get(unit) {
+        None => true,
+        Some(free) => {
+            let rates = tariff.rates(unit);
+            rates.is_some_and(|rates| *free >= bound.useful_amount(&rates))
+        }
+    })
+}
+
 /// What a reservation needs.
-type Order = (KeyId, RequestInfo, UpperBound, Weights);
+type Order = (KeyId, RequestInfo, UpperBound, Tariff);
 
 /// Reserves tokens of a key whose account is being loaded into memory.
 ///
@@ -389,13 +408,13 @@ type Order = (KeyId, RequestInfo, UpperBound, Weights);
 pub async fn reserve_when_loaded(
     ledger: Ledger,
     mut pending: PendingAccount,
-    (key, info, bound, weights): Order,
+    (key, info, bound, tariff): Order,
 ) -> Result<Reservation, Shortage> {
     /// How often an idle account may leave the memory before it is used.
     const MOST_LOADS: usize = 4;
     for _ in 0..MOST_LOADS {
         pending.wait().await?;
-        pending = match ledger.reserve(&key, info.clone(), bound, weights) {
+        pending = match ledger.reserve(&key, info.clone(), bound, tariff) {
             Reserve::Reserved(reservation) => return Ok(reservation),
             Reserve::Refused(refused) => return Err(refused),
             Reserve::Wait(pending) => pending,

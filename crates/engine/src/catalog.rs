@@ -105,6 +105,7 @@ impl IndexedCatalog {
             reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
             context_window: indexed.model.context_window,
+            is_priced: indexed.model.is_priced(),
         })
     }
 }

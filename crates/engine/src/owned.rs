@@ -10,7 +10,7 @@ use tollgate_ledger::{
 };
 use tollgate_types::{
     Claim, Format, KeyId, MaybeReady, NamedItem, OwnerFailure, RequestId, Shortage, StoredAt,
-    Unavailable, UpperBound, Weights,
+    Tariff, Unavailable, UpperBound,
 };
 
 /// Stored things whose owners are kept in memory.
@@ -130,7 +130,7 @@ impl Owned {
         key: &KeyId,
         due: &Payable,
         most: u64,
-        weights: Weights,
+        tariff: Tariff,
     ) -> Result<Reservation, Shortage> {
         let bound = UpperBound {
             input: 0,
@@ -148,11 +148,11 @@ impl Owned {
             format: Format::Responses,
             streamed: false,
         };
-        match self.ledger.reserve(key, info.clone(), bound, weights) {
+        match self.ledger.reserve(key, info.clone(), bound, tariff) {
             Reserve::Reserved(reservation) => Ok(reservation),
             Reserve::Refused(refused) => Err(refused),
             Reserve::Wait(pending) => {
-                let order = (key.clone(), info, bound, weights);
+                let order = (key.clone(), info, bound, tariff);
                 accounts::reserve_when_loaded(self.ledger.clone(), pending, order).await
             }
         }

@@ -183,6 +183,11 @@ impl Question<'_> {
         let deployment = &handle.deployment;
         shown.format = Some(choice.format.as_str().to_owned());
         shown.translated = choice.format != self.format;
+        let reservation = self.request.reservation.as_ref();
+        if deployment.price.is_none() && reservation.is_some_and(|it| it.pays_money()) {
+            let reason = "it has no price, and the key pays in money";
+            return Err((reason.to_owned(), None));
+        }
         let running = self.ground.running;
         if running.is_some_and(|it| !it.has_address(&deployment.provider.name)) {
             return Err(("its name has no address".to_owned(), None));

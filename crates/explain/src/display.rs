@@ -96,8 +96,12 @@ impl Explanation {
                 "at most     {tokens} tokens: {input} input, {output} output"
             )?;
             match bound.hidden {
-                0 => writeln!(f)?,
-                hidden => writeln!(f, ", {hidden} input that the body does not show")?,
+                0 => {}
+                hidden => write!(f, ", {hidden} input that the body does not show")?,
+            }
+            match bound.cost {
+                Some(cost) => writeln!(f, "; a cost of {cost}")?,
+                None => writeln!(f)?,
             }
         }
         if let Some(balance) = &self.balance {
@@ -106,6 +110,10 @@ impl Explanation {
                 f,
                 "balance     {left} tokens left, {held} held by requests under way"
             )?;
+            if let Some(money) = &balance.money {
+                let (left, held) = (money.left, money.held);
+                write!(f, "; {left} in money, {held} held")?;
+            }
             if let Some(limit) = balance.output_limit {
                 write!(f, "; the answer is limited to {limit} tokens")?;
             }

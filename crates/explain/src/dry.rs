@@ -1,6 +1,8 @@
 //! What filters are lent for an explanation: the same answers, and nothing is taken.
 
-use super::{AnewShown, BalanceShown, BoundShown, ConversationShown, Ground, LimitShown};
+use super::{
+    AnewShown, BalanceShown, BoundShown, ConversationShown, Ground, LimitShown, MoneyShown,
+};
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use tollgate_filter::{
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{
-    Denied, Dimension, Identity, Limited, Limits, MaybeReady, Shortage, UpperBound, Weights,
+    Denied, Dimension, Identity, Limited, Limits, MaybeReady, Money, PerUnit, Shortage, Tariff,
+    Unit, UpperBound,
 };
 
 /// All of it, for one request of one key.
@@ -33,7 +36,7 @@ struct Book {
     record: KeyRecord,
     grants: Vec<GrantView>,
     /// What this process can spend of them, where it is one that serves.
-    here: Option<Holdings>,
+    here: Option<PerUnit<Holdings>>,
     /// `None`: its plan is not in the configuration.
     limits: Option<Limits>,
     pace: Option<tollgate_ledger::Limiter>,
@@ -158,18 +161,21 @@ fn grants(store: &Store, record: &KeyRecord) -> Vec<GrantView> {
 
 /// What a serving process has of the key's grants and can have at once. What it has settled and not
 /// entered yet is known to it alone, and what others have leased is theirs.
-fn here(ledger: &Ledger, store: &Store, record: &KeyRecord) -> Holdings {
+fn here(ledger: &Ledger, store: &Store, record: &KeyRecord) -> PerUnit<Holdings> {
     // Looked at first: what is leased meanwhile counts as if it were not there, and never twice.
     let holdings = ledger.holdings(record.id()).unwrap_or_default();
     let unleased = store.unleased(record.id(), accounts::now());
     let unleased = unleased.unwrap_or_else(|fault| {
         log::warn!("grants cannot be read for an explanation: {fault}");
-        0
+        PerUnit::default()
     });
-    Holdings {
-        free: holdings.free.saturating_add(unleased),
-        ..holdings
-    }
+    PerUnit::from_fn(|unit| {
+        let holdings = holdings.get(unit).unwrap_or_default();
+        Holdings {
+            free: holdings.free.saturating_add(*unleased.get(unit)),
+            ..holdings
+        }
+    })
 }
 
 impl KeyDirectory for Book {
@@ -234,18 +240,33 @@ impl Limiter for Book {
 }
 
 impl Book {
-    /// What is free for a request, and what requests hold.
-    fn holdings(&self) -> Holdings {
-        self.here.unwrap_or_else(|| Holdings {
-            free: self.left_on_record(),
-            reserved: 0,
+    /// What is free for a request, and what requests hold, in each unit in which the key was given
+    /// something.
+    fn holdings(&self) -> PerUnit<Option<Holdings>> {
+        let is_given = |unit| self.grants.iter().any(|grant| grant.unit() == unit);
+        PerUnit::from_fn(|unit| {
+            let is_required = match unit {
+                Unit::Tokens => is_given(unit) || !is_given(Unit::Money),
+                Unit::Money => is_given(unit),
+            };
+            is_required.then(|| match &self.here {
+                Some(here) => *here.get(unit),
+                None => Holdings {
+                    free: self.left_on_record(unit),
+                    reserved: 0,
+                },
+            })
         })
     }
 
     /// What the store says is left of the grants that are valid.
-    fn left_on_record(&self) -> u64 {
+    fn left_on_record(&self, unit: Unit) -> u64 {
         self.valid().fold(0_u64, |sum, grant| {
-            sum.saturating_add(grant.tokens.saturating_sub(grant.used))
+            let left = match unit {
+                Unit::Tokens => grant.tokens.saturating_sub(grant.used),
+                Unit::Money => grant.money.nanos().saturating_sub(grant.money_used.nanos()),
+            };
+            sum.saturating_add(left)
         })
     }
 
@@ -255,49 +276,81 @@ impl Book {
         grants.filter(move |grant| grant.valid_until.is_none_or(|end| now < end))
     }
 
-    fn weights(&self, request: &RequestContext) -> Weights {
-        let route = request.route.as_ref();
-        let model = route.and_then(|route| self.catalog.model(route.model));
-        model.map(|model| model.weights).unwrap_or_default()
-    }
-}
-
-impl Balances for Book {
-    fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
-        let wanted = bound.useful_tokens(&self.weights(request));
-        self.holdings().free >= wanted
-    }
-
-    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
-        let weights = self.weights(request);
-        let (tokens, useful) = (bound.tokens(&weights), bound.useful_tokens(&weights));
-        let Holdings { free, reserved } = self.holdings();
-        let left = free.saturating_add(reserved);
+    fn note(&self, bound: &UpperBound, tariff: &Tariff, holdings: &PerUnit<Option<Holdings>>) {
+        let amount = |unit| tariff.rates(unit).map(|rates| bound.amount(&rates));
+        let useful = |unit| tariff.rates(unit).map(|rates| bound.useful_amount(&rates));
+        let tokens = holdings.tokens.unwrap_or_default();
         let mut seen = self.seen.lock();
         seen.bound = Some(BoundShown {
             input: bound.input,
             hidden: bound.hidden_input,
             output: bound.output,
-            tokens,
-            useful,
+            tokens: amount(Unit::Tokens).unwrap_or(0),
+            useful: useful(Unit::Tokens).unwrap_or(0),
+            cost: amount(Unit::Money).map(Money::from_nanos),
         });
         seen.balance = Some(BalanceShown {
-            left,
-            held: reserved,
+            left: tokens.free.saturating_add(tokens.reserved),
+            held: tokens.reserved,
+            money: holdings.money.map(|money| MoneyShown {
+                left: Money::from_nanos(money.free.saturating_add(money.reserved)),
+                held: Money::from_nanos(money.reserved),
+            }),
             output_limit: None,
         });
-        drop(seen);
-        let needed = useful.max(1);
-        MaybeReady::ready(match () {
-            () if !self.grants.is_empty() && self.valid().next().is_none() => {
-                Err(Shortage::Expired)
+    }
+
+    /// What a request would reserve.
+    fn dry(
+        &self,
+        bound: &UpperBound,
+        tariff: &Tariff,
+        holdings: &PerUnit<Option<Holdings>>,
+    ) -> Result<DryReservation, Shortage> {
+        if !self.grants.is_empty() && self.valid().next().is_none() {
+            return Err(Shortage::Expired);
+        }
+        let mut reservation = DryReservation {
+            pays_money: holdings.money.is_some(),
+            ..DryReservation::default()
+        };
+        let mut is_busy = false;
+        for unit in Unit::ALL {
+            let Some(Holdings { free, reserved }) = *holdings.get(unit) else {
+                continue;
+            };
+            let rates = tariff.rates(unit).ok_or(Shortage::Unpriced)?;
+            let (amount, needed) = (bound.amount(&rates), bound.useful_amount(&rates).max(1));
+            if free.saturating_add(reserved) < needed {
+                return Err(Shortage::Exhausted);
             }
-            () if left < needed => Err(Shortage::Exhausted),
-            () if free < needed => Err(Shortage::Busy),
-            () => Ok(Box::new(DryReservation {
-                tokens,
-                output_limit: bound.output_that_fits(free.min(tokens), &weights),
-            })),
-        })
+            is_busy |= free < needed;
+            if unit == Unit::Tokens {
+                reservation.tokens = amount;
+            }
+            let fits = bound.output_that_fits(free.min(amount), &rates);
+            let limits = [reservation.output_limit, fits].into_iter().flatten();
+            reservation.output_limit = limits.min();
+        }
+        match is_busy {
+            true => Err(Shortage::Busy),
+            false => Ok(reservation),
+        }
+    }
+}
+
+impl Balances for Book {
+    fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
+        let holdings = self.holdings();
+        let free = PerUnit::from_fn(|unit| holdings.get(unit).map(|it| it.free));
+        accounts::affords(&free, &bound, &accounts::tariff(&self.catalog, request))
+    }
+
+    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
+        let tariff = accounts::tariff(&self.catalog, request);
+        let holdings = self.holdings();
+        self.note(&bound, &tariff, &holdings);
+        let reservation = self.dry(&bound, &tariff, &holdings);
+        MaybeReady::ready(reservation.map(|it| Box::new(it) as _))
     }
 }

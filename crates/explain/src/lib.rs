@@ -31,7 +31,7 @@ use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store, StoreError};
 use tollgate_routing::health::{DeploymentHandle, Fleet};
 use tollgate_telemetry::clock;
-use tollgate_types::{Format, Identity, PublicError, RequestId};
+use tollgate_types::{Format, Identity, Money, PublicError, RequestId};
 use tollgate_wire::conversation;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
 
@@ -191,6 +191,8 @@ pub struct BoundShown {
     pub tokens: u64,
     /// What must be left for an answer to be of use.
     pub useful: u64,
+    /// The cost at most, by the dearest prices of the deployments; `null` where none is known.
+    pub cost: Option<Money>,
 }
 
 /// A key's balance.
@@ -201,9 +203,20 @@ pub struct BalanceShown {
     pub left: u64,
     /// Of these, what requests under way hold in this process.
     pub held: u64,
+    /// The same of money; `null` where the key does not pay in money.
+    pub money: Option<MoneyShown>,
     /// The output tokens of each answer that go to the provider as its limit, where the balance is
     /// enough for these only.
     pub output_limit: Option<u64>,
+}
+
+/// A key's balance in money.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct MoneyShown {
+    /// What is left, as of tokens.
+    pub left: Money,
+    /// Of this, what requests under way hold in this process.
+    pub held: Money,
 }
 
 /// A limit.

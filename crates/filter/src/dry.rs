@@ -10,6 +10,8 @@ pub struct DryReservation {
     pub tokens: u64,
     /// The output limit that these tokens allow, if they do not cover the maximum cost.
     pub output_limit: Option<u64>,
+    /// Whether the cost would be charged.
+    pub pays_money: bool,
 }
 
 impl ReservationGuard for DryReservation {
@@ -19,6 +21,10 @@ impl ReservationGuard for DryReservation {
 
     fn most_tokens(&self) -> u64 {
         self.tokens
+    }
+
+    fn pays_money(&self) -> bool {
+        self.pays_money
     }
 
     fn first_byte(&mut self) {}

@@ -17,7 +17,7 @@ pub struct Services {
     pub catalog: Arc<dyn Catalog>,
     /// Enforces the limits of keys.
     pub limits: Arc<dyn Limiter>,
-    /// Reserves tokens on balances.
+    /// Reserves tokens and money on balances.
     pub balances: Arc<dyn Balances>,
     /// Looks up the owners of stored things.
     pub stored: Arc<dyn StoredThings>,
@@ -97,6 +97,8 @@ pub struct ModelView<'a> {
     pub max_output_tokens: Option<u64>,
     /// The most input tokens, if known.
     pub context_window: Option<u64>,
+    /// Whether the cost of its requests is known: a key that pays in money can use it.
+    pub is_priced: bool,
 }
 
 /// Looks up models.
@@ -230,7 +232,7 @@ pub enum NotAdmitted {
 
 /// Reserves what requests can cost.
 pub trait Balances: Send + Sync {
-    /// Reserves tokens of the key's balance for a request that has a route.
+    /// Reserves what a request that has a route can cost, on each balance of its key.
     fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved>;
 
     /// Whether the rest of the balance could pay for a useful answer within this bound. Reserves
@@ -244,7 +246,7 @@ pub trait Balances: Send + Sync {
     }
 }
 
-/// Tokens that are reserved, or why they are not.
+/// What is reserved, or why nothing is.
 pub type Reserved = Result<Box<dyn ReservationGuard>, Shortage>;
 
 /// Counts the input tokens of requests.

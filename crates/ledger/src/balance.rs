@@ -1,4 +1,4 @@
-//! A key's balance in one process: leases and reservations of each grant, and the order of
+//! A key's balance of one unit in one process: leases and reservations of each grant, and the order of
 //! spending. Pure: no clock, no lock, no file.
 //!
 //! The invariant, for every grant: what came in by leases and has not been returned
@@ -8,6 +8,7 @@
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 use std::time::Duration;
+use tollgate_types::{Rates, Unit, UpperBound};
 
 /// A grant's number in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,10 +28,31 @@ pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 /// grants to spend at once.
 pub(crate) const MAX_PIECES: usize = 64;
 
+/// What a request needs of a balance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// The most that it can take.
+    pub(crate) wanted: u64,
+    /// The least that is useful.
+    pub(crate) useful: u64,
+}
+
+impl Need {
+    /// What a request of this bound needs at these rates.
+    pub(crate) fn of(bound: &UpperBound, rates: &Rates) -> Self {
+        Self {
+            wanted: bound.amount(rates),
+            useful: bound.useful_amount(rates),
+        }
+    }
+}
+
 /// One grant as far as it is leased to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) number: GrantNumber,
+    /// What it is counted in.
+    pub(crate) unit: Unit,
     /// How long it is valid from its first use.
     pub(crate) validity: Duration,
     /// When it ends; `None` before its first use.
@@ -70,16 +92,16 @@ pub(crate) enum Short {
 pub(crate) struct Payment {
     /// From which grants, in order of expiry.
     pub(crate) pieces: Pieces,
-    /// Tokens that no grant covered.
+    /// What no grant covered.
     pub(crate) overdraft: u64,
 }
 
 /// The rest of a key's valid grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Tokens that no request reserves.
+    /// What no request reserves.
     pub free: u64,
-    /// Tokens that requests reserve.
+    /// What requests reserve.
     pub reserved: u64,
 }
 
@@ -90,7 +112,7 @@ impl Holdings {
     }
 }
 
-/// All grants of a key.
+/// All grants of a key in one unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {
     /// In the order in which they are spent.
@@ -98,7 +120,7 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// Takes in a lease, or news about a grant that is here already: `leased` tokens more,
+    /// Takes in a lease, or news about a grant that is here already: so much more of it is leased,
     /// and its expiry as the file has it.
     pub(crate) fn lease(&mut self, news: Grant) {
         match self.find(news.number) {
@@ -114,13 +136,9 @@ impl Balance {
         self.grants.sort_unstable_by_key(Grant::order);
     }
 
-    /// Reserves up to `wanted` tokens, at least `useful`.
-    pub(crate) fn reserve(
-        &mut self,
-        wanted: u64,
-        useful: u64,
-        now: Timestamp,
-    ) -> Result<Pieces, Short> {
+    /// Reserves what is wanted as far as it is there, at least what is useful.
+    pub(crate) fn reserve(&mut self, need: Need, now: Timestamp) -> Result<Pieces, Short> {
+        let Need { wanted, useful } = need;
         let payers = || self.grants.iter().filter(|grant| grant.valid(now));
         let spendable = sum(payers()
             .filter(|g| g.free > 0)

@@ -10,7 +10,7 @@ use crate::{
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 use std::{io, sync::Arc};
-use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
+use tollgate_types::{ErrorCode, Format, Money, PerUnit, RequestId, Unit, Usage};
 
 /// Names longer than this are cut, so that every record fits into its slot.
 const MAX_MODEL_LEN: usize = 96;
@@ -19,7 +19,9 @@ const MAX_MODEL_LEN: usize = 96;
 const MAX_REASON_LEN: usize = 160;
 
 /// What the longest record takes without its pieces and its reason, in bytes.
-const MOST_BYTES: usize = 348;
+const MOST_BYTES: usize = 357;
+/// The most pieces: those of every unit.
+const MOST_PIECES: usize = Unit::ALL.len() * MAX_PIECES;
 /// What a piece takes.
 const PIECE_BYTES: usize = 16;
 
@@ -32,12 +34,15 @@ pub(crate) const fn slots_for(pieces: usize) -> usize {
 pub(crate) const fn pieces_in(slots: usize) -> usize {
     let room = journal::room_in(slots);
     let pieces = room.saturating_sub(MOST_BYTES) / PIECE_BYTES;
-    if pieces < MAX_PIECES {
+    if pieces < MOST_PIECES {
         pieces
     } else {
-        MAX_PIECES
+        MOST_PIECES
     }
 }
+
+/// From which grants a request is paid in one unit.
+pub(crate) type Payments = SmallVec<[(i64, u64); 1]>;
 
 /// One settled request, or how far one has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,12 +67,18 @@ pub(crate) struct Entry {
     pub(crate) usage: Usage,
     pub(crate) source: CountSource,
     pub(crate) clamped: bool,
-    /// The payments: number of the grant, tokens.
-    pub(crate) paid: SmallVec<[(i64, u64); 1]>,
+    /// The payments in tokens: number of the grant, tokens.
+    pub(crate) paid: Payments,
     pub(crate) overdraft: u64,
     /// `None`: the prices were unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<Money>,
+    /// The payments in money: number of the grant, nano-units.
+    #[serde(skip_serializing_if = "SmallVec::is_empty")]
+    pub(crate) cost_paid: Payments,
+    /// What no grant covered of the cost; `None` if the cost is not charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost_overdraft: Option<Money>,
     pub(crate) first_byte_ms: Option<u32>,
     pub(crate) duration_ms: u32,
     /// The request has not ended: it is charged this if its process crashes. Its settlement replaces
@@ -77,20 +88,45 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
-        self.paid.iter().map(|(grant, tokens)| Piece {
+    /// What grants of this unit pay.
+    pub(crate) fn pieces(&self, unit: Unit) -> impl Iterator<Item = Piece> + '_ {
+        let paid = match unit {
+            Unit::Tokens => &self.paid,
+            Unit::Money => &self.cost_paid,
+        };
+        let piece = |(grant, tokens): &(i64, u64)| Piece {
             grant: GrantNumber(*grant),
             tokens: *tokens,
+        };
+        paid.iter().map(piece).filter(|piece| piece.tokens > 0)
+    }
+
+    /// What grants of every unit pay.
+    pub(crate) fn all_pieces(&self) -> impl Iterator<Item = Piece> + '_ {
+        Unit::ALL.into_iter().flat_map(|unit| self.pieces(unit))
+    }
+
+    /// The grant of each unit that pays; `None` if several do, or none.
+    pub(crate) fn paid_by_one(&self) -> PerUnit<Option<GrantNumber>> {
+        PerUnit::from_fn(|unit| {
+            let mut paying = self.pieces(unit);
+            match (paying.next(), paying.next()) {
+                (Some(only), None) => Some(only.grant),
+                _ => None,
+            }
         })
     }
 
-    /// The grant that paid; `None` if several did, or none.
-    pub(crate) fn paid_by_one(&self) -> Option<GrantNumber> {
-        let mut paying = self.pieces().filter(|piece| piece.tokens > 0);
-        match (paying.next(), paying.next()) {
-            (Some(only), None) => Some(only.grant),
-            _ => None,
-        }
+    /// The tokens that the request is charged, paid or not.
+    pub(crate) fn charged(&self) -> u64 {
+        let paid = self.paid.iter().map(|(_, tokens)| *tokens);
+        paid.fold(self.overdraft, u64::saturating_add)
+    }
+
+    /// The part of the cost that grants pay.
+    pub(crate) fn cost_paid(&self) -> u64 {
+        let paid = self.cost_paid.iter().map(|(_, nanos)| *nanos);
+        paid.fold(0, u64::saturating_add)
     }
 
     /// Writes it for the settlement file. If there is no room for everything (many grants pay, names are
@@ -194,6 +230,8 @@ pub(crate) mod tests {
             paid: vec![(9_999_999_999, 999_999_999_999_999); pieces_in(1)].into(),
             overdraft: u64::MAX,
             cost: Some(Money::from_nanos(u64::MAX)),
+            cost_paid: Payments::new(),
+            cost_overdraft: None,
             first_byte_ms: Some(u32::MAX),
             duration_ms: u32::MAX,
             is_progress: false,
@@ -224,9 +262,10 @@ pub(crate) mod tests {
 
     #[test]
     fn there_is_room_for_all_pieces_in_the_slots_that_are_taken_for_them() {
-        for pieces in 0..=MAX_PIECES {
+        for pieces in 0..=MOST_PIECES {
             let entry = Entry {
-                paid: vec![(i64::MAX, u64::MAX); pieces].into(),
+                paid: vec![(i64::MAX, u64::MAX); pieces.min(MAX_PIECES)].into(),
+                cost_paid: vec![(i64::MAX, 1); pieces.saturating_sub(MAX_PIECES)].into(),
                 reason: None,
                 ..largest()
             };
@@ -235,7 +274,8 @@ pub(crate) mod tests {
             assert!(entry.write_record(&mut &mut room[..]).is_ok(), "{pieces}");
             assert!(pieces_in(slots) >= pieces, "{pieces} in {slots}");
         }
-        assert_eq!((slots_for(8), slots_for(MAX_PIECES)), (1, 3));
+        assert_eq!((slots_for(8), slots_for(MAX_PIECES)), (1, 4));
+        assert_eq!(slots_for(MOST_PIECES), 6);
     }
 
     #[test]
@@ -274,6 +314,8 @@ pub(crate) mod tests {
                         clamped: place % 2 == 1,
                         paid: vec![(1, 2); place].into(),
                         cost: error.map(|_| Money::ZERO),
+                        cost_paid: vec![(3, 4); 2 * place % 3].into(),
+                        cost_overdraft: error.map(|_| Money::from_nanos(5)),
                         first_byte_ms: error.map(|_| 0),
                         is_progress: place % 3 == 1,
                         ..largest()

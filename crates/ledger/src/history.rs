@@ -17,7 +17,7 @@ use crate::{
 pub(crate) use cursor::Place;
 use serde::Serialize;
 use std::sync::Arc;
-use tollgate_types::{KeyId, Money, Usage};
+use tollgate_types::{KeyId, Money, PerUnit, Usage};
 
 /// Which records.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +80,8 @@ pub struct UsageRecord {
     pub overdraft: u64,
     /// The cost in money at the prices of its time; `None` if they are unknown.
     pub cost: Option<Money>,
+    /// The part of the cost that nothing was left for; `None` if the key did not pay in money.
+    pub cost_overdraft: Option<Money>,
     /// Where the count comes from: `reported` or `estimated`; `None` where nothing was used.
     pub source: Option<String>,
     /// The provider's report could not be believed: it was cut down, replaced, or chosen from
@@ -104,21 +106,28 @@ pub struct HistoryPage {
     pub last_cursor: Option<String>,
 }
 
-/// What a key has and has used. Tokens are those of grants that are valid now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// What a key has and has used. Amounts are those of grants that are valid now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageSummary {
     /// Since when the grant that is being spent is valid.
     pub valid_from: Option<Timestamp>,
     /// Until when the last grant that has begun is valid.
     pub valid_until: Option<Timestamp>,
-    /// Tokens given.
-    pub granted: u64,
-    /// Tokens charged.
-    pub used: u64,
+    /// What was given and used in each unit; `None` if nothing was ever given in it.
+    pub given: PerUnit<Option<Given>>,
     /// The time of every grant that it was ever given is over: so is the key's.
     pub is_over: bool,
     /// What was used by model, over all time, purged records included.
     pub models: Vec<ModelTotal>,
+}
+
+/// What a key was given in one unit: tokens, or money in nano-units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Given.
+    pub granted: u64,
+    /// Charged.
+    pub used: u64,
 }
 
 /// What was used of one model.

@@ -6,6 +6,7 @@
 //! crashes in `recovery`.
 
 mod accounts;
+mod fund;
 mod lease_waiters;
 mod queue;
 mod recovery;
@@ -19,7 +20,7 @@ pub use reservation::{Ending, Reservation, Settled};
 pub use stats::LedgerStats;
 
 use crate::{
-    balance::Short,
+    balance::{Need, Short},
     charge::UpperBound,
     clock::{Clock, Timestamp},
     directory::{Unavailable, spawn},
@@ -44,7 +45,7 @@ use std::{
 };
 use tokio::sync::watch;
 pub use tollgate_types::Shortage;
-use tollgate_types::{Format, KeyId, RequestId, Weights};
+use tollgate_types::{Format, KeyId, PerUnit, RequestId, Tariff};
 use writer::{Command, Writer};
 
 /// How much a ledger keeps in memory and how long it waits.
@@ -105,9 +106,9 @@ pub struct RequestInfo {
     reason = "it is taken apart at once, and boxed by a caller that keeps it"
 )]
 pub enum Reserve {
-    /// The tokens are reserved.
+    /// It is reserved.
     Reserved(Reservation),
-    /// They are not reserved.
+    /// It is not reserved.
     Refused(Shortage),
     /// The key's account is not in memory: wait, then ask again.
     Wait(PendingAccount),
@@ -256,8 +257,9 @@ impl Ledger {
         key: &KeyId,
         request: RequestInfo,
         bound: UpperBound,
-        weights: Weights,
+        tariff: impl Into<Tariff>,
     ) -> Reserve {
+        let tariff = tariff.into();
         let Inner { shared, .. } = &*self.0;
         if shared.shut.load(Ordering::Acquire) {
             return Reserve::Refused(shared.why_shut().into());
@@ -273,22 +275,25 @@ impl Ledger {
             return Reserve::Refused(shared.shed().into());
         };
         let now = shared.clock.now();
-        let useful = bound.useful_tokens(&weights);
-        let refused = match account.reserve(bound.tokens(&weights), useful, now) {
-            Reserved::Pieces(pieces)
-                if !shared.journal.widen(&mut slot, slots_for(pieces.len())) =>
+        let need = |unit| tariff.rates(unit).map(|rates| Need::of(&bound, &rates));
+        let refused = match account.reserve(&PerUnit::from_fn(need), now) {
+            Reserved::Pieces(held)
+                if !shared
+                    .journal
+                    .widen(&mut slot, slots_for(accounts::count(&held))) =>
             {
-                account.settle(&pieces, 0, 0, now);
+                account.settle(&held, &PerUnit::default(), 0, now);
                 shared.shed().into()
             }
-            Reserved::Pieces(pieces) => {
+            Reserved::Pieces(held) => {
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
-                let terms = reservation::Terms { bound, weights };
+                let terms = reservation::Terms { bound, tariff };
                 let ledger = Arc::clone(&self.0);
                 return Reserve::Reserved(Reservation::new(
-                    ledger, account, slot, pieces, terms, request,
+                    ledger, account, slot, held, terms, request,
                 ));
             }
+            Reserved::Unpriced => Shortage::Unpriced,
             Reserved::Short(Short::Exhausted) => Shortage::Exhausted,
             Reserved::Short(Short::Expired) => Shortage::Expired,
             Reserved::Short(Short::Busy) | Reserved::Elsewhere(false) => Shortage::Busy,
@@ -378,8 +383,9 @@ impl Ledger {
         })
     }
 
-    /// What this process leases of a key's valid grants; `None` if the account is not in memory.
-    pub fn holdings(&self, key: &KeyId) -> Option<Holdings> {
+    /// What this process leases of a key's valid grants, in the units in which its requests must be
+    /// covered; `None` if the account is not in memory.
+    pub fn holdings(&self, key: &KeyId) -> Option<PerUnit<Option<Holdings>>> {
         let shared = &self.0.shared;
         let account = shared.accounts.get(key)?;
         Some(account.holdings(shared.clock.now()))

@@ -34,8 +34,8 @@ pub use directory::{
     Refusal, Unavailable,
 };
 pub use history::{
-    History, HistoryError, HistoryPage, HistoryQuery, InvalidCursor, ModelTotal, UsageRecord,
-    UsageSummary,
+    Given, History, HistoryError, HistoryPage, HistoryQuery, InvalidCursor, ModelTotal,
+    UsageRecord, UsageSummary,
 };
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
 pub use keyed_semaphore::{KeyedPermit, KeyedSemaphore, TooManyCallers};

@@ -17,7 +17,7 @@ mod stored_values;
 mod verification;
 
 pub use error::StoreError;
-pub(crate) use grants::NewGrant;
+pub(crate) use grants::NewGrants;
 pub use grants::{GrantTerms, GrantView, KeyUse};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, PlanInUse, Revocation};
 pub use order::OrderName;

@@ -8,7 +8,7 @@ use crate::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 use std::{fmt::Write, num::NonZeroU32};
-use tollgate_types::{Allowance, KeyId, Limits};
+use tollgate_types::{Allowance, KeyId, Limits, Unit};
 
 /// A key as JSON: what `--json` prints and the admin API answers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -35,6 +35,8 @@ pub struct KeyView<'a> {
     pub endpoints: &'a Allowance,
     /// Limits of its own; where one is null, its plan's holds.
     pub limits: LimitsView,
+    /// It was given money: its requests pay in money.
+    pub pays_money: bool,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it stops working, whatever it was given.
@@ -56,6 +58,7 @@ impl<'a> KeyView<'a> {
             groups: &identity.groups,
             endpoints: &identity.endpoints,
             limits: identity.limits.into(),
+            pays_money: identity.pays_money,
             created_at: record.created_at,
             expires_at: record.expires_at,
             revoked_at: record.revoked_at,
@@ -146,15 +149,28 @@ pub fn keys_table(records: &[KeyRecord], now: Timestamp) -> String {
 
 /// A table of grants for people, like [`keys_table`].
 pub fn grants_table(grants: &[GrantView]) -> String {
-    const HEAD: [&str; 6] = ["ID", "PLAN", "TOKENS", "USED", "VALID FROM", "VALID UNTIL"];
+    const HEAD: [&str; 7] = [
+        "ID",
+        "PLAN",
+        "UNIT",
+        "GIVEN",
+        "USED",
+        "VALID FROM",
+        "VALID UNTIL",
+    ];
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(grants.iter().map(|grant| {
         let time = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), |t| t.to_string());
+        let (given, used) = match grant.unit() {
+            Unit::Tokens => (grant.tokens.to_string(), grant.used.to_string()),
+            Unit::Money => (grant.money.to_string(), grant.money_used.to_string()),
+        };
         [
             grant.id.clone(),
             grant.plan.clone().unwrap_or_else(|| "-".to_owned()),
-            grant.tokens.to_string(),
-            grant.used.to_string(),
+            grant.unit().as_str().to_owned(),
+            given,
+            used,
             time(grant.valid_from),
             time(grant.valid_until),
         ]
@@ -202,6 +218,7 @@ mod tests {
                     requests: std::num::NonZeroU32::new(60),
                     ..Limits::default()
                 },
+                pays_money: false,
                 shares: Default::default(),
             }),
             prefix: "sk-AbCdEfGh".into(),
@@ -241,7 +258,7 @@ mod tests {
              \"name\":\"Zoë's laptop\",\"state\":\"revoked\",\"plan\":\"pro\",\
              \"groups\":[\"opus\",\"sonnet\"],\"endpoints\":\"all\",\
              \"limits\":{\"requests\":60,\"input_tokens\":null,\"output_tokens\":null,\
-             \"concurrent\":null},\
+             \"concurrent\":null},\"pays_money\":false,\
              \"created_at\":\"2026-09-21T14:13:20.000Z\",\"expires_at\":null,\
              \"revoked_at\":\"2026-09-21T14:13:21.000Z\"}"
         );

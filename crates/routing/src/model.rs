@@ -4,10 +4,14 @@ use crate::plan::Balancing;
 use crate::{Candidates, Deployment, FormatSet, PriceList, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use tollgate_types::{
-    Effort, Format, MessagesCapabilities, ReasoningMode, RequestNeeds, ThinkingStyle, Tokenizer,
-    Weights,
+    Effort, Format, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds, ThinkingStyle,
+    Tokenizer, Weights,
 };
 
 /// Something that a model may be unable to do.
@@ -143,6 +147,23 @@ impl Model {
             .fold(FormatSet::EMPTY, |all, deployment| {
                 all.union(deployment.formats)
             })
+    }
+
+    /// Whether the cost of a request can be known: one of its deployments has a price.
+    pub fn is_priced(&self) -> bool {
+        self.deployments.iter().any(|it| it.price.is_some())
+    }
+
+    /// Of each kind of tokens the highest price of its deployments, of those at `provider` if a request
+    /// can go to no other. `None`: none of them has a price.
+    pub fn dearest_prices(&self, provider: Option<&str>, now: SystemTime) -> Option<Prices> {
+        /// Requests are sent within this time. Prices that change in it count.
+        const SENT_WITHIN: Duration = Duration::from_secs(3600);
+        let can_serve = |it: &&Arc<Deployment>| provider.is_none_or(|at| *it.provider.name == *at);
+        let deployments = self.deployments.iter().filter(can_serve);
+        let prices = deployments.filter_map(|it| it.price.as_ref());
+        let prices = prices.map(|list| list.dearest(now, SENT_WITHIN));
+        prices.reduce(|all, prices| all.dearest(&prices))
     }
 
     /// Whether one of its deployments counts tokens.

@@ -1,7 +1,7 @@
 //! The prices of a deployment over time.
 
 use crate::settings::PriceSettings;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tollgate_types::{Money, Prices};
 
 /// Prices with the dates from which they apply.
@@ -20,6 +20,19 @@ impl PriceList {
         let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         let applied = self.changes.iter().rev().find(|(from, _)| *from <= now);
         applied.map_or(&self.first, |(_, prices)| prices)
+    }
+
+    /// Of each kind of tokens the highest price in the time that begins now.
+    pub fn dearest(&self, now: SystemTime, span: Duration) -> Prices {
+        let seconds = |time: SystemTime| {
+            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        };
+        let end = now.checked_add(span).unwrap_or(now);
+        let later = seconds(now).saturating_add(1)..=seconds(end);
+        let changes = self.changes.iter();
+        let later = changes.filter(|(from, _)| later.contains(from));
+        later.fold(*self.at(now), |all, (_, prices)| all.dearest(prices))
     }
 
     /// The index of the first change that is not later than the one before it.
@@ -62,7 +75,6 @@ impl From<&PriceSettings> for PriceList {
 mod tests {
     use super::*;
     use serde_json::{Value, from_value, json};
-    use std::time::Duration;
 
     fn list(settings: Value) -> PriceList {
         let settings: PriceSettings = from_value(settings).expect("prices");
@@ -95,6 +107,22 @@ mod tests {
         assert_eq!(at(172_800), "1 1 1.25 5");
         assert_eq!(at(u64::from(u32::MAX)), "1 1 1.25 5");
         assert_eq!(list.misplaced(), None);
+    }
+
+    #[test]
+    fn the_dearest_price_is_that_of_a_change_which_comes_in_time() {
+        let list = list(json!({
+            "input": 3, "output": 15,
+            "changes": [{"from": "1970-01-02", "input": 4, "cache_read": 1, "output": 10}],
+        }));
+        let dearest = |seconds, span| {
+            let now = UNIX_EPOCH + Duration::from_secs(seconds);
+            let prices = list.dearest(now, Duration::from_secs(span));
+            format!("{} {} {}", prices.input, prices.cache_read, prices.output)
+        };
+        assert_eq!(dearest(86_000, 399), "3 3 15");
+        assert_eq!(dearest(86_000, 400), "4 3 15");
+        assert_eq!(dearest(86_400, 400), "4 1 10");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The ledger decides which rule charges a request.
 
-use crate::{ErrorCode, Money, Prices, Usage, Weights};
+use crate::{ErrorCode, Money, Prices, Rates, Usage};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -26,48 +26,30 @@ pub struct UpperBound {
 }
 
 impl UpperBound {
-    /// The tokens to reserve, as far as the balance has them.
-    pub fn tokens(&self, weights: &Weights) -> u64 {
-        let hidden = weights.heaviest_input().of(self.hidden_input);
-        Weights::whole_tokens(
-            self.thousandths(self.output, weights)
-                .saturating_add(hidden),
-        )
+    /// What to reserve, as far as the balance has it.
+    pub fn amount(&self, rates: &Rates) -> u64 {
+        rates.whole(rates.parts_of(self.input.saturating_add(self.hidden_input), self.output))
     }
 
-    /// The tokens that a useful answer needs.
-    pub fn useful_tokens(&self, weights: &Weights) -> u64 {
-        Weights::whole_tokens(self.thousandths(self.useful_output.min(self.output), weights))
-    }
-
-    /// The cost of the visible input and of so much output, in thousandths of tokens.
-    fn thousandths(&self, output: u64, weights: &Weights) -> u128 {
-        let input = weights.heaviest_input().of(self.input);
-        input.saturating_add(weights.output.of(output))
+    /// What a useful answer needs.
+    pub fn useful_amount(&self, rates: &Rates) -> u64 {
+        let output = self.useful_output.min(self.output);
+        rates.whole(rates.parts_of(self.input, output))
     }
 
     /// The hidden input that was reserved: as much as fits into `reserved` beside the rest.
-    pub fn hidden_that_fits(&self, reserved: u64, weights: &Weights) -> u64 {
-        let room = u128::from(reserved)
-            .saturating_mul(1000)
-            .saturating_sub(self.thousandths(self.output, weights));
-        let weight = u128::from(weights.heaviest_input().thousandths());
-        let tokens = room.checked_div(weight).unwrap_or(u128::MAX);
-        u64::try_from(tokens)
-            .unwrap_or(u64::MAX)
-            .min(self.hidden_input)
+    pub fn hidden_that_fits(&self, reserved: u64, rates: &Rates) -> u64 {
+        let rest = rates.parts_of(self.input, self.output);
+        rates.input_in(reserved, rest).min(self.hidden_input)
     }
 
     /// The output tokens that fit into `reserved` beside the visible input; `None` if all of them do.
-    pub fn output_that_fits(&self, reserved: u64, weights: &Weights) -> Option<u64> {
-        if reserved >= Weights::whole_tokens(self.thousandths(self.output, weights)) {
+    pub fn output_that_fits(&self, reserved: u64, rates: &Rates) -> Option<u64> {
+        if reserved >= rates.whole(rates.parts_of(self.input, self.output)) {
             return None;
         }
-        let room = u128::from(reserved)
-            .saturating_mul(1000)
-            .saturating_sub(weights.heaviest_input().of(self.input));
-        let output = room.checked_div(u128::from(weights.output.thousandths()))?;
-        Some(u64::try_from(output).unwrap_or(u64::MAX).min(self.output))
+        let output = rates.output_in(reserved, rates.parts_of(self.input, 0));
+        (output < self.output).then_some(output)
     }
 }
 
@@ -220,6 +202,8 @@ pub struct Settled {
     pub usage: Usage,
     /// The cost in money; `None` if the prices are unknown.
     pub cost: Option<Money>,
+    /// What no grant of money covered of the cost; `None` if the key does not pay in money.
+    pub cost_overdraft: Option<Money>,
 }
 
 impl Settled {
@@ -232,6 +216,7 @@ impl Settled {
             clamped: false,
             usage: Usage::default(),
             cost: None,
+            cost_overdraft: None,
         }
     }
 }
@@ -243,14 +228,17 @@ pub trait AdmissionGuard: Send + Sync {
     fn finish(self: Box<Self>, input: u64, output: u64);
 }
 
-/// Tokens that are reserved for a request. Dropping it charges the delivered tokens.
+/// A request's reservation of tokens, money or both. Dropping it charges the delivered tokens.
 pub trait ReservationGuard: Send + Sync {
-    /// The output limit that the reserved tokens allow, if they do not cover the maximum cost. The
+    /// The output limit that the reservation allows, if it does not cover the maximum cost. The
     /// provider must get this limit.
     fn output_limit(&self) -> Option<u64>;
 
     /// The most tokens, input and output, that the request can have with this reservation.
     fn most_tokens(&self) -> u64;
+
+    /// Whether the cost is charged: only deployments with a price can serve the request.
+    fn pays_money(&self) -> bool;
 
     /// Notes that the answer has begun to flow.
     fn first_byte(&mut self);

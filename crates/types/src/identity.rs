@@ -17,6 +17,8 @@ pub struct Identity {
     pub endpoints: Allowance,
     /// Its own limits; those that it has not are its plan's.
     pub limits: Limits,
+    /// It was given money: its requests pay in money, so that they need a model with a price.
+    pub pays_money: bool,
     /// What its requests hold of the gateway right now.
     pub shares: KeyShares,
 }

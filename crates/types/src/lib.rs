@@ -24,6 +24,7 @@ mod shortage;
 mod stored;
 mod text;
 mod tokenizer;
+mod unit;
 mod usage;
 mod weight;
 
@@ -53,5 +54,6 @@ pub use shortage::{Shortage, Unavailable};
 pub use stored::{Claim, OwnerFailure, StoredAt};
 pub use text::hidden_character;
 pub use tokenizer::Tokenizer;
+pub use unit::{PerUnit, Rates, Tariff, Unit};
 pub use usage::Usage;
 pub use weight::{Weight, Weights};

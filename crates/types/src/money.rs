@@ -154,10 +154,28 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// How many tokens a price is for.
+    pub const TOKENS: u64 = 1_000_000;
+
+    /// The price of the dearest kind of input, because the state of a cache is not known beforehand.
+    pub fn dearest_input(&self) -> Money {
+        self.input.max(self.cache_read).max(self.cache_write)
+    }
+
+    /// Of each kind of tokens the higher price.
+    #[must_use]
+    pub fn dearest(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            cache_read: self.cache_read.max(other.cache_read),
+            cache_write: self.cache_write.max(other.cache_write),
+            output: self.output.max(other.output),
+        }
+    }
+
     /// The cost of a request: the exact sum, rounded half up once, to a nano-unit. At most 4.5 million
     /// units: every place that keeps it, and sums of it, have room for that.
     pub fn cost(&self, usage: &Usage) -> Money {
-        const TOKENS: u128 = 1_000_000;
         const MOST: u64 = 1 << 52;
         let sum = [
             (self.input, usage.input),
@@ -168,7 +186,7 @@ impl Prices {
         .into_iter()
         .map(|(price, tokens)| u128::from(price.0).saturating_mul(u128::from(tokens)))
         .fold(0, u128::saturating_add);
-        let nanos = sum.saturating_add(TOKENS / 2) / TOKENS;
+        let nanos = sum.saturating_add(u128::from(Self::TOKENS) / 2) / u128::from(Self::TOKENS);
         Money(u64::try_from(nanos).unwrap_or(MOST).min(MOST))
     }
 }

@@ -37,14 +37,16 @@ impl fmt::Display for Unavailable {
 
 impl Error for Unavailable {}
 
-/// Why no tokens are reserved.
+/// Why nothing is reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Too few are left: 402.
+    /// Too little is left: 402.
     Exhausted,
+    /// The key pays in money, and the price of what it asks for is unknown: 403.
+    Unpriced,
     /// The validity of all grants has passed: 401.
     Expired,
-    /// Too few are left only because other requests reserve the rest: 429.
+    /// Too little is left only because other requests reserve the rest: 429.
     Busy,
     /// The ledger does not answer now: 503.
     Unavailable(Unavailable),
@@ -53,9 +55,10 @@ pub enum Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exhausted => f.write_str("too few tokens are left"),
+            Self::Exhausted => f.write_str("too little is left"),
+            Self::Unpriced => f.write_str("the price is unknown"),
             Self::Expired => f.write_str("all grants have expired"),
-            Self::Busy => f.write_str("other requests reserve the tokens that are left"),
+            Self::Busy => f.write_str("other requests reserve what is left"),
             Self::Unavailable(cause) => cause.fmt(f),
         }
     }

@@ -73,6 +73,7 @@ mod tests {
             groups: Allowance::All,
             endpoints: Allowance::All,
             limits: Default::default(),
+            pays_money: false,
             shares: Default::default(),
         }));
         let headers = [("x-project", project)]

@@ -78,7 +78,7 @@ async fn unknown_parameters_are_refused_by_name() {
             at("/grants"),
             json!({}),
             400,
-            "either 'plan', or 'tokens' and 'validity'",
+            "either 'plan', or 'tokens' or 'money' or both, and 'validity'",
         ),
         (
             at("/grants"),

@@ -233,7 +233,7 @@
       ["Name", (it, cell) => named(it.name, cell), "name"],
       ["Key", (it) => it.id, "mono"],
       ["Used", (it, cell) => {
-        const share = it.used / it.tokens;
+        const share = shareUsed(it);
         if (!cell.firstChild) {
           const meter = el("meter");
           meter.high = 0.9; meter.low = 0.75; meter.optimum = 0;
@@ -241,12 +241,22 @@
         }
         cell.firstChild.value = share;
         cell.firstChild.setAttribute("aria-label", "used");
-        cell.lastChild.textContent = ` ${percent(it.used, it.tokens)}`;
+        cell.lastChild.textContent = ` ${percent(share, 1)}`;
       }],
-      ["Left", (it) => count(it.tokens - it.used), "n"],
-      ["Granted", (it) => count(it.tokens), "n"],
+      ["Left", (it) => amounts(it.tokens - it.used, it.money - it.money_used, it), "n"],
+      ["Granted", (it) => amounts(it.tokens, it.money, it), "n"],
     ], (it) => it.id),
   };
+
+  // The larger of the shares of tokens and of money that a key has used.
+  function shareUsed(it) {
+    return Math.max(it.used / Math.max(it.tokens, 1), it.money > 0 ? it.money_used / it.money : 0);
+  }
+  // Tokens and money of a key, as far as it has them.
+  function amounts(tokens, money, it) {
+    const all = [it.tokens > 0 && count(tokens), it.money > 0 && Number(money).toFixed(2)];
+    return all.filter(Boolean).join(" and ") || "–";
+  }
 
   // A table with the rows that match a search field, the first ones without a search.
   const search = (id, input, rows, text, further = 0, most = SHOWN) => {
@@ -436,7 +446,8 @@
       card.append(el("h2", text, what.kind === "refused" ? "bad" : "good"));
       card.append(facts([["Key", `${it.key.name} (${it.key.id}), ${it.key.state}`], ["Plan", it.key.plan], ["Format", it.format],
         ["Model", it.model?.id], ["Why this model", it.model?.reason], ["Group", it.model?.group],
-        ["Most tokens", it.bound?.tokens], ["Balance left", it.balance?.left], ["Balance reserved", it.balance?.held]]));
+        ["Most tokens", it.bound?.tokens], ["Balance left", it.balance?.left], ["Balance reserved", it.balance?.held],
+        ["Most cost", it.bound?.cost], ["Money left", it.balance?.money?.left]]));
       if (it.candidates.length) card.append(el("h2", "Candidates"), plain("Candidates", ["Provider", "Model", "Credential", "Asked", "Reason", "Priority", "Weight"], it.candidates.map((one) => [one.provider, one.model, one.credential, one.asked ? "yes" : "no", one.reason, one.priority, one.weight])));
       if (it.filters.length) card.append(el("h2", "Filters"), plain("Filters", ["Filter", "Result"], it.filters.map((one) => [one.name, one.refusal ? one.refusal.message : "passes"])));
       if (it.limits.length) card.append(el("h2", "Limits per minute"), plain("Limits", ["Limit", "Value", "Left", "Needed"], it.limits.map((one) => [words(one.name), one.limit, one.remaining, one.needed])));

@@ -21,6 +21,7 @@ fn requested_counts_and_background_counts_have_separate_limits() {
         groups: Allowance::All,
         endpoints: Allowance::All,
         limits: Limits::default(),
+        pays_money: false,
         shares: Default::default(),
     };
     let mut admissions = Vec::new();

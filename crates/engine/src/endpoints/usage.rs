@@ -18,7 +18,9 @@ use tollgate_ledger::{
     Clock, History, HistoryError, HistoryPage, Ledger, Level, Limiter, ModelTotal, Store,
     StoreError, Timestamp, UsageSummary,
 };
-use tollgate_types::{ErrorCode, Identity, Limits, PublicError, Resource, Share};
+use tollgate_types::{
+    ErrorCode, Identity, Limits, Money, PerUnit, PublicError, Resource, Share, Unit,
+};
 
 /// Reads at once, over all keys.
 const READERS: usize = 8;
@@ -93,7 +95,11 @@ impl Usage {
         // Before the file: what is settled between the two is counted twice until the next answer,
         // and never shown as still there.
         let holdings = self.source.ledger.holdings(&identity.key);
-        let reserved = holdings.map_or(0, |holdings| holdings.reserved);
+        let reserved = |unit| {
+            let holdings = holdings.as_ref().and_then(|it| *it.get(unit));
+            holdings.map_or(0, |it| it.reserved)
+        };
+        let reserved = PerUnit::from_fn(reserved);
         let key = identity.key.clone();
         let summary = self
             .read(move |source| source.history.summary(&key, source.clock.now()))
@@ -103,7 +109,7 @@ impl Usage {
             return Err(expired());
         }
         let limits = self.limits(identity);
-        let answer = Summary::new(identity, &summary, reserved, limits);
+        let answer = Summary::new(identity, &summary, &reserved, limits);
         Ok(serde_json::to_vec(&answer).unwrap_or_default())
     }
 
@@ -230,21 +236,24 @@ struct Summary<'a> {
     plan: Option<&'a str>,
     valid_from: Option<Timestamp>,
     valid_until: Option<Timestamp>,
-    tokens: Tokens,
+    /// Null where the key was given money alone.
+    tokens: Option<Amounts<u64>>,
+    /// Null where the key was given no money.
+    money: Option<Amounts<Money>>,
     limits: LimitsView,
     models: &'a [ModelTotal],
 }
 
 /// `granted` is the sum of the other three. Grants that have expired are in none of them.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Tokens {
-    granted: u64,
-    used: u64,
-    reserved: u64,
-    remaining: u64,
+struct Amounts<T> {
+    granted: T,
+    used: T,
+    reserved: T,
+    remaining: T,
 }
 
-impl Tokens {
+impl Amounts<u64> {
     fn new(granted: u64, used: u64, reserved: u64) -> Self {
         let left = granted.saturating_sub(used);
         // What a request holds of a grant that has expired meanwhile is not this balance's.
@@ -254,6 +263,15 @@ impl Tokens {
             used,
             reserved,
             remaining: left.saturating_sub(reserved),
+        }
+    }
+
+    fn of_money(self) -> Amounts<Money> {
+        Amounts {
+            granted: Money::from_nanos(self.granted),
+            used: Money::from_nanos(self.used),
+            reserved: Money::from_nanos(self.reserved),
+            remaining: Money::from_nanos(self.remaining),
         }
     }
 }
@@ -295,15 +313,23 @@ impl<'a> Summary<'a> {
     fn new(
         identity: &'a Identity,
         summary: &'a UsageSummary,
-        reserved: u64,
+        reserved: &PerUnit<u64>,
         limits: LimitsView,
     ) -> Self {
+        let amounts = |unit| {
+            let given = (*summary.given.get(unit))?;
+            Some(Amounts::new(given.granted, given.used, *reserved.get(unit)))
+        };
+        let money = amounts(Unit::Money);
+        // A key that was given nothing has no tokens.
+        let nothing = || money.is_none().then(|| Amounts::new(0, 0, 0));
         Self {
             object: "usage",
             plan: identity.plan.as_deref(),
             valid_from: summary.valid_from,
             valid_until: summary.valid_until,
-            tokens: Tokens::new(summary.granted, summary.used, reserved),
+            tokens: amounts(Unit::Tokens).or_else(nothing),
+            money: amounts(Unit::Money).map(Amounts::of_money),
             limits,
             models: &summary.models,
         }
@@ -320,7 +346,7 @@ struct Page {
 
 #[cfg(test)]
 mod tests {
-    use super::Tokens;
+    use super::Amounts;
 
     #[test]
     fn granted_tokens_are_used_reserved_or_remaining() {
@@ -331,7 +357,7 @@ mod tests {
             (100, 90, 20, (90, 10, 0)),
             (0, 0, 5, (0, 0, 0)),
         ] {
-            let tokens = Tokens::new(granted, used, reserved);
+            let tokens = Amounts::new(granted, used, reserved);
             assert_eq!((tokens.used, tokens.reserved, tokens.remaining), wanted);
             assert_eq!(
                 tokens.used + tokens.reserved + tokens.remaining,

@@ -11,6 +11,7 @@ fn at(seconds: u64) -> Timestamp {
 fn grant(number: i64, free: u64, expires_at: Option<Timestamp>) -> Grant {
     Grant {
         number: GrantNumber(number),
+        unit: Unit::Tokens,
         validity: DAY,
         expires_at,
         free,
@@ -38,20 +39,20 @@ fn grants_that_expire_first_are_spent_first_and_unused_grants_last() {
         grant(2, 10, Some(at(200))),
         grant(3, 10, Some(at(100))),
     ]);
-    let held = balance.reserve(25, 1, at(0)).unwrap();
+    let held = balance.reserve(need(25, 1), at(0)).unwrap();
     assert_eq!(*held, [piece(3, 10), piece(2, 10), piece(1, 5)]);
 }
 
 #[test]
 fn a_grants_time_starts_when_its_first_token_is_spent() {
     let mut balance = balance([grant(1, 10, None)]);
-    let held = balance.reserve(5, 1, at(0)).unwrap();
+    let held = balance.reserve(need(5, 1), at(0)).unwrap();
     balance.settle(&held, 0, MAX_PIECES, at(1));
     assert_eq!(
         balance.grants[0].expires_at, None,
         "a free request began it"
     );
-    let held = balance.reserve(5, 1, at(2)).unwrap();
+    let held = balance.reserve(need(5, 1), at(2)).unwrap();
     balance.settle(&held, 1, MAX_PIECES, at(3));
     assert_eq!(balance.grants[0].expires_at, Some(at(3).plus(DAY)));
 }
@@ -60,21 +61,21 @@ fn a_grants_time_starts_when_its_first_token_is_spent() {
 fn a_balance_for_ten_admits_ten() {
     let mut balance = balance([grant(1, 60, None), grant(2, 40, None)]);
     let held: Vec<_> = (0..10)
-        .map(|_| balance.reserve(10, 10, at(0)).unwrap())
+        .map(|_| balance.reserve(need(10, 10), at(0)).unwrap())
         .collect();
-    assert_eq!(balance.reserve(10, 10, at(0)), Err(Short::Busy));
+    assert_eq!(balance.reserve(need(10, 10), at(0)), Err(Short::Busy));
     for held in &held {
         balance.settle(held, 10, MAX_PIECES, at(0));
     }
-    assert_eq!(balance.reserve(10, 10, at(0)), Err(Short::Exhausted));
+    assert_eq!(balance.reserve(need(10, 10), at(0)), Err(Short::Exhausted));
 }
 
 #[test]
 fn the_balance_caps_a_reservation_down_to_the_useful_minimum() {
     let mut balance = balance([grant(1, 30, None)]);
-    assert_eq!(balance.reserve(100, 31, at(0)), Err(Short::Exhausted));
+    assert_eq!(balance.reserve(need(100, 31), at(0)), Err(Short::Exhausted));
     assert_eq!(
-        balance.reserve(100, 30, at(0)),
+        balance.reserve(need(100, 30), at(0)),
         Ok(Pieces::from([piece(1, 30)]))
     );
 }
@@ -82,10 +83,10 @@ fn the_balance_caps_a_reservation_down_to_the_useful_minimum() {
 #[test]
 fn a_key_whose_grants_are_all_over_is_expired() {
     let mut balance = balance([grant(1, 10, Some(at(100)))]);
-    assert!(balance.reserve(1, 1, at(99)).is_ok());
-    assert_eq!(balance.reserve(1, 1, at(100)), Err(Short::Expired));
+    assert!(balance.reserve(need(1, 1), at(99)).is_ok());
+    assert_eq!(balance.reserve(need(1, 1), at(100)), Err(Short::Expired));
     assert_eq!(
-        Balance::default().reserve(1, 1, at(0)),
+        Balance::default().reserve(need(1, 1), at(0)),
         Err(Short::Exhausted)
     );
 }
@@ -93,7 +94,7 @@ fn a_key_whose_grants_are_all_over_is_expired() {
 #[test]
 fn a_request_that_outlives_its_grant_pays_with_what_it_held() {
     let mut balance = balance([grant(1, 10, Some(at(100))), grant(2, 10, Some(at(900)))]);
-    let held = balance.reserve(10, 1, at(99)).unwrap();
+    let held = balance.reserve(need(10, 1), at(99)).unwrap();
     let payment = balance.settle(&held, 8, MAX_PIECES, at(500));
     assert_eq!(*payment.pieces, [piece(1, 8)]);
     // The two that were let go are lost with the grant.
@@ -103,7 +104,7 @@ fn a_request_that_outlives_its_grant_pays_with_what_it_held() {
 #[test]
 fn a_charge_above_the_reservation_takes_the_rest_of_the_balance_and_then_overdraws() {
     let mut balance = balance([grant(1, 10, None), grant(2, 10, None)]);
-    let held = balance.reserve(5, 1, at(0)).unwrap();
+    let held = balance.reserve(need(5, 1), at(0)).unwrap();
     let payment = balance.settle(&held, 27, MAX_PIECES, at(0));
     assert_eq!(*payment.pieces, [piece(1, 10), piece(2, 10)]);
     assert_eq!((payment.paid(), payment.overdraft), (20, 7));
@@ -113,19 +114,19 @@ fn a_charge_above_the_reservation_takes_the_rest_of_the_balance_and_then_overdra
 #[test]
 fn an_empty_balance_admits_nothing_not_even_what_costs_nothing() {
     let mut balance = balance([grant(1, 0, None)]);
-    assert_eq!(balance.reserve(0, 0, at(0)), Err(Short::Exhausted));
+    assert_eq!(balance.reserve(need(0, 0), at(0)), Err(Short::Exhausted));
 }
 
 #[test]
 fn a_request_is_paid_from_a_bounded_number_of_grants() {
     const MANY: i64 = 2 * MAX_PIECES as i64;
     let mut balance = balance((0..MANY).map(|number| grant(number, 1, None)));
-    let held = balance.reserve(1000, 1, at(0)).unwrap();
+    let held = balance.reserve(need(1000, 1), at(0)).unwrap();
     assert_eq!(held.len(), MAX_PIECES);
     let payment = balance.settle(&held, 70, MAX_PIECES, at(0));
     assert_eq!((payment.pieces.len(), payment.overdraft), (MAX_PIECES, 6));
     // What was not held pays as far as the record has room.
-    let held = balance.reserve(2, 1, at(0)).unwrap();
+    let held = balance.reserve(need(2, 1), at(0)).unwrap();
     let payment = balance.settle(&held, 20, 10, at(0));
     assert_eq!((payment.pieces.len(), payment.overdraft), (10, 10));
 }
@@ -135,20 +136,24 @@ fn grants_of_which_nothing_is_left_are_forgotten_where_they_are_many() {
     const MANY: i64 = 2 * MAX_PIECES as i64;
     let mut balance = balance((0..MANY).map(|number| grant(number, 1, None)));
     for _ in 0..MANY {
-        let held = balance.reserve(1, 1, at(0)).unwrap();
+        let held = balance.reserve(need(1, 1), at(0)).unwrap();
         balance.settle(&held, 1, 1, at(0));
     }
-    let held = balance.reserve(1, 1, at(0));
+    let held = balance.reserve(need(1, 1), at(0));
     assert_eq!(held, Err(Short::Exhausted));
     balance.forget_spent();
-    assert_eq!(balance.reserve(1, 1, at(0)), Err(Short::Exhausted));
+    assert_eq!(balance.reserve(need(1, 1), at(0)), Err(Short::Exhausted));
     balance.lease(grant(MANY, 1, None));
     balance.forget_spent();
     assert_eq!(balance.grants.len(), 1);
     assert_eq!(
-        balance.reserve(1, 1, at(0)),
+        balance.reserve(need(1, 1), at(0)),
         Ok(Pieces::from([piece(MANY, 1)]))
     );
+}
+
+fn need(wanted: u64, useful: u64) -> Need {
+    Need { wanted, useful }
 }
 
 /// What can happen to a balance.
@@ -224,7 +229,7 @@ proptest! {
                 Step::Reserve(wanted, useful) => {
                     let useful = useful.min(wanted);
                     let free = balance.holdings(now).free;
-                    if let Ok(pieces) = balance.reserve(wanted, useful, now) {
+                    if let Ok(pieces) = balance.reserve(need(wanted, useful), now) {
                         let tokens = sum(pieces.iter().map(|piece| piece.tokens));
                         prop_assert!(tokens >= useful && tokens <= wanted.min(free));
                         held.push(pieces);

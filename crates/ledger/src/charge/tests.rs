@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use tollgate_types::Weight;
+use tollgate_types::{Rates, Weight};
 
 const BOUND: UpperBound = UpperBound {
     input: 1000,
@@ -35,6 +35,10 @@ fn charge(state: BillingState, reported: Option<Usage>, delivered: Usage) -> Cha
         ..Counts::default()
     };
     Charge::by_rule(state, &counts, &BOUND, &Weights::default())
+}
+
+fn rates(weights: &Weights) -> Rates {
+    Rates::from(weights)
 }
 
 #[test]
@@ -202,25 +206,28 @@ fn hidden_input_is_reserved_and_takes_nothing_from_the_output() {
         hidden_input: 800,
         ..BOUND
     };
-    assert_eq!(hidden.tokens(&weights), BOUND.tokens(&weights) + 1000);
     assert_eq!(
-        hidden.useful_tokens(&weights),
-        BOUND.useful_tokens(&weights)
+        hidden.amount(&rates(&weights)),
+        BOUND.amount(&rates(&weights)) + 1000
     );
-    assert_eq!(hidden.output_that_fits(2750, &weights), None);
-    assert_eq!(hidden.output_that_fits(2749, &weights), Some(499));
+    assert_eq!(
+        hidden.useful_amount(&rates(&weights)),
+        BOUND.useful_amount(&rates(&weights))
+    );
+    assert_eq!(hidden.output_that_fits(2750, &rates(&weights)), None);
+    assert_eq!(hidden.output_that_fits(2749, &rates(&weights)), Some(499));
 }
 
 #[test]
 fn the_output_that_fits_fits() {
     let weights = weights(1000, 100, 1250, 3000);
     // Input at the heaviest weight: 1250. Output: 500 × 3.
-    assert_eq!(BOUND.tokens(&weights), 2750);
-    assert_eq!(BOUND.useful_tokens(&weights), 1250 + 48);
-    assert_eq!(BOUND.output_that_fits(2750, &weights), None);
-    assert_eq!(BOUND.output_that_fits(2749, &weights), Some(499));
-    assert_eq!(BOUND.output_that_fits(1300, &weights), Some(16));
-    assert_eq!(BOUND.output_that_fits(10, &weights), Some(0));
+    assert_eq!(BOUND.amount(&rates(&weights)), 2750);
+    assert_eq!(BOUND.useful_amount(&rates(&weights)), 1250 + 48);
+    assert_eq!(BOUND.output_that_fits(2750, &rates(&weights)), None);
+    assert_eq!(BOUND.output_that_fits(2749, &rates(&weights)), Some(499));
+    assert_eq!(BOUND.output_that_fits(1300, &rates(&weights)), Some(16));
+    assert_eq!(BOUND.output_that_fits(10, &rates(&weights)), Some(0));
 }
 
 #[test]
@@ -231,18 +238,18 @@ fn of_hidden_input_what_was_reserved_is_charged_at_most() {
     };
     let all = Weights::default();
     // The visible input and the output come first.
-    assert_eq!(bound.hidden_that_fits(8500, &all), 7000);
-    assert_eq!(bound.hidden_that_fits(1600, &all), 100);
-    assert_eq!(bound.hidden_that_fits(1500, &all), 0);
-    assert_eq!(bound.hidden_that_fits(0, &all), 0);
+    assert_eq!(bound.hidden_that_fits(8500, &rates(&all)), 7000);
+    assert_eq!(bound.hidden_that_fits(1600, &rates(&all)), 100);
+    assert_eq!(bound.hidden_that_fits(1500, &rates(&all)), 0);
+    assert_eq!(bound.hidden_that_fits(0, &rates(&all)), 0);
     let free = weights(0, 0, 0, 1000);
-    assert_eq!(bound.hidden_that_fits(500, &free), 7000);
+    assert_eq!(bound.hidden_that_fits(500, &rates(&free)), 7000);
 }
 
 #[test]
 fn output_that_costs_nothing_never_binds() {
     let free_output = weights(1000, 0, 0, 0);
-    assert_eq!(BOUND.output_that_fits(1000, &free_output), None);
+    assert_eq!(BOUND.output_that_fits(1000, &rates(&free_output)), None);
 }
 
 proptest! {
@@ -262,12 +269,12 @@ proptest! {
             output: output / 100 * used,
             ..Usage::default()
         };
-        prop_assert!(weights.charge(&within) <= bound.tokens(&weights));
-        prop_assert!(bound.useful_tokens(&weights) <= bound.tokens(&weights));
-        let half = bound.tokens(&weights) / 2;
-        if let Some(fits) = bound.output_that_fits(half, &weights) {
+        prop_assert!(weights.charge(&within) <= bound.amount(&rates(&weights)));
+        prop_assert!(bound.useful_amount(&rates(&weights)) <= bound.amount(&rates(&weights)));
+        let half = bound.amount(&rates(&weights)) / 2;
+        if let Some(fits) = bound.output_that_fits(half, &rates(&weights)) {
             let capped = UpperBound { output: fits, ..bound };
-            prop_assert!(fits == 0 || capped.tokens(&weights) <= half);
+            prop_assert!(fits == 0 || capped.amount(&rates(&weights)) <= half);
         }
     }
 

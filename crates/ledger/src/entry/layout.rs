@@ -4,7 +4,7 @@
 //! seven thousand instructions, a tenth of all that a settlement costs its request. The first
 //! byte is the layout's number; no text begins with it.
 
-use super::Entry;
+use super::{Entry, Payments};
 use crate::charge::{BillingState, CountSource};
 use std::io::{self, Write};
 use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
@@ -39,6 +39,8 @@ const HAS_BEGUN: u8 = 4;
 const PROGRESS: u8 = 8;
 /// The cost is known.
 const PRICED: u8 = 16;
+/// The cost is charged.
+const PAID_IN_MONEY: u8 = 32;
 
 /// Writes a record, with another reason than its own where there is no room for that.
 ///
@@ -51,6 +53,7 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
         (entry.first_byte_ms.is_some(), HAS_BEGUN),
         (entry.is_progress, PROGRESS),
         (entry.cost.is_some(), PRICED),
+        (entry.cost_overdraft.is_some(), PAID_IN_MONEY),
     ];
     let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
     out.write_all(&[
@@ -60,6 +63,7 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
         place(&STATES, &entry.state)?,
         place(&SOURCES, &entry.source)?,
         short(entry.paid.len())?,
+        short(entry.cost_paid.len())?,
     ])?;
     out.write_all(&entry.key.to_le_bytes())?;
     let Usage {
@@ -70,13 +74,17 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
         reasoning,
     } = entry.usage;
     let numbers = [entry.at, entry.overdraft, input, cache_read, cache_write];
-    let cost = entry.cost.map_or(0, Money::nanos);
-    for number in numbers.into_iter().chain([output, reasoning, cost]) {
+    let [cost, cost_overdraft] =
+        [entry.cost, entry.cost_overdraft].map(|it| it.map_or(0, Money::nanos));
+    for number in numbers
+        .into_iter()
+        .chain([output, reasoning, cost, cost_overdraft])
+    {
         out.write_all(&number.to_le_bytes())?;
     }
-    for (grant, tokens) in entry.paid.iter() {
+    for (grant, amount) in entry.paid.iter().chain(&entry.cost_paid) {
         out.write_all(&grant.to_le_bytes())?;
-        out.write_all(&tokens.to_le_bytes())?;
+        out.write_all(&amount.to_le_bytes())?;
     }
     out.write_all(&entry.first_byte_ms.unwrap_or(0).to_le_bytes())?;
     out.write_all(&entry.duration_ms.to_le_bytes())?;
@@ -111,7 +119,7 @@ fn short(number: usize) -> io::Result<u8> {
 /// Reads a record of this layout; `None` where it is none.
 pub(super) fn read(record: &[u8]) -> Option<Entry> {
     let mut rest = Rest(record);
-    let [layout, flags, format, state, source, pieces] = rest.take()?;
+    let [layout, flags, format, state, source, pieces, in_money] = rest.take()?;
     if layout != LAYOUT {
         return None;
     }
@@ -125,8 +133,9 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         reasoning: rest.number()?,
     };
     let cost = Money::from_nanos(rest.number()?);
-    let paid = (0..pieces).map(|_| Some((i64::from_le_bytes(rest.take()?), rest.number()?)));
-    let paid = paid.collect::<Option<_>>()?;
+    let cost_overdraft = Money::from_nanos(rest.number()?);
+    let paid = rest.payments(pieces)?;
+    let cost_paid = rest.payments(in_money)?;
     let first_byte_ms = u32::from_le_bytes(rest.take()?);
     let duration_ms = u32::from_le_bytes(rest.take()?);
     let status = u16::from_le_bytes(rest.take()?);
@@ -157,6 +166,8 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         paid,
         overdraft,
         cost: (flags & PRICED != 0).then_some(cost),
+        cost_paid,
+        cost_overdraft: (flags & PAID_IN_MONEY != 0).then_some(cost_overdraft),
         first_byte_ms: (flags & HAS_BEGUN != 0).then_some(first_byte_ms),
         duration_ms,
         is_progress: flags & PROGRESS != 0,
@@ -175,6 +186,11 @@ impl<'a> Rest<'a> {
 
     fn number(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
+    }
+
+    fn payments(&mut self, count: u8) -> Option<Payments> {
+        let mut payment = || Some((i64::from_le_bytes(self.take()?), self.number()?));
+        (0..count).map(|_| payment()).collect()
     }
 
     fn text(&mut self) -> Option<&'a str> {

@@ -1,23 +1,27 @@
 //! The balances in memory: one account per key in use, loaded once, given back when idle.
 
 use crate::{
-    balance::{Balance, Holdings, Payment, Piece, Pieces, Short},
+    balance::{Holdings, Need, Payment, Piece, Pieces, Short},
     clock::Timestamp,
     directory::Unavailable,
-    ledger::lease_waiters::{LeaseWaiter, LeaseWaiters},
+    ledger::{
+        fund::{Fund, Lack},
+        lease_waiters::{LeaseWaiter, LeaseWaiters},
+    },
     store::database::Share,
 };
 use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
 use std::{collections::HashMap, hash::BuildHasher, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
-use tollgate_types::KeyId;
+use tollgate_types::{KeyId, PerUnit, Unit};
 
 /// A caller's end of a load: the account is in memory, or there is no such key (`false`).
 pub(super) type Waiting = oneshot::Receiver<Result<bool, Unavailable>>;
 
 const SHARDS: usize = 16;
 
-/// One key's balance in this process.
+/// One key's balances in this process.
 pub(super) struct Account {
     pub(super) id: KeyId,
     /// The key's number in the file.
@@ -26,15 +30,9 @@ pub(super) struct Account {
 }
 
 struct State {
-    balance: Balance,
-    /// Other processes lease tokens of this key.
-    elsewhere: bool,
-    /// The most that they can lease of them.
-    most_elsewhere: u64,
-    /// This process has requested a part of them.
+    funds: PerUnit<Fund>,
+    /// This process has requested a part of what other processes lease.
     asked: bool,
-    /// The fewest tokens that were enough for the last request.
-    useful: u64,
     /// Its leases have been given back: a request that still has it must load it again.
     closed: bool,
     used_at: Timestamp,
@@ -42,42 +40,74 @@ struct State {
 
 impl State {
     fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
-        let given = self.balance.give_up(of_free);
-        // The other process now leases it, and may have to be asked in turn.
-        self.elsewhere |= !given.is_empty();
-        let tokens = given.iter().map(|piece| piece.tokens);
-        self.most_elsewhere = tokens.fold(self.most_elsewhere, u64::saturating_add);
-        given
+        let funds = self.funds.iter_mut();
+        funds.flat_map(|fund| fund.give_up(&of_free)).collect()
     }
 
-    /// Whether so much is left, wherever it is.
-    fn could_have(&self, tokens: u64, now: Timestamp) -> bool {
-        let here = self.balance.holdings(now).all();
-        here.saturating_add(self.most_elsewhere) >= tokens.max(1)
+    /// The units in which requests must be covered: those in which something was given.
+    fn required(&self) -> impl Iterator<Item = Unit> + use<> {
+        let given = PerUnit::from_fn(|unit| self.funds.get(unit).is_given);
+        // A key that was given nothing has no tokens.
+        let is_required = move |unit: &Unit| match unit {
+            Unit::Tokens => given.tokens || !given.money,
+            Unit::Money => given.money,
+        };
+        Unit::ALL.into_iter().filter(is_required)
     }
+
+    fn release(&mut self, held: &Held, now: Timestamp) {
+        for unit in Unit::ALL {
+            if let Some(pieces) = held.get(unit) {
+                let balance = &mut self.funds.get_mut(unit).balance;
+                balance.settle(pieces, 0, 0, now);
+            }
+        }
+    }
+}
+
+/// What a request reserves in each unit; `None` if it need not be covered in that.
+pub(super) type Held = PerUnit<Option<Pieces>>;
+
+/// From how many grants a request is paid.
+pub(super) fn count(held: &Held) -> usize {
+    held.iter().flatten().map(|pieces| pieces.len()).sum()
 }
 
 /// What came of a reservation.
 pub(super) enum Reserved {
-    Pieces(Pieces),
+    Pieces(Held),
     Short(Short),
     /// Too little here while other processes lease some. `true`: they must be asked now.
     Elsewhere(bool),
+    /// The request must be covered in money, and its price is unknown.
+    Unpriced,
     /// The account was closed meanwhile: load it again.
     Closed,
 }
 
+/// The one answer to what is lacking in several units. What no wait can end comes first.
+fn refusal(lacks: &[Lack], required: usize) -> Result<Short, ()> {
+    let expired = Lack::Here(Short::Expired);
+    let is_over = |lack: &Lack| matches!(lack, Lack::Here(Short::Expired | Short::Exhausted));
+    if lacks.len() == required && lacks.iter().all(|lack| *lack == expired) {
+        Ok(Short::Expired)
+    } else if lacks.iter().any(is_over) {
+        Ok(Short::Exhausted)
+    } else if lacks.contains(&Lack::Elsewhere) {
+        Err(())
+    } else {
+        Ok(Short::Busy)
+    }
+}
+
 impl Account {
-    fn new(id: KeyId, share: Share, now: Timestamp) -> Self {
+    fn new(id: KeyId, share: &Share, now: Timestamp) -> Self {
         let account = Self {
             id,
             key: share.key,
             state: Mutex::new(State {
-                balance: Balance::default(),
-                elsewhere: false,
-                most_elsewhere: 0,
+                funds: PerUnit::default(),
                 asked: false,
-                useful: 0,
                 closed: false,
                 used_at: now,
             }),
@@ -87,48 +117,77 @@ impl Account {
     }
 
     /// Takes in what was newly leased.
-    pub(super) fn take_in(&self, share: Share, now: Timestamp) {
+    pub(super) fn take_in(&self, share: &Share, now: Timestamp) {
         let mut state = self.state.lock();
         let gained = share.has_leased();
-        state.balance.forget_spent();
-        for grant in share.grants {
-            state.balance.lease(grant);
+        for unit in Unit::ALL {
+            let of_unit = share.of.get(unit);
+            let grants = share.grants.iter().filter(|grant| grant.unit == unit);
+            let fund = state.funds.get_mut(unit);
+            fund.take_in(of_unit, grants.cloned());
+            fund.note_left(of_unit.left, now);
         }
-        state.elsewhere = share.elsewhere > 0;
-        // What was given up and is not committed yet does not count as here.
-        let here = state.balance.holdings(now).all();
-        state.most_elsewhere = share.left.saturating_sub(here);
-        // The request stands until tokens came.
-        state.asked &= state.elsewhere && !gained;
+        // The request stands until something came.
+        let elsewhere = state.funds.iter().any(|fund| fund.elsewhere);
+        state.asked &= elsewhere && !gained;
     }
 
-    pub(super) fn reserve(&self, wanted: u64, useful: u64, now: Timestamp) -> Reserved {
+    /// Reserves what a request needs in each unit in which it must be covered, in all of them or none.
+    pub(super) fn reserve(&self, needs: &PerUnit<Option<Need>>, now: Timestamp) -> Reserved {
         let mut state = self.state.lock();
         if state.closed {
             return Reserved::Closed;
         }
         state.used_at = now;
-        state.useful = useful;
-        match state.balance.reserve(wanted, useful, now) {
-            Ok(pieces) => Reserved::Pieces(pieces),
-            // If all tokens together are too few, there is nothing to wait for.
-            Err(_) if state.elsewhere && state.could_have(useful, now) => {
-                Reserved::Elsewhere(!std::mem::replace(&mut state.asked, true))
+        let mut held = Held::default();
+        let (mut lacks, mut required) = (SmallVec::<[Lack; 2]>::new(), 0_usize);
+        for unit in state.required() {
+            let Some(need) = needs.get(unit) else {
+                state.release(&held, now);
+                return Reserved::Unpriced;
+            };
+            required = required.saturating_add(1);
+            match state.funds.get_mut(unit).reserve(*need, now) {
+                Ok(pieces) => *held.get_mut(unit) = Some(pieces),
+                Err(lack) => lacks.push(lack),
             }
-            Err(short) => Reserved::Short(short),
+        }
+        if lacks.is_empty() {
+            return Reserved::Pieces(held);
+        }
+        state.release(&held, now);
+        match refusal(&lacks, required) {
+            Ok(short) => Reserved::Short(short),
+            Err(()) => Reserved::Elsewhere(!std::mem::replace(&mut state.asked, true)),
         }
     }
 
+    /// Ends a reservation: pays the charge in each unit in which something is reserved. Of `most` grants
+    /// for which the record has room, those that are reserved come first.
     pub(super) fn settle(
         &self,
-        reserved: &[Piece],
-        charge: u64,
+        held: &Held,
+        charge: &PerUnit<u64>,
         most: usize,
         now: Timestamp,
-    ) -> Payment {
+    ) -> PerUnit<Payment> {
         let mut state = self.state.lock();
         state.used_at = now;
-        state.balance.settle(reserved, charge, most, now)
+        let mut paid = PerUnit::<Payment>::default();
+        let mut others = count(held);
+        let mut room = most;
+        for unit in Unit::ALL {
+            let Some(pieces) = held.get(unit) else {
+                continue;
+            };
+            others = others.saturating_sub(pieces.len());
+            let balance = &mut state.funds.get_mut(unit).balance;
+            let most = room.saturating_sub(others);
+            let payment = balance.settle(pieces, *charge.get(unit), most, now);
+            room = room.saturating_sub(payment.pieces.len());
+            *paid.get_mut(unit) = payment;
+        }
+        paid
     }
 
     /// Gives up half of what no request reserves, the last token included.
@@ -146,16 +205,20 @@ impl Account {
     /// exchange them for ever, so that a process that requests some gives all or nothing, by chance.
     pub(super) fn give_way(&self, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
-        let half = state.balance.holdings(now).free / 2;
-        match half < state.useful {
-            true if state.asked && fastrand::bool() => Vec::new(),
-            true => state.give_up(|free| free),
-            false => state.give_up(|free| free.div_ceil(2)),
-        }
+        // One chance for both units, which are useful together.
+        let all = !state.asked || !fastrand::bool();
+        let funds = state.funds.iter_mut();
+        funds.flat_map(|fund| fund.give_way(all, now)).collect()
     }
 
-    pub(super) fn holdings(&self, now: Timestamp) -> Holdings {
-        self.state.lock().balance.holdings(now)
+    /// What is here of each unit in which something was given.
+    pub(super) fn holdings(&self, now: Timestamp) -> PerUnit<Option<Holdings>> {
+        let state = self.state.lock();
+        let mut holdings = PerUnit::default();
+        for unit in state.required() {
+            *holdings.get_mut(unit) = Some(state.funds.get(unit).balance.holdings(now));
+        }
+        holdings
     }
 
     pub(super) fn is_asking(&self) -> bool {
@@ -165,12 +228,13 @@ impl Account {
     /// Closes an account of which no request reserves anything and that was not used since `before`.
     fn close_if_idle(&self, before: Timestamp) -> Option<Vec<Piece>> {
         let mut state = self.state.lock();
-        if state.closed || state.used_at > before || !state.balance.is_idle() {
+        let is_idle = state.funds.iter().all(|fund| fund.balance.is_idle());
+        if state.closed || state.used_at > before || !is_idle {
             return None;
         }
         state.closed = true;
         state.asked = false;
-        Some(state.balance.give_up(|free| free))
+        Some(state.give_up(|free| free))
     }
 }
 
@@ -233,7 +297,7 @@ impl Accounts {
     }
 
     /// Takes in a share: into the account that is there, or a new one.
-    pub(super) fn take_in(&self, id: &KeyId, share: Share, now: Timestamp) {
+    pub(super) fn take_in(&self, id: &KeyId, share: &Share, now: Timestamp) {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
         match shard.get(id) {
@@ -278,16 +342,19 @@ impl Accounts {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }
 
-    /// How many accounts there are, and their tokens of valid grants.
-    pub(super) fn holdings(&self, now: Timestamp) -> (usize, Holdings) {
+    /// How many accounts there are, and what they have of valid grants.
+    pub(super) fn holdings(&self, now: Timestamp) -> (usize, PerUnit<Holdings>) {
         let mut count = 0_usize;
-        let mut sum = Holdings::default();
+        let mut sum = PerUnit::<Holdings>::default();
         for shard in &self.shards {
             for account in shard.read().values() {
-                let holdings = account.holdings(now);
                 count = count.saturating_add(1);
-                sum.free = sum.free.saturating_add(holdings.free);
-                sum.reserved = sum.reserved.saturating_add(holdings.reserved);
+                let holdings = account.holdings(now);
+                for unit in Unit::ALL {
+                    let (sum, more) = (sum.get_mut(unit), holdings.get(unit).unwrap_or_default());
+                    sum.free = sum.free.saturating_add(more.free);
+                    sum.reserved = sum.reserved.saturating_add(more.reserved);
+                }
             }
         }
         (count, sum)

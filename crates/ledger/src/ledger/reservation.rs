@@ -1,8 +1,12 @@
-//! One request's reservation of its key's tokens, until its one settlement.
+//! One request's reservation of its key's balances, until its one settlement.
 
-use super::{Inner, RequestInfo, accounts::Account, writer::Command};
+use super::{
+    Inner, RequestInfo,
+    accounts::{Account, Held},
+    writer::Command,
+};
 use crate::{
-    balance::{Payment, Pieces},
+    balance::{Payment, Piece},
     charge::{BillingState, Charge, CountSource, Counts, UpperBound},
     entry::{Entry, kept_name, kept_reason, pieces_in},
     journal::Slot,
@@ -13,7 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 pub use tollgate_types::{Ending, Settled};
-use tollgate_types::{ErrorCode, Money, Prices, RequestId, ReservationGuard, Usage, Weights};
+use tollgate_types::{
+    ErrorCode, Money, PerUnit, Prices, Rates, RequestId, ReservationGuard, Tariff, Unit, Usage,
+};
 
 /// How old the progress of a running request in the settlement file may become while pieces pass.
 const KEEP_AFTER: Duration = Duration::from_millis(250);
@@ -21,10 +27,10 @@ const KEEP_AFTER: Duration = Duration::from_millis(250);
 /// The terms of the reservation.
 pub(super) struct Terms {
     pub(super) bound: UpperBound,
-    pub(super) weights: Weights,
+    pub(super) tariff: Tariff,
 }
 
-/// Tokens that are reserved for one request.
+/// What is reserved for one request.
 ///
 /// Settled once: by [`Reservation::settle`], or when it is dropped. Then what was delivered is charged
 /// as after a disconnect; if nothing was delivered, the request is free.
@@ -32,7 +38,7 @@ pub(super) struct Terms {
 pub struct Reservation {
     ledger: Arc<Inner>,
     account: Arc<Account>,
-    held: Pieces,
+    held: Held,
     terms: Terms,
     request: RequestInfo,
     begun: Instant,
@@ -52,7 +58,7 @@ impl Reservation {
         ledger: Arc<Inner>,
         account: Arc<Account>,
         slot: Slot,
-        held: Pieces,
+        held: Held,
         terms: Terms,
         request: RequestInfo,
     ) -> Self {
@@ -78,18 +84,36 @@ impl Reservation {
         self.request.id
     }
 
-    /// The reserved tokens.
-    pub fn reserved(&self) -> u64 {
-        self.held
-            .iter()
-            .fold(0, |sum, piece| sum.saturating_add(piece.tokens))
+    /// What is reserved in a unit; `None` if the request need not be covered in it.
+    pub fn reserved(&self, unit: Unit) -> Option<u64> {
+        let pieces = self.held.get(unit).as_ref()?.iter();
+        Some(pieces.fold(0, |sum, piece| sum.saturating_add(piece.tokens)))
+    }
+
+    /// What is reserved in each unit, with what a token takes of it at most.
+    fn reserved_at_rates(&self) -> impl Iterator<Item = (u64, Rates)> + '_ {
+        Unit::ALL
+            .into_iter()
+            .filter_map(|unit| self.reserved(unit).zip(self.terms.tariff.rates(unit)))
     }
 
     /// The output limit that fits, if less is left than the request can cost. It must be written into
     /// the request.
     pub fn output_limit(&self) -> Option<u64> {
-        let Terms { bound, weights } = &self.terms;
-        bound.output_that_fits(self.reserved(), weights)
+        let bound = &self.terms.bound;
+        let limits = self
+            .reserved_at_rates()
+            .filter_map(|(reserved, rates)| bound.output_that_fits(reserved, &rates));
+        limits.min()
+    }
+
+    /// The hidden input that is reserved.
+    fn hidden_input(&self) -> u64 {
+        let bound = &self.terms.bound;
+        let tokens = self
+            .reserved_at_rates()
+            .map(|(reserved, rates)| bound.hidden_that_fits(reserved, &rates));
+        tokens.min().unwrap_or(0)
     }
 
     /// The most tokens that the request can use: input, visible or not, and output.
@@ -135,11 +159,18 @@ impl Reservation {
             ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
         };
         let charge = self.charge(&ending);
-        let Some(slot) = self.slot.as_ref().filter(|_| charge.tokens > 0) else {
+        let amounts = self.amounts(&charge);
+        let is_charged = amounts.iter().any(|amount| *amount > 0);
+        let Some(slot) = self.slot.as_ref().filter(|_| is_charged) else {
             return;
         };
         let shared = &self.ledger.shared;
-        let payment = Payment::from_held(&self.held, charge.tokens);
+        let payment = PerUnit::from_fn(|unit| {
+            let held = self.held.get(unit).as_ref();
+            held.map_or_else(Payment::default, |held| {
+                Payment::from_held(held, *amounts.get(unit))
+            })
+        });
         let entry = Entry {
             is_progress: true,
             ..self.entry(&ending, &charge, &payment, shared.clock.now().unix_ms())
@@ -169,7 +200,9 @@ impl Reservation {
     pub fn release(mut self) -> Settled {
         if let Some(slot) = self.slot.take() {
             let shared = &self.ledger.shared;
-            self.account.settle(&self.held, 0, 0, shared.clock.now());
+            let nothing = PerUnit::default();
+            self.account
+                .settle(&self.held, &nothing, 0, shared.clock.now());
             if self.has_kept {
                 shared.journal.discard(slot);
             } else {
@@ -183,14 +216,16 @@ impl Reservation {
         let charge = self.charge(ending);
         let now = self.ledger.shared.clock.now();
         let most = pieces_in(slot.count());
-        let payment = self.account.settle(&self.held, charge.tokens, most, now);
+        let amounts = self.amounts(&charge);
+        let payment = self.account.settle(&self.held, &amounts, most, now);
         let settled = Settled {
-            charged: payment.paid(),
-            overdraft: payment.overdraft,
+            charged: payment.tokens.paid(),
+            overdraft: payment.tokens.overdraft,
             source: charge.source,
             clamped: charge.clamped,
             usage: charge.usage,
             cost: self.cost(&charge),
+            cost_overdraft: self.cost_overdraft(&payment),
         };
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
@@ -200,19 +235,17 @@ impl Reservation {
     }
 
     fn charge(&self, ending: &Ending) -> Charge {
-        let Terms { bound, weights } = &self.terms;
+        let Terms { bound, tariff } = &self.terms;
         let counts = Counts {
             reported: ending.reported,
             delivered: ending.delivered,
             produced: ending
                 .produced
                 .min(self.output_limit().unwrap_or(bound.output)),
-            stored_input: ending
-                .stored_input
-                .min(bound.hidden_that_fits(self.reserved(), weights)),
+            stored_input: ending.stored_input.min(self.hidden_input()),
             least: ending.least,
         };
-        let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
+        let mut charge = Charge::by_rule(ending.state, &counts, bound, &tariff.weights);
         charge.clamped |= ending.absurd;
         charge
     }
@@ -222,12 +255,27 @@ impl Reservation {
         self.prices.map(|prices| prices.cost(&charge.usage))
     }
 
+    /// What is charged in each unit.
+    fn amounts(&self, charge: &Charge) -> PerUnit<u64> {
+        PerUnit {
+            tokens: charge.tokens,
+            money: self.cost(charge).unwrap_or_default().nanos(),
+        }
+    }
+
+    /// What no grant of money covers; `None` if the cost is not charged.
+    fn cost_overdraft(&self, payment: &PerUnit<Payment>) -> Option<Money> {
+        let is_charged = self.held.money.is_some() && self.prices.is_some();
+        is_charged.then(|| Money::from_nanos(payment.money.overdraft))
+    }
+
     fn note(&self, settled: &Settled) {
         let stats = &self.ledger.shared.stats;
         stats.settlements.fetch_add(1, Ordering::Relaxed);
         stats
             .charged_tokens
             .fetch_add(settled.charged, Ordering::Relaxed);
+        stats.add_money(settled);
         if settled.source == CountSource::Estimated {
             stats.estimated.fetch_add(1, Ordering::Relaxed);
         }
@@ -246,11 +294,24 @@ impl Reservation {
                 self.account.id
             );
         }
+        if let Some(beyond) = settled.cost_overdraft.filter(|it| *it > Money::ZERO) {
+            log::warn!(
+                "{}: a cost of {beyond} beyond the balance of {}",
+                self.request.id,
+                self.account.id
+            );
+        }
     }
 
-    fn entry(&self, ending: &Ending, charge: &Charge, payment: &Payment, at: u64) -> Entry {
+    fn entry(
+        &self,
+        ending: &Ending,
+        charge: &Charge,
+        payment: &PerUnit<Payment>,
+        at: u64,
+    ) -> Entry {
         let served = ending.model_served.as_ref().unwrap_or(&self.request.model);
-        let pieces = payment.pieces.iter();
+        let pieces = |paid: &[Piece]| paid.iter().map(|it| (it.grant.0, it.tokens)).collect();
         let asked = kept_name(&self.request.model);
         let served = if Arc::ptr_eq(served, &self.request.model) {
             Arc::clone(&asked)
@@ -272,9 +333,11 @@ impl Reservation {
             usage: charge.usage,
             source: charge.source,
             clamped: charge.clamped,
-            paid: pieces.map(|piece| (piece.grant.0, piece.tokens)).collect(),
-            overdraft: payment.overdraft,
+            paid: pieces(&payment.tokens.pieces),
+            overdraft: payment.tokens.overdraft,
             cost: self.cost(charge),
+            cost_paid: pieces(&payment.money.pieces),
+            cost_overdraft: self.cost_overdraft(payment),
             first_byte_ms: self.first_byte.map(millis),
             duration_ms: millis(self.begun.elapsed()),
             is_progress: false,
@@ -307,6 +370,10 @@ impl ReservationGuard for Reservation {
 
     fn most_tokens(&self) -> u64 {
         Self::most_tokens(self)
+    }
+
+    fn pays_money(&self) -> bool {
+        self.held.money.is_some()
     }
 
     fn first_byte(&mut self) {
@@ -354,7 +421,7 @@ impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reservation")
             .field("request", &self.request.id)
-            .field("reserved", &self.reserved())
+            .field("reserved", &self.held)
             .finish_non_exhaustive()
     }
 }

@@ -6,6 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
+use tollgate_types::{PerUnit, Settled};
 
 /// How many classes of commit times there are: one for each bound, and one beyond them.
 const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
@@ -21,6 +22,10 @@ pub struct LedgerStats {
     pub free_tokens: u64,
     /// Tokens that requests reserve of those accounts.
     pub reserved_tokens: u64,
+    /// Money that those accounts can spend, in nano-units.
+    pub free_money: u64,
+    /// Money that requests reserve of those accounts, in nano-units.
+    pub reserved_money: u64,
     /// Requests reserved, or settled and not yet entered.
     pub open_requests: u64,
     /// Reservations made.
@@ -39,6 +44,10 @@ pub struct LedgerStats {
     pub charged_tokens: u64,
     /// Tokens that no grant covered.
     pub overdraft_tokens: u64,
+    /// Money charged and paid, in nano-units.
+    pub charged_money: u64,
+    /// Money that no grant covered, in nano-units.
+    pub overdraft_money: u64,
     /// Settlements that could not be written ahead.
     pub failed_writes: u64,
     /// Failed syncs of settlements to the disk, which were tried again.
@@ -82,6 +91,8 @@ pub(super) struct Stats {
     late_settlements: AtomicU64,
     pub(super) charged_tokens: AtomicU64,
     pub(super) overdraft_tokens: AtomicU64,
+    charged_money: AtomicU64,
+    overdraft_money: AtomicU64,
     pub(super) failed_writes: AtomicU64,
     pub(super) failed_commits: AtomicU64,
     quarantined: Mutex<Quarantined>,
@@ -94,6 +105,17 @@ impl Stats {
     /// Notes what is in quarantine.
     pub(super) fn saw_quarantined(&self, seen: Quarantined) {
         *self.quarantined.lock() = seen;
+    }
+
+    /// Counts the cost of a settlement, if it is charged.
+    pub(super) fn add_money(&self, settled: &Settled) {
+        let Some((cost, overdraft)) = settled.cost.zip(settled.cost_overdraft) else {
+            return;
+        };
+        let overdraft = overdraft.nanos();
+        let paid = cost.nanos().saturating_sub(overdraft);
+        self.charged_money.fetch_add(paid, Ordering::Relaxed);
+        self.overdraft_money.fetch_add(overdraft, Ordering::Relaxed);
     }
 
     /// Counts settlements of a process that has lost its leases.
@@ -117,7 +139,7 @@ impl Stats {
     pub(super) fn snapshot(
         &self,
         accounts: usize,
-        holdings: Holdings,
+        holdings: PerUnit<Holdings>,
         open_requests: usize,
     ) -> LedgerStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -127,8 +149,10 @@ impl Stats {
         LedgerStats {
             fenced: 0,
             accounts: count(accounts),
-            free_tokens: holdings.free,
-            reserved_tokens: holdings.reserved,
+            free_tokens: holdings.tokens.free,
+            reserved_tokens: holdings.tokens.reserved,
+            free_money: holdings.money.free,
+            reserved_money: holdings.money.reserved,
             open_requests: count(open_requests),
             reservations: read(&self.reservations),
             shed: read(&self.shed),
@@ -138,6 +162,8 @@ impl Stats {
             late_settlements: read(&self.late_settlements),
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
+            charged_money: read(&self.charged_money),
+            overdraft_money: read(&self.overdraft_money),
             failed_writes: read(&self.failed_writes),
             failed_syncs: 0,
             quarantined_torn: quarantined.torn,
@@ -162,7 +188,7 @@ mod tests {
         for micros in [1, 250, 251, 9_999_999] {
             stats.committed(Duration::from_micros(micros));
         }
-        let seen = stats.snapshot(0, Holdings::default(), 0);
+        let seen = stats.snapshot(0, PerUnit::default(), 0);
         assert_eq!(seen.commits, 4);
         assert_eq!(seen.commit_classes[..2], [2, 1]);
         assert_eq!(seen.commit_classes[CLASSES - 1], 1);

@@ -13,13 +13,14 @@ use std::{
     time::Instant,
 };
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Prices, Usage, Weights};
+use tollgate_types::{ErrorCode, Money, Prices, Unit, Usage, Weights};
 
 mod commits;
 mod corruption;
 mod grants;
 mod late;
 mod leftover;
+mod money;
 mod processes;
 mod progress;
 mod properties;
@@ -75,9 +76,9 @@ impl House {
 
     fn top_up(&self, key: &KeyId, tokens: u64) {
         let terms = GrantTerms {
-            plan: None,
             tokens,
             validity: DAY,
+            ..GrantTerms::default()
         };
         let selector = KeySelector::Id(key.clone());
         self.store().top_up(&selector, &terms).unwrap();
@@ -190,12 +191,12 @@ async fn used_tokens_are_charged_and_the_rest_is_free_again() {
     let key = house.key(100);
     let ledger = house.ledger();
     let reservation = house.reserve(&ledger, &key, 60).await.unwrap();
-    assert_eq!(reservation.reserved(), 60);
+    assert_eq!(reservation.reserved(Unit::Tokens), Some(60));
     let held = Holdings {
         free: 40,
         reserved: 60,
     };
-    assert_eq!(ledger.holdings(&key), Some(held));
+    assert_eq!(ledger.holdings(&key).unwrap().tokens, Some(held));
 
     let settled = reservation.settle(&completed(25));
     assert_eq!((settled.charged, settled.overdraft), (25, 0));
@@ -204,7 +205,7 @@ async fn used_tokens_are_charged_and_the_rest_is_free_again() {
         free: 75,
         reserved: 0,
     };
-    assert_eq!(ledger.holdings(&key), Some(held));
+    assert_eq!(ledger.holdings(&key).unwrap().tokens, Some(held));
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.used(&key), 25);
     assert_eq!(house.settlement_files(), 0);
@@ -282,7 +283,7 @@ async fn a_balance_caps_a_request_and_says_what_fits() {
     else {
         panic!("refused");
     };
-    assert_eq!(reservation.reserved(), 100);
+    assert_eq!(reservation.reserved(Unit::Tokens), Some(100));
     assert_eq!(reservation.output_limit(), Some(70));
     let other = ledger.reserve(&key, house.request(), bound, Weights::default());
     assert!(

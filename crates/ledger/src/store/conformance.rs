@@ -4,6 +4,7 @@
 //! statements of its own. What only one database has (files, damage, its log) is tested beside it.
 
 pub(crate) mod keys;
+pub(crate) mod money;
 pub(crate) mod processes;
 pub(crate) mod reads;
 
@@ -57,6 +58,12 @@ macro_rules! conformance_tests {
             processes::old_records_go_and_what_they_charged_stays,
             processes::the_cost_of_a_batch_is_exact,
             processes::keys_that_are_used_up_most_come_first,
+            money::one_order_makes_a_grant_of_each_unit_once,
+            money::both_units_are_leased_and_charged_and_add_up,
+            money::several_grants_of_money_pay_one_request,
+            money::a_fenced_process_pays_what_is_free_and_overdraws_the_rest,
+            money::a_key_pays_in_money_once_it_was_given_some,
+            money::the_larger_share_of_both_units_counts,
             reads::a_key_is_looked_up_by_its_hash_with_the_newest_change,
             reads::every_change_of_a_key_and_its_grants_is_seen,
             reads::a_history_is_read_page_by_page_newest_first,
@@ -98,6 +105,7 @@ fn terms(tokens: u64, seconds: u64) -> GrantTerms {
         plan: Some("pro".into()),
         tokens,
         validity: Duration::from_secs(seconds),
+        ..GrantTerms::default()
     }
 }
 

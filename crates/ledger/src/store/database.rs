@@ -15,7 +15,7 @@
 //!   Each operation says by which id a repetition is noticed.
 
 use super::{
-    GrantView, KeyFilter, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
+    GrantView, KeyFilter, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
 };
 use crate::{
     balance::{Grant, Piece},
@@ -31,21 +31,21 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
-use tollgate_types::{KeyId, Limits, RequestId};
+use tollgate_types::{KeyId, Limits, PerUnit, RequestId, Unit};
 
 /// A database, open under one pepper.
 pub(crate) trait Database: Send + Sync {
     /// The path beside which the settlement files of processes lie; their names begin with its name.
     fn path(&self) -> &Path;
 
-    /// Enters a key and its first grant. A repetition is noticed by the id of the key, which an order
+    /// Enters a key and its first grants. A repetition is noticed by the id of the key, which an order
     /// determines: [`Outcome::DoneBefore`], or [`Outcome::OtherOrder`] if the order made something
     /// else.
     fn add_key(
         &self,
         key: &KeyRecord,
         hash: &KeyHash,
-        grant: Option<&NewGrant<'_>>,
+        grants: Option<&NewGrants<'_>>,
         order: Option<&OrderName>,
     ) -> Result<Outcome, StoreError>;
 
@@ -61,14 +61,14 @@ pub(crate) trait Database: Send + Sync {
         now: Timestamp,
     ) -> Result<Outcome, StoreError>;
 
-    /// Gives a key tokens, unless it is revoked or has no room for another grant. A repetition is
-    /// noticed by the id of the grant, which an order determines.
-    fn add_grant(
+    /// Makes a grant of each unit that is given, unless the key is revoked or has no room for them. A
+    /// repetition is noticed by the ids of the grants, which an order determines.
+    fn add_grants(
         &self,
         key: &KeyId,
-        grant: &NewGrant<'_>,
+        grants: &NewGrants<'_>,
         now: Timestamp,
-    ) -> Result<GrantAdded, StoreError>;
+    ) -> Result<GrantsAdded, StoreError>;
 
     /// The grants of a key, oldest first; if it has more than a thousand, the newest thousand.
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError>;
@@ -85,8 +85,8 @@ pub(crate) trait Database: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<PlanInUse>, StoreError>;
 
-    /// Tokens of a key's valid grants that are neither charged nor leased.
-    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError>;
+    /// What is left of a key's valid grants and not leased.
+    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError>;
 
     /// The key with this hash, and the newest change of the same snapshot.
     fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError>;
@@ -237,13 +237,13 @@ pub(crate) enum Outcome {
     Revoked,
 }
 
-/// What came of a grant.
+/// What came of grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum GrantAdded {
-    /// It was made.
+pub(crate) enum GrantsAdded {
+    /// They were made.
     New,
-    /// The key has a grant of this id.
-    Known(GrantView),
+    /// The key has grants that an order of this name made.
+    Known(Vec<GrantView>),
     /// The order made this before, which is something else.
     OtherOrder(String),
     /// The key is revoked.
@@ -371,20 +371,52 @@ pub(crate) struct Share {
     pub(crate) key: i64,
     /// The key's grants; `free` is what was newly leased.
     pub(crate) grants: Vec<Grant>,
+    /// What is known of the rest of them, by their unit.
+    pub(crate) of: PerUnit<UnitShare>,
+    /// Whether there are grants beyond those that were looked at.
+    pub(crate) has_more: bool,
+}
+
+/// What is left of a key's grants in one unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnitShare {
     /// What other processes lease of them, and what is left in grants beyond those that were looked
     /// at.
     pub(crate) elsewhere: u64,
     /// What is left of the valid grants, leased or not; settled requests that are not entered yet still
     /// count.
     pub(crate) left: u64,
-    /// Whether there are grants beyond those that were looked at.
-    pub(crate) has_more: bool,
 }
 
 impl Share {
     /// Whether anything was newly leased.
     pub(crate) fn has_leased(&self) -> bool {
         self.grants.iter().any(|grant| grant.free > 0)
+    }
+
+    /// Whether nothing was newly leased and other processes have some.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.of.iter().any(|of_unit| of_unit.elsewhere > 0) && !self.has_leased()
+    }
+
+    /// Adds what is left in grants beyond those that were looked at, given what is left of all.
+    pub(crate) fn add_beyond(&mut self, left_of_all: &PerUnit<u64>) {
+        for unit in Unit::ALL {
+            let of_unit = self.of.get_mut(unit);
+            let beyond = left_of_all.get(unit).saturating_sub(of_unit.left);
+            of_unit.elsewhere = of_unit.elsewhere.saturating_add(beyond);
+            of_unit.left = of_unit.left.saturating_add(beyond);
+            self.has_more |= beyond > 0;
+        }
+    }
+
+    /// Leaves what is free to other processes.
+    pub(crate) fn leave_free(&mut self) {
+        for grant in &mut self.grants {
+            let free = std::mem::take(&mut grant.free);
+            let of_unit = self.of.get_mut(grant.unit);
+            of_unit.elsewhere = of_unit.elsewhere.saturating_add(free);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can go wrong with the database, in words that tell an operator what to do.
 
+use super::GrantTerms;
 use crate::{
     balance::MAX_PIECES,
     key::PepperError,
@@ -142,11 +143,15 @@ pub enum StoreError {
         what: &'static str,
     },
     /// The grant cannot be made as asked.
-    #[error("a grant needs between 1 and {} tokens and a validity between a second and 100 years", 1_u64 << 52)]
+    #[error(
+        "a grant needs between 1 and {} tokens, or money up to {}, and a validity between a second and 100 years",
+        GrantTerms::MAX_TOKENS,
+        GrantTerms::MAX_MONEY
+    )]
     InvalidGrant,
     /// The key has as many grants as one request can be paid from.
     #[error(
-        "the key has {MAX_PIECES} grants with tokens left already, and a request is paid from no \
+        "the key has {MAX_PIECES} grants with something left already, and a request is paid from no \
          more: give one larger grant when one of them is spent or over"
     )]
     TooManyGrants,

@@ -3,7 +3,7 @@
 use super::{
     OrderName, Store, StoreError,
     database::{KeyChange, KeyQuery, Outcome},
-    grants::NewGrant,
+    grants::NewGrants,
     order::{ID_CHARS, Made},
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     record::{InvalidKey, KeyRecord, KeyState, NewKey},
 };
 use std::{sync::Arc, time::Duration};
-use tollgate_types::{Identity, KeyId, KeyShares, Limits};
+use tollgate_types::{Identity, KeyId, KeyShares, Limits, Money};
 
 /// How many of the keys that share a beginning are named.
 const CANDIDATES: u32 = 10;
@@ -159,6 +159,7 @@ impl Store {
             groups: new.groups.clone(),
             endpoints: new.endpoints.clone(),
             limits: new.limits,
+            pays_money: new.grant.as_ref().is_some_and(|it| it.money > Money::ZERO),
             shares: KeyShares::default(),
         };
         let record = KeyRecord {
@@ -170,7 +171,7 @@ impl Store {
             granted_until: None,
         };
         let hash = self.hasher.hash(&key);
-        let grant = new.grant.as_ref().map(NewGrant::new).transpose()?;
+        let grant = new.grant.as_ref().map(NewGrants::new).transpose()?;
         let made = self
             .database
             .add_key(&record, &hash, grant.as_ref(), order)?;

@@ -6,6 +6,7 @@
 use super::StoreError;
 use crate::key;
 use sha2::{Digest as _, Sha256};
+use tollgate_types::Unit;
 
 /// Letters and digits of an id after its mark: 119 bits, so that no two are alike and none can be
 /// guessed.
@@ -15,16 +16,26 @@ pub(super) const ID_CHARS: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Made {
     Key,
-    Grant,
+    Grant(Unit),
     Extension,
 }
 
 impl Made {
+    /// Whether both are the same kind of thing.
+    pub(super) const fn is_like(self, other: Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Key, Self::Key)
+                | (Self::Grant(_), Self::Grant(_))
+                | (Self::Extension, Self::Extension)
+        )
+    }
+
     /// How its id begins.
     pub(crate) const fn mark(self) -> &'static str {
         match self {
             Self::Key => "key_",
-            Self::Grant => "grant_",
+            Self::Grant(_) => "grant_",
             Self::Extension => "extension_",
         }
     }
@@ -58,6 +69,10 @@ impl OrderName {
         // The ids of one kind of order say nothing about the others.
         hash.update(mark);
         hash.update([0]);
+        if made == Made::Grant(Unit::Money) {
+            // One order can make a grant of each unit.
+            hash.update("money\0");
+        }
         hash.update(&self.0);
         let digits = hash.finalize();
         let digits = digits.iter().take(ID_CHARS);
@@ -73,11 +88,13 @@ mod tests {
     #[test]
     fn a_name_gives_the_same_id_for_ever_and_another_one_another() {
         let name = OrderName::new("order-1").unwrap();
-        let id = name.id(Made::Grant);
-        assert_eq!(id, OrderName::new("order-1").unwrap().id(Made::Grant));
+        let grant = Made::Grant(Unit::Tokens);
+        let id = name.id(grant);
+        assert_eq!(id, OrderName::new("order-1").unwrap().id(grant));
         assert_eq!(id.len(), "grant_".len() + 20);
         assert!(id.bytes().skip(6).all(|it| it.is_ascii_alphanumeric()));
-        assert_ne!(id, OrderName::new("order-2").unwrap().id(Made::Grant));
+        assert_ne!(id, OrderName::new("order-2").unwrap().id(grant));
+        assert_ne!(id, name.id(Made::Grant(Unit::Money)));
         assert_ne!(id[6..], name.id(Made::Key)[4..]);
     }
 

@@ -23,9 +23,9 @@ mod stored;
 mod verify;
 
 use super::{
-    GrantView, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
+    GrantView, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
     database::{
-        AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
+        AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
     },
     stored_values::{amount, storable, storable_time, stored_time},
@@ -50,7 +50,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tollgate_types::{KeyId, RequestId};
+use tollgate_types::{KeyId, PerUnit, RequestId};
 
 /// How a database on a PostgreSQL server is used.
 #[derive(Clone, Debug)]
@@ -120,10 +120,10 @@ impl Database for Postgres {
         &self,
         key: &KeyRecord,
         hash: &KeyHash,
-        grant: Option<&NewGrant<'_>>,
+        grants: Option<&NewGrants<'_>>,
         order: Option<&OrderName>,
     ) -> Result<Outcome, StoreError> {
-        self.change(|session| keys::add(session, key, hash, grant, order))
+        self.change(|session| keys::add(session, key, hash, grants, order))
     }
 
     fn keys(&self, query: &KeyQuery<'_>) -> Result<Vec<KeyRecord>, StoreError> {
@@ -139,13 +139,13 @@ impl Database for Postgres {
         self.change(|session| keys::change(session, key, change, now))
     }
 
-    fn add_grant(
+    fn add_grants(
         &self,
         key: &KeyId,
-        grant: &NewGrant<'_>,
+        grants: &NewGrants<'_>,
         now: Timestamp,
-    ) -> Result<GrantAdded, StoreError> {
-        self.change(|session| grants::add(session, key, grant, now))
+    ) -> Result<GrantsAdded, StoreError> {
+        self.change(|session| grants::add(session, key, grants, now))
     }
 
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
@@ -165,7 +165,7 @@ impl Database for Postgres {
         self.ask(|session| grants::most_used(session, now, limit))
     }
 
-    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {
+    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError> {
         self.ask(|session| grants::unleased(session, key, now))
     }
 

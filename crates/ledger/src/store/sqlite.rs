@@ -43,9 +43,9 @@ pub use plans::plans_beyond;
 pub use schema::check_pepper;
 
 use super::{
-    GrantView, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
+    GrantView, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
     database::{
-        AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
+        AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
     },
     stored_values::{amount, storable, storable_time, stored_time},
@@ -66,7 +66,7 @@ use parking_lot::Mutex;
 use process::SqliteProcess;
 use rusqlite::{Connection, Row, Transaction};
 use std::path::{Path, PathBuf};
-use tollgate_types::{KeyId, RequestId};
+use tollgate_types::{KeyId, PerUnit, RequestId};
 use write::WriteConnection;
 
 /// Connections for reading that are kept open.
@@ -159,10 +159,10 @@ impl Database for Sqlite {
         &self,
         key: &KeyRecord,
         hash: &KeyHash,
-        grant: Option<&NewGrant<'_>>,
+        grants: Option<&NewGrants<'_>>,
         order: Option<&OrderName>,
     ) -> Result<Outcome, StoreError> {
-        self.write(|transaction| keys::add(transaction, key, hash, grant, order))
+        self.write(|transaction| keys::add(transaction, key, hash, grants, order))
     }
 
     fn keys(&self, query: &KeyQuery<'_>) -> Result<Vec<KeyRecord>, StoreError> {
@@ -178,13 +178,13 @@ impl Database for Sqlite {
         self.write(|transaction| keys::change(transaction, key, change, now))
     }
 
-    fn add_grant(
+    fn add_grants(
         &self,
         key: &KeyId,
-        grant: &NewGrant<'_>,
+        grants: &NewGrants<'_>,
         now: Timestamp,
-    ) -> Result<GrantAdded, StoreError> {
-        self.write(|transaction| grants::add(transaction, key, grant, now))
+    ) -> Result<GrantsAdded, StoreError> {
+        self.write(|transaction| grants::add(transaction, key, grants, now))
     }
 
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
@@ -204,7 +204,7 @@ impl Database for Sqlite {
         self.read(|file| grants::most_used(file, now, limit))
     }
 
-    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {
+    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError> {
         self.read(|file| grants::unleased(file, key, now))
     }
 

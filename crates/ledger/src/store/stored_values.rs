@@ -44,6 +44,8 @@ pub(super) struct StoredKey {
     /// Requests, input tokens, output tokens and concurrent requests.
     pub(super) limits: [Option<i64>; 4],
     pub(super) granted_until: Option<i64>,
+    /// It has a grant of money.
+    pub(super) pays_money: bool,
 }
 
 impl StoredKey {
@@ -79,6 +81,7 @@ impl StoredKey {
                 output_tokens,
                 concurrent,
             },
+            pays_money: self.pays_money,
             shares: KeyShares::default(),
         };
         Ok(KeyRecord {

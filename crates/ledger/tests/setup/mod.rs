@@ -22,9 +22,9 @@ pub fn open(path: &Path) -> Store {
 /// A key with more tokens than a test spends, valid for a day.
 pub fn make_key(store: &Store) -> CreatedKey {
     let grant = GrantTerms {
-        plan: None,
         tokens: 1 << 50,
         validity: Duration::from_secs(86_400),
+        ..GrantTerms::default()
     };
     let key = NewKey {
         grant: Some(grant),

@@ -80,7 +80,11 @@ async fn shared_out_tokens_are_left_to_their_process() {
     // Whatever it looks for has been seen once this has.
     house.top_up(&other, 1000);
     let start = Instant::now();
-    while old.holdings(&other).is_none_or(|it| it.free < 1000) {
+    while old
+        .holdings(&other)
+        .and_then(|it| it.tokens)
+        .is_none_or(|it| it.free < 1000)
+    {
         assert!(start.elapsed() < PATIENCE);
         tokio::task::yield_now().await;
     }

@@ -134,7 +134,7 @@ impl Life {
     async fn reserve(&mut self, process: usize, tokens: u64) {
         let ledger = self.processes[process].clone().unwrap();
         if let Ok(reservation) = self.house.reserve(&ledger, &self.key, tokens).await {
-            assert_eq!(reservation.reserved(), tokens);
+            assert_eq!(reservation.reserved(Unit::Tokens), Some(tokens));
             self.open.push(Open {
                 request: reservation.request().to_string(),
                 reservation,

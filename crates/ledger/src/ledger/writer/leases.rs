@@ -67,7 +67,7 @@ impl Writer {
         for (key, share) in shares {
             let found = share.is_some();
             if let Some(share) = share {
-                accounts.take_in(&key, share, clock.now());
+                accounts.take_in(&key, &share, clock.now());
             }
             accounts.answer(&key, &Ok(found));
         }

@@ -242,7 +242,7 @@ pub(crate) fn a_grant_is_what_was_given_and_begins_unused(fixture: &dyn Fixture)
     let made = store
         .top_up(&KeySelector::Id(id.clone()), &terms(1000, 60))
         .unwrap();
-    assert_eq!(store.grants(&id).unwrap(), [made]);
+    assert_eq!(store.grants(&id).unwrap(), made);
     for (tokens, seconds) in [(0, 60), (1 << 53, 60), (1000, 0), (1000, u64::MAX)] {
         let bad = store.top_up(&KeySelector::Id(id.clone()), &terms(tokens, seconds));
         assert!(matches!(bad, Err(StoreError::InvalidGrant)), "{bad:?}");
@@ -294,9 +294,9 @@ pub(crate) fn an_order_of_one_name_is_one_order_of_whatever_kind(fixture: &dyn F
     };
     let (one, two) = (key("one"), key("two"));
     let terms = GrantTerms {
-        plan: None,
         tokens: 10,
         validity: Duration::from_secs(60),
+        ..GrantTerms::default()
     };
     let day = Duration::from_secs(86_400);
     let made = store

@@ -15,12 +15,13 @@ pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
     let key = home.key(100);
     let (mut one, mut two) = (home.process("one"), home.process("two"));
     let looked = home.lease(&mut *one, &key, LeaseMode::Look);
-    assert_eq!((free(&looked), looked.elsewhere), (0, 100));
+    assert_eq!((free(&looked), looked.of.tokens.elsewhere), (0, 100));
     assert_eq!(free(&home.lease(&mut *one, &key, LeaseMode::Take)), 100);
     assert_eq!(free(&home.lease(&mut *one, &key, LeaseMode::Take)), 0);
     let none = home.lease(&mut *two, &key, LeaseMode::Take);
-    assert_eq!((free(&none), none.elsewhere, none.left), (0, 100, 100));
-    assert_eq!(home.store().unleased(&key, home.now()).unwrap(), 0);
+    let rest = none.of.tokens;
+    assert_eq!((free(&none), rest.elsewhere, rest.left), (0, 100, 100));
+    assert_eq!(home.store().unleased(&key, home.now()).unwrap().tokens, 0);
     one.end(home.now()).unwrap();
     assert_eq!(free(&home.lease(&mut *two, &key, LeaseMode::Take)), 100);
     home.adds_up(0);

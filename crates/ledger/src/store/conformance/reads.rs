@@ -116,7 +116,8 @@ pub(crate) fn a_history_is_read_page_by_page_newest_first(fixture: &dyn Fixture)
     let none = history.page(&other, &HistoryQuery::default()).unwrap();
     assert!(none.data.is_empty());
     let summary = history.summary(&key, home.now()).unwrap();
-    assert_eq!((summary.granted, summary.used), (100, 10));
+    let given = summary.given.tokens.unwrap();
+    assert_eq!((given.granted, given.used), (100, 10));
     assert_eq!(summary.models[0].cost.nanos(), 8);
     assert!(!history.is_over(&key, home.now()).unwrap());
     home.clock.advance(DAY);

@@ -1,5 +1,6 @@
--- Times are milliseconds since 1970 in UTC. Tokens are whole numbers. A transaction that leases,
--- returns or spends tokens of a key locks the row of the key first, several in the order of `number`.
+-- Times are milliseconds since 1970 in UTC. Amounts are whole numbers: tokens, or billionths of the
+-- currency's unit in grants of money and in what is leased and paid of them. A transaction that leases,
+-- returns or spends some of a key locks the row of the key first, several in the order of `number`.
 
 CREATE TABLE settings (name text PRIMARY KEY, value bytea NOT NULL);
 
@@ -41,6 +42,8 @@ CREATE TRIGGER key_changed AFTER INSERT OR UPDATE OR DELETE ON keys
 CREATE TABLE grants (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text NOT NULL UNIQUE, key bigint NOT NULL REFERENCES keys (number), plan text,
+    unit text COLLATE "C" NOT NULL DEFAULT 'tokens'
+        CHECK (unit IN ('tokens', 'money')),
     tokens bigint NOT NULL CHECK (tokens > 0),
     spent bigint NOT NULL DEFAULT 0 CHECK (spent BETWEEN 0 AND tokens),
     purged bigint NOT NULL DEFAULT 0 CHECK (purged BETWEEN 0 AND spent),
@@ -120,7 +123,11 @@ CREATE TABLE usage (
     -- In billionths of the currency's unit; NULL if the prices were unknown.
     cost bigint, source text NOT NULL,
     clamped boolean NOT NULL, first_byte_ms bigint, duration_ms bigint NOT NULL,
-    paid_by bigint REFERENCES grants (number), route_reason text
+    paid_by bigint REFERENCES grants (number), route_reason text,
+    -- The part of the cost that no grant of money covered; NULL if the cost was not charged.
+    cost_overdraft bigint,
+    -- The grant of money that paid the rest; NULL if several did.
+    cost_paid_by bigint REFERENCES grants (number)
 );
 CREATE INDEX usage_by_time ON usage (key, at, number);
 CREATE INDEX usage_by_model ON usage (key, model_served, at, number);
@@ -138,12 +145,14 @@ CREATE TABLE charges (
     PRIMARY KEY (usage, grant_number)
 );
 
--- Kept when records are purged. `cost` is that of the requests whose prices were known.
+-- Kept when records are purged. `cost` is that of the requests whose prices were known, `cost_paid`
+-- the part of it that grants of money paid.
 CREATE TABLE totals (
     key bigint NOT NULL REFERENCES keys (number), model text COLLATE "C" NOT NULL,
     requests bigint NOT NULL, input bigint NOT NULL, cache_read bigint NOT NULL,
     cache_write bigint NOT NULL, output bigint NOT NULL,
     charged bigint NOT NULL, overdraft bigint NOT NULL, cost bigint NOT NULL,
+    cost_paid bigint NOT NULL,
     PRIMARY KEY (key, model)
 );
 

@@ -6,11 +6,13 @@ use super::{amount, connection::Session, plain, storable_time, stored_time, unsi
 use crate::{
     charge::BillingState,
     clock::Timestamp,
-    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+    history::{
+        Direction, Found, Given, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary,
+    },
 };
 use postgres::Row;
 use std::collections::HashMap;
-use tollgate_types::{KeyId, Money, Usage};
+use tollgate_types::{KeyId, Money, PerUnit, Usage};
 
 /// How many records a page looks at if the filters let few of them through.
 const MOST_EXAMINED: usize = 10_000;
@@ -112,7 +114,8 @@ fn is_wanted(row: &Row, state: Option<&str>, status: Option<u16>) -> Result<bool
 /// In the order of [`read_record`], and the number.
 const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
         error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason, clamped, cost, number
+        source, first_byte_ms, duration_ms, route_reason, clamped, cost, number,
+        cost_overdraft
     FROM usage WHERE number = ANY($1)";
 
 /// A record by its number.
@@ -150,10 +153,14 @@ fn read_record(row: &Row) -> Result<UsageRecord, postgres::Error> {
         duration_ms: u32::try_from(row.try_get::<_, i64>(18)?).unwrap_or(u32::MAX),
         route_reason: row.try_get(19)?,
         clamped: row.try_get(20)?,
-        cost: row
-            .try_get::<_, Option<i64>>(21)?
-            .map(|nanos| Money::from_nanos(amount(nanos))),
+        cost: money(row, 21)?,
+        cost_overdraft: money(row, 23)?,
     })
+}
+
+fn money(row: &Row, place: usize) -> Result<Option<Money>, postgres::Error> {
+    let nanos: Option<i64> = row.try_get(place)?;
+    Ok(nanos.map(|nanos| Money::from_nanos(amount(nanos))))
 }
 
 /// What a key was given and has used.
@@ -174,10 +181,14 @@ fn read_grants(
 ) -> Result<UsageSummary, postgres::Error> {
     let row = file.query_one(
         "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
-                coalesce(sum(tokens) FILTER (WHERE lasts), 0)::bigint,
-                coalesce(sum(spent) FILTER (WHERE lasts), 0)::bigint,
-                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0
-         FROM (SELECT first_used_at, expires_at, tokens, spent,
+                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0,
+                count(*) FILTER (WHERE unit = 'tokens'),
+                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
+                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
+                count(*) FILTER (WHERE unit = 'money'),
+                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint,
+                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint
+         FROM (SELECT first_used_at, expires_at, unit, tokens, spent,
                       coalesce(expires_at > $2, TRUE) AS lasts
                FROM grants WHERE key = (SELECT number FROM keys WHERE id = $1)) AS judged",
         &[&key.as_str(), &storable_time(now)],
@@ -186,11 +197,24 @@ fn read_grants(
     Ok(UsageSummary {
         valid_from: time(row.try_get(0)?),
         valid_until: time(row.try_get(1)?),
-        granted: unsigned(&row, 2)?,
-        used: unsigned(&row, 3)?,
-        is_over: row.try_get(4)?,
+        is_over: row.try_get(2)?,
+        given: PerUnit {
+            tokens: read_given(&row, 3)?,
+            money: read_given(&row, 6)?,
+        },
         models: Vec::new(),
     })
+}
+
+/// What was given and used in a unit; `None` if nothing was ever given.
+fn read_given(row: &Row, first: usize) -> Result<Option<Given>, postgres::Error> {
+    let at = |offset: usize| first.saturating_add(offset);
+    let grants: i64 = row.try_get(first)?;
+    let given = Given {
+        granted: unsigned(row, at(1))?,
+        used: unsigned(row, at(2))?,
+    };
+    Ok((grants > 0).then_some(given))
 }
 
 fn read_totals(file: &mut Session, key: &KeyId) -> Result<Vec<ModelTotal>, postgres::Error> {

@@ -9,16 +9,17 @@ use crate::{
     key::KeyHash,
     record::{KeyRecord, KeyState},
     store::{
-        KeyFilter, NewGrant, OrderName, PlanInUse, StoreError,
+        KeyFilter, NewGrants, OrderName, PlanInUse, StoreError,
         database::{KeyChange, KeyLookup, KeyQuery, Outcome},
         order::Made,
         stored_values::{StoredKey, names_to_json},
     },
 };
 use postgres::{Row, types::ToSql};
-use tollgate_types::{KeyId, Limits};
+use tollgate_types::{KeyId, Limits, Unit};
 
-/// The columns of a key; [`read_key`] reads them in this order, and then [`GRANTED_UNTIL`].
+/// The columns of a key; [`read_key`] reads them in this order, and then
+/// [`GRANTED_UNTIL`] and [`PAYS_MONEY`].
 const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
      created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
      output_tokens_per_minute, concurrent_requests";
@@ -26,6 +27,10 @@ const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
 /// When the last of a key's grants is over; NULL if it has none, or one that has not begun.
 const GRANTED_UNTIL: &str = "(SELECT CASE WHEN count(*) = count(grants.expires_at) \
      THEN max(grants.expires_at) END FROM grants WHERE grants.key = keys.number)";
+
+/// Whether a key was given money.
+const PAYS_MONEY: &str =
+    "EXISTS (SELECT 1 FROM grants WHERE grants.key = keys.number AND unit = 'money')";
 
 /// The id of what an order of this name has made, if that is something else than `made`. The lock lets
 /// orders of one name come one after the other.
@@ -36,22 +41,23 @@ pub(super) fn made_otherwise(
 ) -> Result<Option<String>, postgres::Error> {
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text";
     transaction.query_one(lock, &[&order.id(Made::Key)])?;
-    let id = |other| (other != made).then(|| order.id(other));
+    let id = |other: Made| (!other.is_like(made)).then(|| order.id(other));
+    let [tokens, money] = Unit::ALL.map(|unit| id(Made::Grant(unit)));
     let found = transaction.query_opt(
         "SELECT id FROM keys WHERE id = $1
-         UNION ALL SELECT id FROM grants WHERE id = $2
-         UNION ALL SELECT id FROM extensions WHERE id = $3 LIMIT 1",
-        &[&id(Made::Key), &id(Made::Grant), &id(Made::Extension)],
+         UNION ALL SELECT id FROM grants WHERE id IN ($2, $3)
+         UNION ALL SELECT id FROM extensions WHERE id = $4 LIMIT 1",
+        &[&id(Made::Key), &tokens, &money, &id(Made::Extension)],
     )?;
     found.map(|row| row.try_get(0)).transpose()
 }
 
-/// Adds a key and its first grant.
+/// Adds a key and its first grants.
 pub(super) fn add(
     transaction: &mut Session,
     key: &KeyRecord,
     hash: &KeyHash,
-    grant: Option<&NewGrant<'_>>,
+    first: Option<&NewGrants<'_>>,
     order: Option<&OrderName>,
 ) -> Result<Outcome, postgres::Error> {
     if let Some(order) = order
@@ -88,8 +94,8 @@ pub(super) fn add(
     if made == 0 {
         return Ok(Outcome::DoneBefore);
     }
-    if let Some(grant) = grant {
-        grants::insert(transaction, key.id(), grant, key.created_at)?;
+    if let Some(first) = first {
+        grants::insert(transaction, key.id(), first, key.created_at)?;
     }
     Ok(Outcome::Done)
 }
@@ -254,7 +260,7 @@ fn select(
     rest: &str,
     values: &Values<'_>,
 ) -> Result<Result<Vec<KeyRecord>, StoreError>, postgres::Error> {
-    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL} FROM keys {rest}");
+    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY} FROM keys {rest}");
     let rows = file.query(&sql, values)?;
     let rows = rows.iter().map(|row| read_key(row, 0));
     let rows = rows.collect::<Result<Vec<_>, postgres::Error>>()?;
@@ -290,7 +296,7 @@ pub(super) fn look_up(
     hash: &KeyHash,
 ) -> Result<Result<KeyLookup, StoreError>, postgres::Error> {
     let sql = format!(
-        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY}
          FROM (SELECT $1::bytea AS wanted) AS asked LEFT JOIN keys ON keys.hash = wanted"
     );
     let row = file.query_one(&sql, &[&&hash.as_bytes()[..]])?;
@@ -300,7 +306,8 @@ pub(super) fn look_up(
     Ok(record.map(|record| KeyLookup { change, record }))
 }
 
-/// Reads [`COLUMNS`] and [`GRANTED_UNTIL`] from column `first` on. The inner error is a row that makes no sense.
+/// Reads [`COLUMNS`], [`GRANTED_UNTIL`] and [`PAYS_MONEY`] from column `first` on. The inner error is a
+/// row that makes no sense.
 fn read_key(row: &Row, first: usize) -> Result<Result<KeyRecord, StoreError>, postgres::Error> {
     let at = |offset: usize| first.saturating_add(offset);
     let key = StoredKey {
@@ -320,6 +327,7 @@ fn read_key(row: &Row, first: usize) -> Result<Result<KeyRecord, StoreError>, po
             row.try_get(at(12))?,
         ],
         granted_until: row.try_get(at(13))?,
+        pays_money: row.try_get(at(14))?,
     };
     Ok(key.record())
 }

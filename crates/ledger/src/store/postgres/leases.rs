@@ -1,14 +1,14 @@
 //! The rows of leases: what a process may spend, and what it requests of others. The caller has
 //! locked the keys.
 
-use super::{amount, connection::Session, storable, storable_time, stored_time};
+use super::{amount, connection::Session, grants, storable, storable_time, stored_time};
 use crate::{
     balance::{Grant, GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
-    store::database::{Lease, LeaseMode, ProcessNumber, Share},
+    store::database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
 };
 use std::{collections::BTreeMap, time::Duration};
-use tollgate_types::KeyId;
+use tollgate_types::{KeyId, PerUnit};
 
 /// Leases what there is of a key, or looks at it. `None`: there is no such key.
 pub(super) fn lease(
@@ -24,11 +24,7 @@ pub(super) fn lease(
     let mut share = read_share(transaction, process, row.try_get(0)?, now)?;
     if lease.mode == LeaseMode::Look {
         // What is free is for others.
-        let free = share
-            .grants
-            .iter_mut()
-            .map(|grant| std::mem::take(&mut grant.free));
-        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+        share.leave_free();
         return Ok(Some(share));
     }
     for grant in share.grants.iter().filter(|grant| grant.free > 0) {
@@ -39,8 +35,7 @@ pub(super) fn lease(
             &[&grant.number.0, &process.0, &storable(grant.free)],
         )?;
     }
-    let requests_more = share.elsewhere > 0 && !share.has_leased();
-    if !requests_more {
+    if !share.is_elsewhere() {
         transaction.execute(
             "DELETE FROM lease_requests WHERE key = $1 AND process = $2",
             &[&share.key, &process.0],
@@ -62,59 +57,67 @@ fn read_share(
     key: i64,
     now: Timestamp,
 ) -> Result<Share, postgres::Error> {
-    let (mut elsewhere, mut seen): (u64, u64) = (0, 0);
+    let mut of = PerUnit::<UnitShare>::default();
     let most = i64::try_from(MAX_PIECES).unwrap_or(i64::MAX);
     let rows = file.query(
         "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
-                coalesce(others, 0), tokens - spent
-         FROM grants LEFT JOIN (
+                coalesce(others, 0), tokens - spent, unit
+         FROM (
+             SELECT *, row_number() OVER (
+                 PARTITION BY unit
+                 ORDER BY coalesce(expires_at <= $3, FALSE), tokens = spent, expires_at IS NULL,
+                          expires_at, validity_ms, number
+             ) AS place
+             FROM grants WHERE key = $1
+         ) AS placed LEFT JOIN (
              SELECT grant_number, sum(tokens)::bigint AS held,
                     (sum(tokens) FILTER (WHERE process <> $2))::bigint AS others
              FROM leases WHERE grant_number IN (SELECT number FROM grants WHERE key = $1)
              GROUP BY grant_number
          ) AS leased ON grant_number = number
-         WHERE key = $1
-         ORDER BY coalesce(expires_at <= $3, FALSE), tokens = spent, expires_at IS NULL,
-                  expires_at, validity_ms, number
-         LIMIT $4",
+         WHERE place <= $4 ORDER BY unit, place",
         &[&key, &process.0, &storable_time(now), &most],
     )?;
-    let mut grants = Vec::with_capacity(rows.len());
+    let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         let validity_ms: i64 = row.try_get(1)?;
         let expires_at: Option<i64> = row.try_get(2)?;
         let mut grant = Grant {
             number: GrantNumber(row.try_get(0)?),
+            unit: grants::unit(&row, 6)?,
             validity: Duration::from_millis(validity_ms.unsigned_abs()),
             expires_at: expires_at.and_then(stored_time),
             free: amount(row.try_get(3)?),
             reserved: 0,
         };
         if grant.expires_at.is_none_or(|end| now < end) {
-            elsewhere = elsewhere.saturating_add(amount(row.try_get(4)?));
-            seen = seen.saturating_add(amount(row.try_get(5)?));
+            let of_unit = of.get_mut(grant.unit);
+            of_unit.elsewhere = of_unit.elsewhere.saturating_add(amount(row.try_get(4)?));
+            of_unit.left = of_unit.left.saturating_add(amount(row.try_get(5)?));
         } else {
             grant.free = 0;
         }
-        grants.push(grant);
+        found.push(grant);
     }
-    let beyond = if grants.len() < MAX_PIECES {
-        0
-    } else {
-        let left = file.query_one(
-            "SELECT coalesce(sum(tokens - spent), 0)::bigint FROM grants
-             WHERE key = $1 AND spent < tokens AND coalesce(expires_at > $2, TRUE)",
+    let mut share = Share {
+        key,
+        grants: found,
+        of,
+        has_more: false,
+    };
+    if share.grants.len() >= MAX_PIECES {
+        let rows = file.query(
+            "SELECT unit, sum(tokens - spent)::bigint FROM grants
+             WHERE key = $1 AND spent < tokens AND coalesce(expires_at > $2, TRUE) GROUP BY unit",
             &[&key, &storable_time(now)],
         )?;
-        amount(left.try_get(0)?).saturating_sub(seen)
-    };
-    Ok(Share {
-        key,
-        grants,
-        elsewhere: elsewhere.saturating_add(beyond),
-        left: seen.saturating_add(beyond),
-        has_more: beyond > 0,
-    })
+        let mut left = PerUnit::default();
+        for row in rows {
+            *left.get_mut(grants::unit(&row, 0)?) = amount(row.try_get(1)?);
+        }
+        share.add_beyond(&left);
+    }
+    Ok(share)
 }
 
 /// Gives leased tokens back, never more than are leased: a fenced process has nothing to give.

@@ -134,7 +134,7 @@ fn commit(
     let is_fenced = row.is_none() || was_carried_out;
     let keys: Vec<&str> = batch.leases.iter().map(|it| it.key.as_str()).collect();
     let numbers: Vec<i64> = batch.settled.iter().map(|it| it.key).collect();
-    let paid = batch.settled.iter().flat_map(|it| it.pieces());
+    let paid = batch.settled.iter().flat_map(|it| it.all_pieces());
     let grants: Vec<i64> = paid
         .chain(batch.returned.iter().copied())
         .map(|it| it.grant.0)
@@ -212,7 +212,7 @@ fn recover(
         return Ok(recovered);
     }
     let numbers: Vec<i64> = leftover.entries.iter().map(|it| it.key).collect();
-    let paid = leftover.entries.iter().flat_map(|it| it.pieces());
+    let paid = leftover.entries.iter().flat_map(|it| it.all_pieces());
     let grants: Vec<i64> = paid.map(|it| it.grant.0).collect();
     lock_keys(session, &[], &numbers, &grants)?;
     for record in &leftover.unreadable {

@@ -72,6 +72,9 @@ fn usage(session: &mut Session, before: i64) -> Result<usize, postgres::Error> {
                  SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
                  WHERE number = ANY($1) AND paid_by IS NOT NULL
                  UNION ALL
+                 SELECT cost_paid_by, cost - cost_overdraft FROM usage
+                 WHERE number = ANY($1) AND cost_paid_by IS NOT NULL
+                 UNION ALL
                  SELECT grant_number, tokens FROM charges WHERE usage = ANY($1)
              ) AS paid GROUP BY grant_number) AS purged_of
          WHERE grant_number = number",

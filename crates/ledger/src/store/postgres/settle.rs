@@ -10,7 +10,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
 };
-use tollgate_types::RequestId;
+use tollgate_types::{PerUnit, RequestId, Unit};
 
 /// How much later a record may be entered and still have the time of its settlement, in
 /// milliseconds.
@@ -24,9 +24,10 @@ struct Record<'a> {
     entry: &'a Entry,
     /// Its time, milliseconds since 1970.
     at: u64,
-    /// What its grants pay in fact.
-    paid: Vec<Piece>,
-    overdraft: u64,
+    /// What its grants of each unit pay in fact.
+    paid: PerUnit<Vec<Piece>>,
+    /// What no grant covers.
+    overdraft: PerUnit<u64>,
 }
 
 /// Enters the settled requests of a batch. If they cannot be entered together (a record is refused, a
@@ -41,7 +42,7 @@ pub(super) fn enter_all(
     if new.is_empty() {
         return Ok(());
     }
-    let paid = leases::summed(new.iter().flat_map(|entry| pieces(entry)));
+    let paid = leases::summed(new.iter().flat_map(|entry| entry.all_pieces()));
     if leases::cover(session, process, &paid)? {
         let times = Times::read(session, &new, now)?;
         let records: Vec<Record<'_>> = new.iter().map(|entry| times.record(entry)).collect();
@@ -118,13 +119,16 @@ fn settle(
     now: Timestamp,
 ) -> Result<(), postgres::Error> {
     let mut record = Times::read(session, &[entry], now)?.record(entry);
-    for piece in &mut record.paid {
-        let paid = pay(session, process, *piece)?;
-        let uncovered = piece.tokens.saturating_sub(paid);
-        record.overdraft = record.overdraft.saturating_add(uncovered);
-        piece.tokens = paid;
+    for unit in Unit::ALL {
+        let (pieces, overdraft) = (record.paid.get_mut(unit), record.overdraft.get_mut(unit));
+        for piece in pieces.iter_mut() {
+            let paid = pay(session, process, *piece)?;
+            let uncovered = piece.tokens.saturating_sub(paid);
+            *overdraft = overdraft.saturating_add(uncovered);
+            piece.tokens = paid;
+        }
+        pieces.retain(|piece| piece.tokens > 0);
     }
-    record.paid.retain(|piece| piece.tokens > 0);
     write(session, &[record])
 }
 
@@ -158,9 +162,9 @@ fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::
     add_totals(session, records)
 }
 
-/// The grant that has paid all of a record but the overdraft; `None` if several paid, or none.
-fn paid_by(record: &Record<'_>) -> Option<i64> {
-    match &*record.paid {
+/// The grant of a unit that has paid all of a record but the overdraft; `None` if several paid, or none.
+fn paid_by(record: &Record<'_>, unit: Unit) -> Option<i64> {
+    match &**record.paid.get(unit) {
         [piece] => Some(piece.grant.0),
         _ => None,
     }
@@ -174,12 +178,13 @@ fn insert(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres:
     session.execute(
         "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed, status,
              error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-             source, clamped, first_byte_ms, duration_ms, paid_by, route_reason, cost)
+             source, clamped, first_byte_ms, duration_ms, paid_by, route_reason, cost,
+             cost_overdraft, cost_paid_by)
          SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
              $6::text[], $7::boolean[], $8::bigint[], $9::text[], $10::text[], $11::bigint[],
              $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
              $17::bigint[], $18::text[], $19::boolean[], $20::bigint[], $21::bigint[],
-             $22::bigint[], $23::text[], $24::bigint[])",
+             $22::bigint[], $23::text[], $24::bigint[], $25::bigint[], $26::bigint[])",
         &[
             &all(records, |it| it.entry.request.as_str()),
             &all(records, |it| it.entry.key),
@@ -196,37 +201,32 @@ fn insert(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres:
             &numbers(&|it| it.entry.usage.cache_write),
             &numbers(&|it| it.entry.usage.output),
             &numbers(&|it| it.entry.usage.reasoning),
-            &numbers(&|it| charged(it.entry)),
-            &numbers(&|it| it.overdraft),
+            &numbers(&|it| it.entry.charged()),
+            &numbers(&|it| it.overdraft.tokens),
             &all(records, |it| it.entry.source.as_str()),
             &all(records, |it| it.entry.clamped),
             &all(records, |it| it.entry.first_byte_ms.map(i64::from)),
             &all(records, |it| i64::from(it.entry.duration_ms)),
-            &all(records, paid_by),
+            &all(records, |it| paid_by(it, Unit::Tokens)),
             &all(records, |it| it.entry.reason.as_deref().map(plain)),
             &all(records, |it| {
                 it.entry.cost.map(|cost| storable(cost.nanos()))
             }),
+            &all(records, |it| {
+                let is_charged = it.entry.cost_overdraft.is_some();
+                is_charged.then(|| storable(it.overdraft.money))
+            }),
+            &all(records, |it| paid_by(it, Unit::Money)),
         ],
     )?;
     Ok(())
-}
-
-/// What a request is charged, paid or not.
-fn charged(entry: &Entry) -> u64 {
-    let paid = entry.paid.iter().map(|(_, tokens)| *tokens);
-    paid.fold(entry.overdraft, u64::saturating_add)
-}
-
-fn pieces(entry: &Entry) -> impl Iterator<Item = Piece> {
-    entry.pieces().filter(|piece| piece.tokens > 0)
 }
 
 /// Spends the pieces of grants, whose validity begins with their first use.
 fn spend(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
     let mut paid: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
     for record in records {
-        for piece in &record.paid {
+        for piece in record.paid.iter().flatten() {
             let (tokens, first_at) = paid.entry(piece.grant.0).or_insert((0, record.entry.at));
             *tokens = tokens.saturating_add(piece.tokens);
             *first_at = (*first_at).min(record.entry.at);
@@ -253,10 +253,10 @@ fn spend(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::
 
 /// Notes the pieces of requests that several grants have paid.
 fn note_charges(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
-    let several = records.iter().filter(|record| record.paid.len() > 1);
-    let pieces = several.flat_map(|record| {
+    let pieces = records.iter().flat_map(|record| {
         let request = record.entry.request.as_str();
-        record.paid.iter().map(move |piece| (request, piece))
+        let several = record.paid.iter().filter(|pieces| pieces.len() > 1);
+        several.flatten().map(move |piece| (request, piece))
     });
     let pieces: Vec<(&str, &Piece)> = pieces.collect();
     if pieces.is_empty() {
@@ -275,15 +275,19 @@ fn note_charges(session: &mut Session, records: &[Record<'_>]) -> Result<(), pos
     Ok(())
 }
 
-/// Requests, tokens of the four kinds, charge, overdraft and cost.
-type Totals = [u64; 8];
+/// Requests, tokens of the four kinds, charge, overdraft, cost and what was paid of it.
+type Totals = [u64; 9];
 
 fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
     let mut totals: BTreeMap<(i64, Cow<'_, str>), Totals> = BTreeMap::new();
     for Record {
-        entry, overdraft, ..
+        entry,
+        paid,
+        overdraft,
+        ..
     } in records
     {
+        let cost_paid = paid.money.iter().map(|piece| piece.tokens);
         let sums = totals.entry((entry.key, plain(&entry.served)));
         let usage = &entry.usage;
         let more = [
@@ -292,9 +296,10 @@ fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postg
             usage.cache_read,
             usage.cache_write,
             usage.output,
-            charged(entry),
-            *overdraft,
+            entry.charged(),
+            overdraft.tokens,
             entry.cost.unwrap_or_default().nanos(),
+            cost_paid.fold(0, u64::saturating_add),
         ];
         for (sum, more) in sums.or_default().iter_mut().zip(more) {
             *sum = sum.saturating_add(more);
@@ -311,7 +316,8 @@ fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postg
         charged,
         overdraft,
         cost,
-    ] = [0, 1, 2, 3, 4, 5, 6, 7].map(|kind| -> Vec<i64> {
+        cost_paid,
+    ] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|kind| -> Vec<i64> {
         // A batch can cost more than any request.
         let exact = |sum| i64::try_from(sum).unwrap_or(i64::MAX);
         let of_kind = match kind {
@@ -323,16 +329,17 @@ fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postg
     });
     session.execute(
         "INSERT INTO totals AS t (key, model, requests, input, cache_read, cache_write, output,
-             charged, overdraft, cost)
+             charged, overdraft, cost, cost_paid)
          SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[],
-             $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+             $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
          ON CONFLICT (key, model) DO UPDATE SET
              requests = t.requests + excluded.requests, input = t.input + excluded.input,
              cache_read = t.cache_read + excluded.cache_read,
              cache_write = t.cache_write + excluded.cache_write,
              output = t.output + excluded.output, charged = t.charged + excluded.charged,
              overdraft = t.overdraft + excluded.overdraft,
-             cost = least(t.cost::numeric + excluded.cost, 9223372036854775807)::bigint",
+             cost = least(t.cost::numeric + excluded.cost, 9223372036854775807)::bigint,
+             cost_paid = t.cost_paid + excluded.cost_paid",
         &[
             &keys,
             &models,
@@ -344,6 +351,7 @@ fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postg
             &charged,
             &overdraft,
             &cost,
+            &cost_paid,
         ],
     )?;
     Ok(())
@@ -388,8 +396,11 @@ impl Times {
         Record {
             entry,
             at: at.max(floor.unwrap_or(0)),
-            paid: pieces(entry).collect(),
-            overdraft: entry.overdraft,
+            paid: PerUnit::from_fn(|unit| entry.pieces(unit).collect()),
+            overdraft: PerUnit {
+                tokens: entry.overdraft,
+                money: entry.cost_overdraft.unwrap_or_default().nanos(),
+            },
         }
     }
 }

@@ -153,9 +153,9 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
         let made = store.create_key(&NewKey::named("ci")).unwrap();
         let key = made.record.id().clone();
         let terms = GrantTerms {
-            plan: None,
             tokens: 100,
             validity: Duration::from_secs(60),
+            ..GrantTerms::default()
         };
         store
             .top_up(&crate::store::KeySelector::Id(key.clone()), &terms)
@@ -284,9 +284,9 @@ fn processes_that_settle_at_once_agree_on_every_token() {
 
 fn terms(tokens: u64) -> GrantTerms {
     GrantTerms {
-        plan: None,
         tokens,
         validity: Duration::from_secs(86_400),
+        ..GrantTerms::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Proving that grants, charges and balances add up.
 
-use super::{answers, connection::Session, unsigned};
+use super::{answers, connection::Session, grants, unsigned};
 use crate::store::Verification;
 
 /// The most faults of a rule that are reported one by one.
@@ -22,6 +22,9 @@ const RULES: &[(&str, &str)] = &[
                      SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
                      WHERE paid_by IS NOT NULL
                      UNION ALL
+                     SELECT cost_paid_by, cost - cost_overdraft FROM usage
+                     WHERE cost_paid_by IS NOT NULL
+                     UNION ALL
                      SELECT grant_number, tokens FROM charges
                  ) AS paid GROUP BY grant_number
              ) AS charges_of ON grant_number = number
@@ -37,7 +40,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "a process that has ended holds a lease",
-        "SELECT settlements, leases.tokens || ' tokens'
+        "SELECT settlements, leases.tokens || ' leased'
          FROM leases JOIN processes ON processes.number = process
          WHERE ended_at IS NOT NULL AND leases.tokens > 0",
     ),
@@ -46,26 +49,46 @@ const RULES: &[(&str, &str)] = &[
         "SELECT request, charged || ' charged, ' || overdraft || ' overdraft, '
                 || coalesce(paid, 0) || ' paid by several'
          FROM usage LEFT JOIN (
-             SELECT usage AS charged_usage, sum(tokens) AS paid FROM charges GROUP BY usage
+             SELECT usage AS charged_usage, sum(charges.tokens) AS paid
+             FROM charges JOIN grants ON grants.number = grant_number AND unit = 'tokens'
+             GROUP BY usage
          ) AS parts ON charged_usage = number
          WHERE charged < overdraft
              OR charged <> overdraft + coalesce(paid, 0)
                  + CASE WHEN paid_by IS NULL THEN 0 ELSE charged - overdraft END",
     ),
     (
+        "what a request is charged in money does not add up",
+        "SELECT request, coalesce(cost, 0) || ' cost, ' || coalesce(cost_overdraft, 0)
+                || ' overdraft, ' || coalesce(paid, 0) || ' paid by several'
+         FROM usage LEFT JOIN (
+             SELECT usage AS charged_usage, sum(charges.tokens) AS paid
+             FROM charges JOIN grants ON grants.number = grant_number AND unit = 'money'
+             GROUP BY usage
+         ) AS parts ON charged_usage = number
+         WHERE coalesce(cost, 0) < coalesce(cost_overdraft, 0)
+             OR coalesce(paid, 0) + CASE WHEN cost_paid_by IS NULL THEN 0 ELSE cost - cost_overdraft END
+                 <> coalesce(cost - cost_overdraft, 0)",
+    ),
+    (
         "what a key's totals by model say it was charged is not what is spent of its grants",
-        "SELECT id, (charged - overdraft) || ' by model, ' || coalesce(spent, 0) || ' spent'
+        "SELECT id, (charged - overdraft) || ' tokens and ' || cost_paid || ' of money by model, '
+                || coalesce(tokens_spent, 0) || ' and ' || coalesce(money_spent, 0) || ' spent'
          FROM keys
          JOIN (
-             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft
-             FROM (SELECT key, charged, overdraft FROM totals
-                   UNION ALL SELECT key, 0, 0 FROM grants) AS both_of
+             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft,
+                    sum(cost_paid) AS cost_paid
+             FROM (SELECT key, charged, overdraft, cost_paid FROM totals
+                   UNION ALL SELECT key, 0, 0, 0 FROM grants) AS both_of
              GROUP BY key
          ) AS by_model ON charged_key = number
          LEFT JOIN (
-             SELECT key AS spent_key, sum(spent) AS spent FROM grants GROUP BY key
+             SELECT key AS spent_key, sum(spent) FILTER (WHERE unit = 'tokens') AS tokens_spent,
+                    sum(spent) FILTER (WHERE unit = 'money') AS money_spent
+             FROM grants GROUP BY key
          ) AS by_grant ON spent_key = number
-         WHERE charged - overdraft <> coalesce(spent, 0)",
+         WHERE charged - overdraft <> coalesce(tokens_spent, 0)
+             OR cost_paid <> coalesce(money_spent, 0)",
     ),
     (
         "the costs in a key's records exceed its total of the model",
@@ -102,20 +125,23 @@ pub(super) fn verify(snapshot: &mut Session) -> Result<Verification, postgres::E
     // Reading all rows takes its time.
     snapshot.batch("SET LOCAL statement_timeout = 0")?;
     let row = snapshot.query_one(
-        "SELECT count(*), (SELECT count(*) FROM usage), coalesce(sum(tokens), 0)::bigint,
-                coalesce(sum(spent), 0)::bigint,
-                (SELECT coalesce(sum(tokens), 0)::bigint FROM leases)
-         FROM grants",
+        "SELECT (SELECT count(*) FROM grants), (SELECT count(*) FROM usage)",
         &[],
     )?;
     let mut found = Verification {
         grants: unsigned(&row, 0)?,
         requests: unsigned(&row, 1)?,
-        granted: unsigned(&row, 2)?,
-        spent: unsigned(&row, 3)?,
-        leased: unsigned(&row, 4)?,
         ..Verification::default()
     };
+    let sums =
+        "SELECT unit, sum(tokens)::bigint, sum(spent)::bigint, sum(coalesce(held, 0))::bigint
+         FROM grants LEFT JOIN (
+             SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
+         ) AS leased ON grant_number = number GROUP BY unit";
+    for row in snapshot.query(sums, &[])? {
+        let sums = [unsigned(&row, 1)?, unsigned(&row, 2)?, unsigned(&row, 3)?];
+        found.set_sums(grants::unit(&row, 0)?, sums);
+    }
     for (words, query) in RULES {
         let rows = snapshot.query(&format!("{query} LIMIT {MAX_FAULTS}"), &[])?;
         for row in &rows {

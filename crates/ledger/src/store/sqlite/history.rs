@@ -6,11 +6,13 @@ use super::{amount, storable_time, stored_time, unsigned};
 use crate::{
     charge::BillingState,
     clock::Timestamp,
-    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+    history::{
+        Direction, Found, Given, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary,
+    },
 };
 use rusqlite::{Connection, Row, ToSql};
 use std::time::{Duration, Instant};
-use tollgate_types::{KeyId, Money, Usage};
+use tollgate_types::{KeyId, Money, PerUnit, Usage};
 
 /// How many records a page looks at if the filters let few of them through: what a page costs is
 /// bounded, and as few pages as possible are short.
@@ -143,7 +145,8 @@ fn is_wanted(row: &Row<'_>, state: Option<&str>, status: Option<u16>) -> rusqlit
 /// In the order of [`read_record`].
 const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
         error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason, clamped, cost
+        source, first_byte_ms, duration_ms, route_reason, clamped, cost,
+        cost_overdraft
     FROM usage WHERE number = ?1";
 
 /// A record by its number.
@@ -180,10 +183,14 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
         duration_ms: row.get(18)?,
         route_reason: row.get(19)?,
         clamped: row.get(20)?,
-        cost: row
-            .get::<_, Option<i64>>(21)?
-            .map(|nanos| Money::from_nanos(amount(nanos))),
+        cost: money(row, 21)?,
+        cost_overdraft: money(row, 22)?,
     })
+}
+
+fn money(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Money>> {
+    let nanos: Option<i64> = row.get(place)?;
+    Ok(nanos.map(|nanos| Money::from_nanos(amount(nanos))))
 }
 
 /// What a key was given and has used.
@@ -200,10 +207,14 @@ pub(super) fn summary(
 fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Result<UsageSummary> {
     file.prepare_cached(
         "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
-                coalesce(sum(tokens) FILTER (WHERE lasts), 0),
-                coalesce(sum(spent) FILTER (WHERE lasts), 0),
-                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0
-         FROM (SELECT first_used_at, expires_at, tokens, spent,
+                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0,
+                count(*) FILTER (WHERE unit = 'tokens'),
+                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'tokens'), 0),
+                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'tokens'), 0),
+                count(*) FILTER (WHERE unit = 'money'),
+                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'money'), 0),
+                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0)
+         FROM (SELECT first_used_at, expires_at, unit, tokens, spent,
                       coalesce(expires_at > ?2, TRUE) AS lasts
                FROM grants WHERE key = (SELECT number FROM keys WHERE id = ?1))",
     )?
@@ -212,12 +223,25 @@ fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Resu
         Ok(UsageSummary {
             valid_from: time(row.get(0)?),
             valid_until: time(row.get(1)?),
-            granted: unsigned(row, 2)?,
-            used: unsigned(row, 3)?,
-            is_over: row.get(4)?,
+            is_over: row.get(2)?,
+            given: PerUnit {
+                tokens: read_given(row, 3)?,
+                money: read_given(row, 6)?,
+            },
             models: Vec::new(),
         })
     })
+}
+
+/// What was given and used in a unit; `None` if nothing was ever given.
+fn read_given(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Given>> {
+    let at = |offset: usize| first.saturating_add(offset);
+    let grants: i64 = row.get(first)?;
+    let given = Given {
+        granted: unsigned(row, at(1))?,
+        used: unsigned(row, at(2))?,
+    };
+    Ok((grants > 0).then_some(given))
 }
 
 fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTotal>> {

@@ -6,7 +6,7 @@ use crate::{
     key::KeyHash,
     record::{KeyRecord, KeyState},
     store::{
-        KeyFilter, NewGrant, OrderName, StoreError,
+        KeyFilter, NewGrants, OrderName, StoreError,
         database::{KeyChange, KeyLookup, KeyQuery, Outcome},
         order::Made,
         stored_values::{StoredKey, names_to_json},
@@ -16,7 +16,7 @@ use rusqlite::{Connection, Row, ToSql, Transaction, params};
 use tollgate_types::KeyId;
 
 /// The columns that stand in the row of a key; [`read_key`] reads them in this order, and then
-/// [`GRANTED_UNTIL`].
+/// [`GRANTED_UNTIL`] and [`PAYS_MONEY`].
 const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
      created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
      output_tokens_per_minute, concurrent_requests";
@@ -25,12 +25,16 @@ const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
 pub(super) const GRANTED_UNTIL: &str = "(SELECT iif(count(*) = count(grants.expires_at), max(grants.expires_at), NULL) \
      FROM grants WHERE grants.key = keys.number)";
 
-/// Adds a key and its first grant.
+/// Whether a key was given money.
+const PAYS_MONEY: &str =
+    "EXISTS (SELECT 1 FROM grants WHERE grants.key = keys.number AND unit = 'money')";
+
+/// Adds a key and its first grants.
 pub(super) fn add(
     transaction: &Transaction<'_>,
     key: &KeyRecord,
     hash: &KeyHash,
-    grant: Option<&NewGrant<'_>>,
+    first: Option<&NewGrants<'_>>,
     order: Option<&OrderName>,
 ) -> rusqlite::Result<Outcome> {
     if let Some(order) = order
@@ -41,8 +45,8 @@ pub(super) fn add(
     if !insert(transaction, key, hash)? {
         return Ok(Outcome::DoneBefore);
     }
-    if let Some(grant) = grant {
-        grants::insert(transaction, key.id(), grant, key.created_at)?;
+    if let Some(first) = first {
+        grants::insert(transaction, key.id(), first, key.created_at)?;
     }
     Ok(Outcome::Done)
 }
@@ -142,7 +146,7 @@ fn select(
     rest: &str,
     values: &[&dyn ToSql],
 ) -> rusqlite::Result<Result<Vec<KeyRecord>, StoreError>> {
-    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL} FROM keys {rest}");
+    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY} FROM keys {rest}");
     let mut statement = file.prepare_cached(&sql)?;
     let rows = statement.query_map(values, |row| read_key(row, 0))?;
     let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -155,7 +159,7 @@ pub(super) fn look_up(
     hash: &KeyHash,
 ) -> rusqlite::Result<Result<KeyLookup, StoreError>> {
     let sql = format!(
-        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY}
          FROM (SELECT ?1 AS wanted) LEFT JOIN keys ON keys.hash = wanted"
     );
     let mut statement = file.prepare_cached(&sql)?;
@@ -200,7 +204,7 @@ fn insert(
     Ok(made > 0)
 }
 
-/// Reads [`COLUMNS`] and [`GRANTED_UNTIL`] from column `first` on. The inner error is a row that SQLite
+/// Reads [`COLUMNS`], [`GRANTED_UNTIL`] and [`PAYS_MONEY`] from column `first` on. The inner error is a row that SQLite
 /// gave and that makes no sense.
 fn read_key(row: &Row<'_>, first: usize) -> rusqlite::Result<Result<KeyRecord, StoreError>> {
     let at = |offset: usize| first.saturating_add(offset);
@@ -221,6 +225,7 @@ fn read_key(row: &Row<'_>, first: usize) -> rusqlite::Result<Result<KeyRecord, S
             row.get(at(12))?,
         ],
         granted_until: row.get(at(13))?,
+        pays_money: row.get(at(14))?,
     };
     Ok(key.record())
 }

@@ -1,16 +1,16 @@
 //! The rows of leases: what a process may spend, and what it requests of others.
 
-use super::{amount, storable, storable_time, stored_time};
+use super::{amount, grants, storable, storable_time, stored_time};
 use crate::{
     balance::{Grant, GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
-    store::database::{Lease, LeaseMode, ProcessNumber, Share},
+    store::database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::{collections::HashSet, time::Duration};
-use tollgate_types::KeyId;
+use tollgate_types::{KeyId, PerUnit};
 
-/// The most grants of one key that a process looks at; those that can be spent come
+/// The most grants of one key and unit that a process looks at; those that can be spent come
 /// first.
 const MAX_GRANTS: usize = MAX_PIECES;
 
@@ -26,16 +26,11 @@ pub(super) fn lease(
     };
     if lease.mode == LeaseMode::Look {
         // What is free is for others.
-        let free = share
-            .grants
-            .iter_mut()
-            .map(|grant| std::mem::take(&mut grant.free));
-        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+        share.leave_free();
         return Ok(Some(share));
     }
     take(transaction, process, &share)?;
-    let requests_more = share.elsewhere > 0 && !share.has_leased();
-    if !requests_more {
+    if !share.is_elsewhere() {
         withdraw(transaction, process, share.key)?;
     } else if lease.mode == LeaseMode::Need {
         request(transaction, process, share.key)?;
@@ -78,29 +73,34 @@ fn read_share(
     key: i64,
     now: Timestamp,
 ) -> rusqlite::Result<Share> {
-    let (mut elsewhere, mut seen): (u64, u64) = (0, 0);
+    let mut of = PerUnit::<UnitShare>::default();
     let most = i64::try_from(MAX_GRANTS).unwrap_or(i64::MAX);
     let grants = file
         .prepare_cached(
             "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
-                    coalesce(others, 0), tokens - spent
-             FROM grants LEFT JOIN (
+                    coalesce(others, 0), tokens - spent, unit
+             FROM (
+                 SELECT *, row_number() OVER (
+                     PARTITION BY unit
+                     ORDER BY coalesce(expires_at <= ?3, FALSE), tokens = spent,
+                              expires_at IS NULL, expires_at, validity_ms, number
+                 ) AS place
+                 FROM grants WHERE key = ?1
+             ) LEFT JOIN (
                  SELECT grant_number, sum(tokens) AS held,
                         sum(tokens) FILTER (WHERE process <> ?2) AS others
                  FROM leases
                  WHERE grant_number IN (SELECT number FROM grants WHERE key = ?1)
                  GROUP BY grant_number
              ) ON grant_number = number
-             WHERE key = ?1
-             ORDER BY coalesce(expires_at <= ?3, FALSE), tokens = spent, expires_at IS NULL,
-                      expires_at, validity_ms, number
-             LIMIT ?4",
+             WHERE place <= ?4 ORDER BY unit, place",
         )?
         .query_map(params![key, process.0, storable_time(now), most], |row| {
             let validity_ms: i64 = row.get(1)?;
             let expires_at: Option<i64> = row.get(2)?;
             let grant = Grant {
                 number: GrantNumber(row.get(0)?),
+                unit: grants::unit(row, 6)?,
                 validity: Duration::from_millis(validity_ms.unsigned_abs()),
                 expires_at: expires_at.and_then(stored_time),
                 free: amount(row.get(3)?),
@@ -111,36 +111,39 @@ fn read_share(
         .map(|row| {
             let (mut grant, others, left) = row?;
             if grant.expires_at.is_none_or(|end| now < end) {
-                elsewhere = elsewhere.saturating_add(others);
-                seen = seen.saturating_add(left);
+                let of_unit = of.get_mut(grant.unit);
+                of_unit.elsewhere = of_unit.elsewhere.saturating_add(others);
+                of_unit.left = of_unit.left.saturating_add(left);
             } else {
                 grant.free = 0;
             }
             Ok(grant)
         })
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let beyond = if grants.len() < MAX_GRANTS {
-        0
-    } else {
-        left_of(file, key, now)?.saturating_sub(seen)
-    };
-    Ok(Share {
+    let mut share = Share {
         key,
         grants,
-        elsewhere: elsewhere.saturating_add(beyond),
-        left: seen.saturating_add(beyond),
-        has_more: beyond > 0,
-    })
+        of,
+        has_more: false,
+    };
+    if share.grants.len() >= MAX_GRANTS {
+        share.add_beyond(&left_of(file, key, now)?);
+    }
+    Ok(share)
 }
 
 /// What is left of a key's valid grants, leased or not.
-fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<u64> {
-    file.prepare_cached(
-        "SELECT coalesce(sum(tokens - spent), 0) FROM grants
-         WHERE key = ?1 AND spent < tokens AND coalesce(expires_at > ?2, TRUE)",
-    )?
-    .query_row(params![key, storable_time(now)], |row| row.get(0))
-    .map(amount)
+fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<PerUnit<u64>> {
+    let mut sums = file.prepare_cached(
+        "SELECT unit, sum(tokens - spent) FROM grants
+         WHERE key = ?1 AND spent < tokens AND coalesce(expires_at > ?2, TRUE) GROUP BY unit",
+    )?;
+    let mut rows = sums.query(params![key, storable_time(now)])?;
+    let mut left = PerUnit::default();
+    while let Some(row) = rows.next()? {
+        *left.get_mut(grants::unit(row, 0)?) = amount(row.get(1)?);
+    }
+    Ok(left)
 }
 
 /// Requests tokens of a key from the other processes. A repeated request is a change of the file as

@@ -45,6 +45,9 @@ fn oldest(file: &WriteConnection, now: Timestamp, age: Duration) -> rusqlite::Re
                  SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
                  WHERE number <= ?1 AND paid_by IS NOT NULL
                  UNION ALL
+                 SELECT cost_paid_by, cost - cost_overdraft FROM usage
+                 WHERE number <= ?1 AND cost_paid_by IS NOT NULL
+                 UNION ALL
                  SELECT grant_number, tokens FROM charges WHERE usage <= ?1
              ) GROUP BY grant_number
          ) WHERE grant_number = number",

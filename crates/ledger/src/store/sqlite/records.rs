@@ -10,13 +10,14 @@ use rusqlite::{
     CachedStatement,
     types::{ToSqlOutput, ValueRef},
 };
+use tollgate_types::{Money, PerUnit};
 
 /// How many rows a statement enters if there are as many: with 20 rows a settlement takes a tenth more
 /// of the writer's time, with one a third more.
 const ROWS: usize = 50;
 
 /// In the order of [`values`].
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 26] = [
     "request",
     "key",
     "at",
@@ -41,6 +42,8 @@ const COLUMNS: [&str; 24] = [
     "duration_ms",
     "paid_by",
     "route_reason",
+    "cost_overdraft",
+    "cost_paid_by",
 ];
 
 /// A request that has ended.
@@ -48,8 +51,8 @@ pub(super) struct Record<'a> {
     pub(super) entry: &'a Entry,
     /// Its time, milliseconds since 1970.
     pub(super) at: u64,
-    /// The grant that has paid all of it but the overdraft; `None` if several paid, or none.
-    pub(super) paid_by: Option<GrantNumber>,
+    /// The grant of each unit that has paid all of it but the overdraft; `None` if several paid, or none.
+    pub(super) paid_by: PerUnit<Option<GrantNumber>>,
 }
 
 /// Enters one record. `false`: its request has one already.
@@ -135,9 +138,9 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
     let Record { entry, at, paid_by } = record;
     let number = |value: u64| ValueRef::Integer(storable(value));
     let flag = |value: bool| ValueRef::Integer(value.into());
-    let paid = entry.paid.iter().fold(entry.overdraft, |sum, (_, tokens)| {
-        sum.saturating_add(*tokens)
-    });
+    let grant =
+        |grant: Option<GrantNumber>| grant.map_or(ValueRef::Null, |it| ValueRef::Integer(it.0));
+    let money = |it: Option<Money>| it.map_or(ValueRef::Null, |it| number(it.nanos()));
     [
         text(entry.request.as_str()),
         ValueRef::Integer(entry.key),
@@ -156,19 +159,19 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
         number(entry.usage.cache_write),
         number(entry.usage.output),
         number(entry.usage.reasoning),
-        number(paid),
+        number(entry.charged()),
         number(entry.overdraft),
-        entry
-            .cost
-            .map_or(ValueRef::Null, |cost| number(cost.nanos())),
+        money(entry.cost),
         text(entry.source.as_str()),
         flag(entry.clamped),
         entry
             .first_byte_ms
             .map_or(ValueRef::Null, |ms| ValueRef::Integer(ms.into())),
         ValueRef::Integer(entry.duration_ms.into()),
-        paid_by.map_or(ValueRef::Null, |grant| ValueRef::Integer(grant.0)),
+        grant(paid_by.tokens),
         entry.reason.as_deref().map_or(ValueRef::Null, text),
+        money(entry.cost_overdraft),
+        grant(paid_by.money),
     ]
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use std::collections::BTreeMap;
-use tollgate_types::{Money, RequestId, Usage};
+use tollgate_types::{Money, PerUnit, RequestId, Unit, Usage};
 
 /// Begins a transaction and enters the settled requests of a batch. If they cannot be entered together
 /// (a record exists or is refused, a lease is gone), the transaction is rolled back as a whole: a
@@ -92,32 +92,38 @@ fn settle(
     let record = Record {
         entry,
         at: times.of(entry.at),
-        paid_by: None,
+        paid_by: PerUnit::default(),
     };
     if !records::insert(file, &record)? {
         return Ok(false);
     }
     let usage = file.last_insert_rowid();
     times.write(file)?;
-    let mut uncovered: u64 = 0;
-    for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
-        let paid = pay(file, process, piece)?;
-        uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
-        if paid > 0 {
-            let piece = Piece {
-                tokens: paid,
-                ..piece
-            };
-            spend(file, piece, entry.at)?;
-            note_charge(file, usage, piece)?;
+    let mut uncovered = PerUnit::<u64>::default();
+    for unit in Unit::ALL {
+        let uncovered = uncovered.get_mut(unit);
+        for piece in entry.pieces(unit) {
+            let paid = pay(file, process, piece)?;
+            *uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
+            if paid > 0 {
+                let piece = Piece {
+                    tokens: paid,
+                    ..piece
+                };
+                spend(file, piece, entry.at)?;
+                note_charge(file, usage, piece)?;
+            }
         }
     }
-    if uncovered > 0 {
-        file.prepare_cached("UPDATE usage SET overdraft = overdraft + ?2 WHERE number = ?1")?
-            .execute([usage, storable(uncovered)])?;
+    if uncovered != PerUnit::default() {
+        file.prepare_cached(
+            "UPDATE usage SET overdraft = overdraft + ?2, cost_overdraft = cost_overdraft + ?3
+             WHERE number = ?1",
+        )?
+        .execute([usage, storable(uncovered.tokens), storable(uncovered.money)])?;
     }
     let mut totals = Totals::default();
-    totals.add(entry, uncovered);
+    totals.add(entry, &uncovered);
     add_totals(file, entry.key, &entry.served, &totals)?;
     Ok(true)
 }
@@ -140,13 +146,16 @@ fn settle_together(
             at: times.of(entry.at),
             paid_by: entry.paid_by_one(),
         };
-        for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
+        for piece in entry.all_pieces() {
             paid.entry(piece.grant.0).or_default().add(&piece, entry.at);
         }
         let totals = totals.entry((entry.key, &entry.served)).or_default();
-        totals.add(entry, 0);
+        totals.add(entry, &PerUnit::default());
         // The pieces of several grants are noted under the number of the record.
-        if record.paid_by.is_some() || entry.pieces().all(|piece| piece.tokens == 0) {
+        let paid_by_one = |unit: &Unit| {
+            record.paid_by.get(*unit).is_some() || entry.pieces(*unit).next().is_none()
+        };
+        if Unit::ALL.iter().all(paid_by_one) {
             records.push(record);
         } else if !enter_pieces(file, &record)? {
             return Ok(false);
@@ -223,23 +232,24 @@ struct Totals {
     charged: u64,
     overdraft: u64,
     cost: Money,
+    cost_paid: u64,
 }
 
 impl Totals {
-    /// Adds a request, of which so many tokens turned out to be covered by nothing.
-    fn add(&mut self, entry: &Entry, uncovered: u64) {
-        let paid = entry.paid.iter().map(|(_, tokens)| *tokens);
-        let charged = paid.fold(entry.overdraft, u64::saturating_add);
+    /// Adds a request, of which so much turned out to be covered by nothing.
+    fn add(&mut self, entry: &Entry, uncovered: &PerUnit<u64>) {
         let sum = &mut self.usage;
         self.requests = self.requests.saturating_add(1);
         sum.input = sum.input.saturating_add(entry.usage.input);
         sum.cache_read = sum.cache_read.saturating_add(entry.usage.cache_read);
         sum.cache_write = sum.cache_write.saturating_add(entry.usage.cache_write);
         sum.output = sum.output.saturating_add(entry.usage.output);
-        self.charged = self.charged.saturating_add(charged);
-        let overdraft = entry.overdraft.saturating_add(uncovered);
+        self.charged = self.charged.saturating_add(entry.charged());
+        let overdraft = entry.overdraft.saturating_add(uncovered.tokens);
         self.overdraft = self.overdraft.saturating_add(overdraft);
         self.cost = self.cost.plus(entry.cost.unwrap_or_default());
+        let cost_paid = entry.cost_paid().saturating_sub(uncovered.money);
+        self.cost_paid = self.cost_paid.saturating_add(cost_paid);
     }
 }
 
@@ -249,9 +259,13 @@ fn enter_pieces(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::R
         return Ok(false);
     }
     let usage = file.last_insert_rowid();
-    let pieces = record.entry.pieces();
-    for piece in pieces.filter(|piece| piece.tokens > 0) {
-        note_charge(file, usage, piece)?;
+    for unit in Unit::ALL {
+        // The record names the grant that has paid alone.
+        if record.paid_by.get(unit).is_none() {
+            for piece in record.entry.pieces(unit) {
+                note_charge(file, usage, piece)?;
+            }
+        }
     }
     Ok(true)
 }
@@ -303,8 +317,8 @@ fn note_charge(file: &Connection, usage: i64, piece: Piece) -> rusqlite::Result<
 fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusqlite::Result<()> {
     file.prepare_cached(
         "INSERT INTO totals (key, model, requests, input, cache_read, cache_write, output,
-             charged, overdraft, cost)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+             charged, overdraft, cost, cost_paid)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
          ON CONFLICT DO UPDATE SET
              requests = requests + excluded.requests,
              input = input + excluded.input,
@@ -313,7 +327,8 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
              output = output + excluded.output,
              charged = charged + excluded.charged,
              overdraft = overdraft + excluded.overdraft,
-             cost = min(cost + excluded.cost, 9223372036854775807)",
+             cost = min(cost + excluded.cost, 9223372036854775807),
+             cost_paid = cost_paid + excluded.cost_paid",
     )?
     .execute(params![
         key,
@@ -328,6 +343,8 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
         // A batch can cost more than any request. A sum without room would refuse the batch: SQLite makes
         // a floating-point number of it.
         i64::try_from(totals.cost.nanos()).unwrap_or(i64::MAX),
+        // Grants bound this one.
+        storable(totals.cost_paid),
     ])?;
     Ok(())
 }
@@ -349,14 +366,14 @@ mod tests {
         file.execute_batch(
             "CREATE TABLE totals (key INTEGER, model TEXT, requests INTEGER, input INTEGER,
                  cache_read INTEGER, cache_write INTEGER, output INTEGER, charged INTEGER,
-                 overdraft INTEGER, cost INTEGER, PRIMARY KEY (key, model)) STRICT",
+                 overdraft INTEGER, cost INTEGER, cost_paid INTEGER, PRIMARY KEY (key, model)) STRICT",
         )
         .unwrap();
         let enter = |costs: &[u64]| {
             let mut totals = Totals::default();
             for nanos in costs {
                 let cost = Some(Money::from_nanos(*nanos));
-                totals.add(&Entry { cost, ..largest() }, 0);
+                totals.add(&Entry { cost, ..largest() }, &PerUnit::default());
             }
             add_totals(&file, 1, "model", &totals).unwrap();
             let cost = "SELECT cost FROM totals";

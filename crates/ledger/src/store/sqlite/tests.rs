@@ -305,6 +305,7 @@ fn terms(tokens: u64, seconds: u64) -> GrantTerms {
         plan: Some("pro".into()),
         tokens,
         validity: Duration::from_secs(seconds),
+        ..GrantTerms::default()
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     Sqlite, answers,
     commits::{self, Commits},
     error::Described,
+    grants,
     open::open_reader,
     sequence::{Known, Sequence},
     sums,
@@ -34,6 +35,9 @@ const RULES: &[(&str, &str)] = &[
                      SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
                      WHERE paid_by IS NOT NULL
                      UNION ALL
+                     SELECT cost_paid_by, cost - cost_overdraft FROM usage
+                     WHERE cost_paid_by IS NOT NULL
+                     UNION ALL
                      SELECT grant_number, tokens FROM charges
                  ) GROUP BY grant_number
              ) ON grant_number = number
@@ -49,7 +53,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "a process that has ended holds a lease",
-        "SELECT settlements, leases.tokens || ' tokens'
+        "SELECT settlements, leases.tokens || ' leased'
          FROM leases JOIN processes ON processes.number = process
          WHERE ended_at IS NOT NULL AND leases.tokens > 0",
     ),
@@ -58,26 +62,46 @@ const RULES: &[(&str, &str)] = &[
         "SELECT request, charged || ' charged, ' || overdraft || ' overdraft, '
                 || coalesce(paid, 0) || ' paid by several'
          FROM usage LEFT JOIN (
-             SELECT usage AS charged_usage, sum(tokens) AS paid FROM charges GROUP BY usage
+             SELECT usage AS charged_usage, sum(charges.tokens) AS paid
+             FROM charges JOIN grants ON grants.number = grant_number AND unit = 'tokens'
+             GROUP BY usage
          ) ON charged_usage = number
          WHERE charged < overdraft
              OR charged <> overdraft + coalesce(paid, 0)
                  + iif(paid_by IS NULL, 0, charged - overdraft)",
     ),
     (
+        "what a request is charged in money does not add up",
+        "SELECT request, coalesce(cost, 0) || ' cost, ' || coalesce(cost_overdraft, 0)
+                || ' overdraft, ' || coalesce(paid, 0) || ' paid by several'
+         FROM usage LEFT JOIN (
+             SELECT usage AS charged_usage, sum(charges.tokens) AS paid
+             FROM charges JOIN grants ON grants.number = grant_number AND unit = 'money'
+             GROUP BY usage
+         ) ON charged_usage = number
+         WHERE coalesce(cost, 0) < coalesce(cost_overdraft, 0)
+             OR coalesce(paid, 0) + iif(cost_paid_by IS NULL, 0, cost - cost_overdraft)
+                 <> coalesce(cost - cost_overdraft, 0)",
+    ),
+    (
         "what a key's totals by model say it was charged is not what is spent of its grants",
-        "SELECT id, (charged - overdraft) || ' by model, ' || coalesce(spent, 0) || ' spent'
+        "SELECT id, (charged - overdraft) || ' tokens and ' || cost_paid || ' of money by model, '
+                || coalesce(tokens_spent, 0) || ' and ' || coalesce(money_spent, 0) || ' spent'
          FROM keys
          JOIN (
-             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft
-             FROM (SELECT key, charged, overdraft FROM totals
-                   UNION ALL SELECT key, 0, 0 FROM grants)
+             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft,
+                    sum(cost_paid) AS cost_paid
+             FROM (SELECT key, charged, overdraft, cost_paid FROM totals
+                   UNION ALL SELECT key, 0, 0, 0 FROM grants)
              GROUP BY key
          ) ON charged_key = number
          LEFT JOIN (
-             SELECT key AS spent_key, sum(spent) AS spent FROM grants GROUP BY key
+             SELECT key AS spent_key, sum(spent) FILTER (WHERE unit = 'tokens') AS tokens_spent,
+                    sum(spent) FILTER (WHERE unit = 'money') AS money_spent
+             FROM grants GROUP BY key
          ) ON spent_key = number
-         WHERE charged - overdraft <> coalesce(spent, 0)",
+         WHERE charged - overdraft <> coalesce(tokens_spent, 0)
+             OR cost_paid <> coalesce(money_spent, 0)",
     ),
     (
         "the costs in a key's records exceed its total of the model",
@@ -209,14 +233,23 @@ fn shown(id: &rusqlite::types::Value) -> String {
 
 fn totals(file: &Connection) -> rusqlite::Result<Verification> {
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0));
-    Ok(Verification {
+    let mut found = Verification {
         grants: count("SELECT count(*) FROM grants")?.unsigned_abs(),
         requests: count("SELECT count(*) FROM usage")?.unsigned_abs(),
-        granted: count("SELECT coalesce(sum(tokens), 0) FROM grants")?.unsigned_abs(),
-        spent: count("SELECT coalesce(sum(spent), 0) FROM grants")?.unsigned_abs(),
-        leased: count("SELECT coalesce(sum(tokens), 0) FROM leases")?.unsigned_abs(),
         ..Verification::default()
-    })
+    };
+    let mut sums = file.prepare(
+        "SELECT unit, sum(tokens), sum(spent), sum(coalesce(held, 0))
+         FROM grants LEFT JOIN (
+             SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
+         ) ON grant_number = number GROUP BY unit",
+    )?;
+    let mut rows = sums.query([])?;
+    while let Some(row) = rows.next()? {
+        let sum = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
+        found.set_sums(grants::unit(row, 0)?, [sum(1)?, sum(2)?, sum(3)?]);
+    }
+    Ok(found)
 }
 
 /// What SQLite itself finds: damaged pages, indexes and references.

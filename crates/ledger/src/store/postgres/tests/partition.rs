@@ -115,9 +115,9 @@ fn completed(output: u64) -> Ending {
 fn key_with(store: &Store, tokens: u64) -> KeyId {
     let made = store.create_key(&NewKey::named("ci")).unwrap();
     let terms = GrantTerms {
-        plan: None,
         tokens,
         validity: Duration::from_secs(86_400),
+        ..GrantTerms::default()
     };
     let key = made.record.id().clone();
     store.top_up(&KeySelector::Id(key.clone()), &terms).unwrap();

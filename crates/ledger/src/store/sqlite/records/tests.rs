@@ -30,9 +30,9 @@ impl Shelf {
         let store = Store::open(path.clone(), hasher, Clock::system()).unwrap();
         let mut new = NewKey::named("ci");
         new.grant = Some(GrantTerms {
-            plan: None,
             tokens: 1,
             validity: Duration::from_secs(1),
+            ..GrantTerms::default()
         });
         let key = store.create_key(&new).unwrap().record.id().clone();
         Self {
@@ -82,6 +82,11 @@ fn entry(number: u64) -> Entry {
         paid: vec![(1, number % 8)].into(),
         overdraft: number % 3,
         cost: (number % 6 != 1).then(|| Money::from_nanos(number / 5)),
+        cost_paid: (number % 6 == 2)
+            .then_some((1, number / 5))
+            .into_iter()
+            .collect(),
+        cost_overdraft: (number % 6 == 2).then_some(Money::ZERO),
         first_byte_ms: (number % 7 != 3).then_some(5),
         duration_ms: 9,
         is_progress: false,

@@ -1,4 +1,5 @@
--- Times are milliseconds since 1970 in UTC. Tokens are whole numbers.
+-- Times are milliseconds since 1970 in UTC. Amounts are whole numbers: tokens, or billionths of the
+-- currency's unit in grants of money and in what is leased and paid of them.
 
 -- `pepper`: the fingerprint of the pepper. `commits`: the number of the last commit and a sum of
 -- the rows of each table (commits.rs). `latest_record`: the latest time of a record (times.rs).
@@ -61,6 +62,7 @@ CREATE TABLE grants (
     id            TEXT    NOT NULL UNIQUE,
     key           INTEGER NOT NULL REFERENCES keys (number),
     plan          TEXT,
+    unit          TEXT    NOT NULL DEFAULT 'tokens' CHECK (unit IN ('tokens', 'money')),
     tokens        INTEGER NOT NULL CHECK (tokens > 0),
     spent         INTEGER NOT NULL DEFAULT 0 CHECK (spent BETWEEN 0 AND tokens),
     purged        INTEGER NOT NULL DEFAULT 0 CHECK (purged BETWEEN 0 AND spent),
@@ -133,8 +135,10 @@ CREATE TABLE lease_requests (
 ) STRICT, WITHOUT ROWID;
 
 -- One row for each request, however often it is settled. `paid_by` is the grant that paid
--- `charged - overdraft`; if several paid, it is NULL and their parts are in `charges`.
--- `cost` is in billionths of the currency's unit; NULL if the prices were unknown.
+-- `charged - overdraft` tokens; if several paid, it is NULL and their parts are in `charges`.
+-- `cost` is in billionths of the currency's unit; NULL if the prices were unknown. `cost_overdraft` is
+-- the part of it that no grant of money covered; NULL if the cost was not charged. `cost_paid_by` is the
+-- grant of money that paid the rest, as `paid_by` is of tokens.
 -- `route_reason`: why the gateway chose the model, if the request left the choice to it.
 CREATE TABLE usage (
     number        INTEGER PRIMARY KEY,
@@ -161,7 +165,9 @@ CREATE TABLE usage (
     first_byte_ms INTEGER,
     duration_ms   INTEGER NOT NULL,
     paid_by       INTEGER REFERENCES grants (number),
-    route_reason  TEXT
+    route_reason  TEXT,
+    cost_overdraft INTEGER,
+    cost_paid_by  INTEGER REFERENCES grants (number)
 ) STRICT;
 
 CREATE INDEX usage_by_time ON usage (key, at, number);
@@ -177,7 +183,8 @@ CREATE TABLE charges (
     PRIMARY KEY (usage, grant_number)
 ) STRICT, WITHOUT ROWID;
 
--- Kept when records are purged. `cost` is that of the requests whose prices were known.
+-- Kept when records are purged. `cost` is that of the requests whose prices were known, `cost_paid`
+-- the part of it that grants of money paid.
 CREATE TABLE totals (
     key         INTEGER NOT NULL REFERENCES keys (number),
     model       TEXT    NOT NULL,
@@ -189,6 +196,7 @@ CREATE TABLE totals (
     charged     INTEGER NOT NULL,
     overdraft   INTEGER NOT NULL,
     cost        INTEGER NOT NULL,
+    cost_paid   INTEGER NOT NULL,
     PRIMARY KEY (key, model)
 ) STRICT, WITHOUT ROWID;
 

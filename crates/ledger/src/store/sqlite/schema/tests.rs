@@ -30,7 +30,7 @@ const THREE_REQUESTS: &str = "
             (3, 'req_3', 1, 7, 'm', 'm', 'chat', 0, 400, 'rejected', 0, 0, 0, 0, 0, 0, 0,
                 'reported', 0, 1);
     INSERT INTO charges (usage, grant_number, tokens) VALUES (1, 1, 8), (2, 1, 2), (2, 2, 5);
-    INSERT INTO totals VALUES (1, 'm', 3, 8, 0, 0, 8, 16, 1, 0);";
+    INSERT INTO totals VALUES (1, 'm', 3, 8, 0, 0, 8, 16, 1, 0, 0);";
 
 struct House(TempDir);
 
@@ -72,7 +72,7 @@ fn charges_of_one_grant_and_of_several_add_up() {
 
     let new = "INSERT INTO usage SELECT 4, 'req_4', key, 8, model_asked, model_served, format,
             streamed, status, error, state, input, cache_read, cache_write, output, reasoning,
-            9, 2, cost, source, clamped, first_byte_ms, duration_ms, 2, NULL FROM usage WHERE number = 1;
+            9, 2, cost, source, clamped, first_byte_ms, duration_ms, 2, NULL, NULL, NULL FROM usage WHERE number = 1;
         UPDATE grants SET spent = spent + 7 WHERE number = 2;
         UPDATE totals SET charged = charged + 9, overdraft = overdraft + 2";
     house.file().execute_batch(new).unwrap();
@@ -123,13 +123,20 @@ fn a_charge_that_stands_twice_or_nowhere_is_found() {
         (
             "UPDATE totals SET charged = charged + 1",
             "a key's totals by model say it was charged is not what is spent of its grants: \
-             key_old (16 by model, 15 spent)",
+             key_old (16 tokens and 0 of money by model, 15 and 0 spent)",
         ),
         (
             "UPDATE usage SET cost = 9 WHERE number = 1",
             "the costs in a key's records exceed its total of the model: key_old (m: 9 in records, 0 in total)",
         ),
-        ("DELETE FROM totals", "key_old (0 by model, 15 spent)"),
+        (
+            "UPDATE usage SET cost = 9, cost_overdraft = 2 WHERE number = 1",
+            "what a request is charged in money does not add up: req_1 (9 cost, 2 overdraft, 0 paid",
+        ),
+        (
+            "DELETE FROM totals",
+            "key_old (0 tokens and 0 of money by model, 15 and 0 spent)",
+        ),
     ] {
         let (house, store) = House::with(THREE_REQUESTS);
         house.file().execute_batch(wrong).unwrap();

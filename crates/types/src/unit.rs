@@ -1,0 +1,163 @@
+//! The units of balances: what is kept for each, and what tokens take from a balance in it.
+
+use crate::{Prices, Weights};
+
+/// What a balance, a grant or a charge is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unit {
+    /// Tokens, by their weights.
+    Tokens,
+    /// Money, in nano-units.
+    Money,
+}
+
+impl Unit {
+    /// Every unit.
+    pub const ALL: [Self; 2] = [Self::Tokens, Self::Money];
+
+    /// The name in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Money => "money",
+        }
+    }
+
+    /// The unit of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.as_str() == name)
+    }
+}
+
+/// A value for each unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerUnit<T> {
+    /// Of tokens.
+    pub tokens: T,
+    /// Of money.
+    pub money: T,
+}
+
+impl<T> PerUnit<T> {
+    /// The value of each unit.
+    pub fn from_fn(mut of: impl FnMut(Unit) -> T) -> Self {
+        Self {
+            tokens: of(Unit::Tokens),
+            money: of(Unit::Money),
+        }
+    }
+
+    /// The value of a unit.
+    pub const fn get(&self, unit: Unit) -> &T {
+        match unit {
+            Unit::Tokens => &self.tokens,
+            Unit::Money => &self.money,
+        }
+    }
+
+    /// The same, to be changed.
+    pub const fn get_mut(&mut self, unit: Unit) -> &mut T {
+        match unit {
+            Unit::Tokens => &mut self.tokens,
+            Unit::Money => &mut self.money,
+        }
+    }
+
+    /// The values of both.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        [&self.tokens, &self.money].into_iter()
+    }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        [&mut self.tokens, &mut self.money].into_iter()
+    }
+}
+
+/// What a token takes from a balance at most: whole parts of the smallest amount of its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    input: u64,
+    output: u64,
+    /// How many parts make one amount.
+    parts: u64,
+}
+
+impl Rates {
+    /// What so much input and output takes at most, in parts.
+    pub const fn parts_of(&self, input: u64, output: u64) -> u128 {
+        let input = (self.input as u128).saturating_mul(input as u128);
+        let output = (self.output as u128).saturating_mul(output as u128);
+        input.saturating_add(output)
+    }
+
+    /// Parts in whole amounts, rounded up.
+    pub fn whole(&self, parts: u128) -> u64 {
+        u64::try_from(parts.div_ceil(self.parts.into())).unwrap_or(u64::MAX)
+    }
+
+    /// The input for which there is room beside so many parts; `u64::MAX` if input takes nothing.
+    pub fn input_in(&self, amount: u64, beside: u128) -> u64 {
+        self.tokens_in(amount, beside, self.input)
+    }
+
+    /// The same for output.
+    pub fn output_in(&self, amount: u64, beside: u128) -> u64 {
+        self.tokens_in(amount, beside, self.output)
+    }
+
+    fn tokens_in(&self, amount: u64, beside: u128, rate: u64) -> u64 {
+        let room = u128::from(amount).saturating_mul(self.parts.into());
+        let tokens = room.saturating_sub(beside).checked_div(rate.into());
+        tokens.map_or(u64::MAX, |it| u64::try_from(it).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<&Weights> for Rates {
+    fn from(weights: &Weights) -> Self {
+        Self {
+            input: weights.heaviest_input().thousandths().into(),
+            output: weights.output.thousandths().into(),
+            parts: 1000,
+        }
+    }
+}
+
+impl From<&Prices> for Rates {
+    fn from(prices: &Prices) -> Self {
+        Self {
+            input: prices.dearest_input().nanos(),
+            output: prices.output.nanos(),
+            parts: Prices::TOKENS,
+        }
+    }
+}
+
+/// What the tokens of a request take from the balances of its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tariff {
+    /// What they count for in tokens.
+    pub weights: Weights,
+    /// What they cost at most: the dearest prices of the deployments that the request can be sent to.
+    /// `None`: none of them has a price.
+    pub prices: Option<Prices>,
+}
+
+impl Tariff {
+    /// What a token takes at most from a balance in this unit; `None` if that is unknown.
+    pub fn rates(&self, unit: Unit) -> Option<Rates> {
+        match unit {
+            Unit::Tokens => Some(Rates::from(&self.weights)),
+            Unit::Money => self.prices.as_ref().map(Rates::from),
+        }
+    }
+}
+
+impl From<Weights> for Tariff {
+    fn from(weights: Weights) -> Self {
+        Self {
+            weights,
+            prices: None,
+        }
+    }
+}
