@@ -57,7 +57,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         usage,
         cost,
     };
-    let is_exported = trace.is_some_and(|trace| trace::finish(trace, exchange, &ended));
+    let is_exported = trace.is_some_and(|trace| trace::finish(*trace, exchange, &ended));
     events::request_finished(&Finished {
         format: exchange.format(),
         model: route.map(|route| &route.model_id),

@@ -58,7 +58,7 @@ pub struct Ended {
 }
 
 /// Ends the trace that was taken out of the exchange. Returns whether it is exported.
-pub fn finish(trace: Box<RequestTrace>, exchange: &Exchange, ended: &Ended) -> bool {
+pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
     let request = exchange.stage.request();
     let facts = request.and_then(RequestContext::facts_if_read);
     let answer = exchange.answer.facts();

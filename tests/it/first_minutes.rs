@@ -306,9 +306,13 @@ async fn the_lines_of_the_cluster_demo_work_and_a_killed_gateway_is_not_missed()
         };
         lines.push(line);
     }
-    let of = |command: &str| lines.iter().filter(move |line| line.starts_with(command));
-    let curls: Vec<_> = of("curl ").collect();
-    let [balanced, single, usage, other_usage] = curls[..] else {
+    let of = |command: &str| -> Vec<&String> {
+        lines
+            .iter()
+            .filter(|line| line.starts_with(command))
+            .collect()
+    };
+    let [balanced, single, usage, other_usage] = of("curl ")[..] else {
         panic!("{lines:#?}");
     };
     for line in [balanced, single] {
@@ -321,8 +325,7 @@ async fn the_lines_of_the_cluster_demo_work_and_a_killed_gateway_is_not_missed()
     })
     .await;
     assert!(usage.as_u64() < Some(1000), "{usage}");
-    let kill: Vec<_> = of("kill ").collect();
-    run_line(kill[0]).await;
+    run_line(of("kill ")[0]).await;
     for _ in 0..6 {
         assert!(run_line(balanced).await.contains("You said: Hello!"));
     }

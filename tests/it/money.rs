@@ -36,9 +36,9 @@ fn ask(key: &str, model: &str, more: Value) -> Request {
 async fn start() -> (Provider, Gateway) {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
-        .model("priced", json!(["sim/gpt-4o"]))
+        .model("priced", json!(["sim/upstream-model"]))
         .with("models.priced.price", price())
-        .model("unpriced", json!(["sim/gpt-4o"]));
+        .model("unpriced", json!(["sim/upstream-model"]));
     let gateway = Gateway::start(config).await;
     (provider, gateway)
 }
@@ -195,7 +195,8 @@ async fn explain(gateway: &Gateway, key: &str, body: &str) -> Output {
     let config = gateway.folder.path().join("tollgate.yaml");
     let mut command = tollgate();
     command.arg("explain").arg("--key").arg(key);
-    command.arg("--config").arg(config).arg(file);
+    command.arg("--config").arg(config);
+    command.stdin(std::fs::File::open(file).unwrap());
     Output::of(&mut command).await
 }
 
@@ -232,6 +233,7 @@ async fn candidates_without_a_price_are_left_out_and_the_dearest_is_reserved() {
         (used("input") + used("output")) * NANOS / 10,
     )
     .await;
+    let key = gateway.key_of(terms(0, 1_000_000 * NANOS));
     let body = prompt(CHAT, "m", SAID, json!({})).to_string();
     let explained = explain(&gateway, &key, &body).await;
     assert!(
@@ -292,9 +294,9 @@ async fn a_killed_gateway_charges_money_once() {
 async fn a_plan_gives_both_and_the_check_names_models_without_a_price() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
-        .model("priced", json!(["sim/gpt-4o"]))
+        .model("priced", json!(["sim/upstream-model"]))
         .with("models.priced.price", price())
-        .model("unpriced", json!(["sim/gpt-4o"]))
+        .model("unpriced", json!(["sim/upstream-model"]))
         .with(
             "plans.both",
             json!({"tokens": "10k", "money": "25.00", "validity": "30d"}),
