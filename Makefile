@@ -48,7 +48,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -182,6 +182,10 @@ bench-load: setup ## Compare the gateway with other proxies in one run
 bench-counts: setup ## Measure how long 26 token counts at once take
 	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
 	@exec $(TARGET)/release/tollgate-load counts $(BENCH_ARGS)
+
+bench-instructions: setup ## Count the instructions for a request and for an event, under Valgrind
+	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
+	@scripts/instructions $(TARGET)/release $(BENCH_ARGS)
 
 eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
 	$(CARGO) run --release --package tollgate-count --example evaluate

@@ -44,15 +44,16 @@ class Served:
 
 
 @contextmanager
-def serving(binary, provider_binary, folder, environment=None):
+def serving(binary, provider_binary, folder, environment=None, config_text=CONFIG, under=(), provider_arguments=()):
     """Serves while it is entered; at the end the gateway is asked to end, and waited for.
 
-    `environment` is its alone: the command that makes the key is the same program.
+    `environment` is its alone: the command that makes the key is the same program. `under` is what
+    runs it, such as valgrind; `provider_arguments` come before the provider's address.
     """
     port, admin, provider = free_port(), free_port(), free_port()
     config = folder / "tollgate.yaml"
     (folder / "credential.txt").write_text("any will do")
-    config.write_text(CONFIG.format(port=port, admin=admin, provider=provider))
+    config.write_text(config_text.format(port=port, admin=admin, provider=provider))
     apart = {"cwd": folder, "env": {**os.environ, "LLVM_PROFILE_FILE": os.devnull}}
     made = subprocess.run(
         [binary, "keys", "create", "--config", config, "script", "--plan", "plenty"],
@@ -60,10 +61,10 @@ def serving(binary, provider_binary, folder, environment=None):
     )
     key = re.search(r"^\s*(sk-\S+)", made.stdout, re.MULTILINE).group(1)
     sim = subprocess.Popen(
-        [provider_binary, f"127.0.0.1:{provider}"], stdout=subprocess.DEVNULL, **apart
+        [provider_binary, *provider_arguments, f"127.0.0.1:{provider}"], stdout=subprocess.DEVNULL, **apart
     )
     gateway = subprocess.Popen(
-        [binary, "serve", "--config", config],
+        [*under, binary, "serve", "--config", config],
         cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
     )
     try:
@@ -94,8 +95,8 @@ def connect(port, process):
 
 
 def head(served, line, body=None, more=()):
-    """A request's head and body, as bytes."""
-    text = b"" if body is None else json.dumps(body).encode()
+    """A request's head and body, as bytes. A body that is bytes is sent as it is."""
+    text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [line + " HTTP/1.1", "host: 127.0.0.1", f"authorization: Bearer {served.key}", *more]
     if body is not None:
         lines += ["content-type: application/json", f"content-length: {len(text)}"]
