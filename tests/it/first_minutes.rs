@@ -306,7 +306,7 @@ async fn the_lines_of_the_cluster_demo_work_and_a_killed_gateway_is_not_missed()
         };
         lines.push(line);
     }
-    let of = |command: &str| lines.iter().filter(move |line| line.starts_with(command));
+    let of = |command: &'static str| lines.iter().filter(move |line| line.starts_with(command));
     let curls: Vec<_> = of("curl ").collect();
     let [balanced, single, usage, other_usage] = curls[..] else {
         panic!("{lines:#?}");
