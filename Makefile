@@ -1,4 +1,4 @@
-# The way in: `make demo` shows it, `make test` proves it, `make help` lists the rest.
+# `make demo` runs the gateway, `make test` checks it, `make help` lists the other targets.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -139,7 +139,7 @@ test-fuzz: setup ## Run each fuzz target for a minute
 	@scripts/fuzz-seeds
 	@CARGO="$(CARGO)" FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
-# Hours. It goes on from where it was stopped.
+# Takes hours. It continues where it was stopped.
 fuzz-until-dry: setup ## Run each fuzz target until twenty minutes of CPU bring no new coverage
 	@scripts/setup fuzz
 	@scripts/fuzz-seeds
@@ -148,8 +148,8 @@ fuzz-until-dry: setup ## Run each fuzz target until twenty minutes of CPU bring 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)
 
-# Both live in folders that git ignores, and are made anew when the pinned versions change.
-# Not `npm ci`: it wants the agents' binaries for every platform, and mirrors do not carry them all.
+# Both are in folders that git ignores, and are rebuilt when the pinned versions change.
+# Not `npm ci`: it needs the agents' binaries for every platform, and mirrors lack some of them.
 $(CLIENTS)/.venv/installed: $(CLIENTS)/requirements.txt
 	@scripts/setup clients
 	rm -rf $(@D) && $(PYTHON) -m venv $(@D)
@@ -190,7 +190,7 @@ bench-instructions: setup ## Count the instructions for a request and for an eve
 eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
 	$(CARGO) run --release --package tollgate-count --example evaluate
 
-# In a folder of its own, so that the newest SDKs do not meet the pinned ones.
+# In a separate folder, so that the newest SDKs do not mix with the pinned ones.
 translation-news: ## Report request fields that newer SDKs have and the translation does not know
 	@venv=$$(mktemp -d) && trap 'rm -rf "$$venv"' EXIT && $(PYTHON) -m venv "$$venv" && \
 	"$$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade openai anthropic && \

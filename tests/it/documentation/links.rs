@@ -92,6 +92,33 @@ fn the_index_lists_every_page() {
     assert!(missing.is_empty(), "docs/README.md lacks {missing:#?}");
 }
 
+/// The words of a page that are written by hand: outside blocks of code, and outside tables that tests
+/// generate or compare.
+fn words_by_hand(page: &Path) -> usize {
+    let text = prose(page);
+    let generated = |line: &str| line.starts_with("<!--") && line.contains("TOLLGATE_BLESS");
+    if text.lines().take(5).any(generated) {
+        return 0;
+    }
+    let mut is_generated = false;
+    let by_hand = text.lines().filter(|line| {
+        match line.strip_prefix("<!-- ") {
+            Some(mark) => is_generated = !mark.starts_with("end of "),
+            None => return !is_generated,
+        }
+        false
+    });
+    let words = by_hand.flat_map(str::split_whitespace);
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    words.filter(is_word).count()
+}
+
+#[test]
+fn the_pages_are_short_together() {
+    let words: usize = pages().iter().map(|page| words_by_hand(page)).sum();
+    assert!((10_000..=25_000).contains(&words), "{words} words");
+}
+
 #[test]
 fn guides_are_short() {
     for page in pages() {
