@@ -55,7 +55,7 @@ pub struct PostgresSettings {
     /// the system.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// Most connections of this gateway, besides the one over which it settles.
+    /// Most connections of this gateway, besides the two over which it settles and hears of changes.
     #[serde(default = "PostgresSettings::default_connections")]
     pub connections: NonZeroU32,
     /// How long the tokens that a gateway has leased stay its own while it cannot reach the database, at

@@ -207,8 +207,9 @@ impl Balance {
         }
     }
 
-    /// Gives up a part of what no request reserves: `of_free` says how much of each grant.
-    pub(crate) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
+    /// Gives up a part of what no request reserves: `of_free` says how much of each grant. It is asked
+    /// in the order in which grants are spent.
+    pub(crate) fn give_up(&mut self, mut of_free: impl FnMut(u64) -> u64) -> Vec<Piece> {
         let mut given = Vec::new();
         for grant in &mut self.grants {
             let tokens = of_free(grant.free).min(grant.free);

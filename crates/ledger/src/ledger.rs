@@ -4,7 +4,9 @@
 //! the disk. `docs/internals/ledger.md` describes the whole. Here are the promises that callers see; balances
 //! are in `balance` and `accounts`, rules in `charge`, commits in `writer`, crashes in `recovery`.
 
+mod account;
 mod accounts;
+mod demand;
 mod lease_waiters;
 mod queue;
 mod recovery;
@@ -28,7 +30,8 @@ use crate::{
     ownership::Stored,
     store::{Store, StoreError},
 };
-use accounts::{Accounts, Reserved};
+use account::Reserved;
+use accounts::Accounts;
 use parking_lot::Mutex;
 use renewal::{Begun, Renewals};
 use stats::Stats;
@@ -53,6 +56,8 @@ pub struct LedgerSettings {
     pub open_requests: u32,
     /// Most callers that wait for accounts to be loaded; more are shed.
     pub waiting_callers: usize,
+    /// Lease what the requests of some ten seconds need, even if all processes are on one machine.
+    pub lease_by_use: bool,
     /// Longest wait for an account.
     pub load_timeout: Duration,
     /// Accounts that are kept although idle; beyond them idle ones go after seconds.
@@ -72,6 +77,7 @@ impl Default for LedgerSettings {
         Self {
             open_requests: 8192,
             waiting_callers: 16 * 1024,
+            lease_by_use: false,
             load_timeout: Duration::from_secs(2),
             idle_accounts: 50_000,
             idle_after: Duration::from_secs(600),
@@ -142,6 +148,8 @@ struct Shared {
     shut: AtomicBool,
     /// Another process has ended this one.
     fenced: watch::Sender<bool>,
+    /// The writer is about to look for changes.
+    is_looking: AtomicBool,
     /// A test simulates a crash.
     abandoned: AtomicBool,
 }
@@ -219,10 +227,11 @@ impl Ledger {
         let stats = Stats::default();
         stats.add_late(late);
         stats.saw_quarantined(process.check_in()?.quarantined);
+        let by_use = settings.lease_by_use || process.term().is_some();
         let shared = Arc::new(Shared {
             folder,
             prefix,
-            accounts: Accounts::new(settings.waiting_callers),
+            accounts: Accounts::new(settings.waiting_callers, by_use),
             journal,
             stats,
             uncommitted: AtomicUsize::new(0),
@@ -230,22 +239,31 @@ impl Ledger {
             renewals: Renewals::new(process.term(), renewal),
             shut: AtomicBool::new(false),
             fenced: watch::Sender::new(false),
+            is_looking: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             clock,
             settings,
         });
         let (commands, queue) = queue::commands();
+        let inner = Arc::new(Inner { shared, commands });
+        let woken = Arc::downgrade(&inner);
+        let subscription = store.database().subscribe(Box::new(move || {
+            if let Some(inner) = woken.upgrade() {
+                inner.look();
+            }
+        }))?;
         let writer = Writer {
-            shared: Arc::clone(&shared),
+            shared: Arc::clone(&inner.shared),
             process,
             commands: queue,
+            subscription,
             seen: writer::Seen::default(),
             returns: Vec::new(),
             retired: false,
             room: Vec::new(),
         };
         spawn("ledger-writer", path, move || writer.run())?;
-        Ok(Self(Arc::new(Inner { shared, commands })))
+        Ok(Self(inner))
     }
 
     /// Reserves what `request` can cost at most, or what is left if that is enough for a useful
@@ -265,22 +283,37 @@ impl Ledger {
             let why = shared.why_stalled().unwrap_or(Unavailable::TimedOut);
             return Reserve::Refused(why.into());
         }
+        let wanted = bound.tokens(&weights);
         let Some(account) = shared.accounts.get(key) else {
-            return self.load(key);
+            return self.load(key, wanted);
         };
         let Some(mut slot) = shared.journal.take() else {
             return Reserve::Refused(shared.shed().into());
         };
         let now = shared.clock.now();
         let useful = bound.useful_tokens(&weights);
-        let refused = match account.reserve(bound.tokens(&weights), useful, now) {
-            Reserved::Pieces(pieces)
+        let mut reserved = account.reserve(wanted, useful, true, now);
+        let mut stalled = None;
+        if matches!(reserved, Reserved::Unleased) {
+            stalled = shared.why_stalled();
+            if stalled.is_some() {
+                reserved = account.reserve(wanted, useful, false, now);
+            }
+        }
+        let refused = match reserved {
+            Reserved::Pieces { pieces, .. }
                 if !shared.journal.widen(&mut slot, slots_for(pieces.len())) =>
             {
                 account.settle(&pieces, 0, 0, now);
                 shared.shed().into()
             }
-            Reserved::Pieces(pieces) => {
+            Reserved::Pieces {
+                pieces,
+                must_refill,
+            } => {
+                if must_refill {
+                    self.0.send(Command::Refill(key.clone()));
+                }
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
                 let terms = reservation::Terms { bound, weights };
                 let ledger = Arc::clone(&self.0);
@@ -295,22 +328,29 @@ impl Ledger {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy
             }
+            Reserved::Unleased if let Some(why) = stalled => why.into(),
+            Reserved::Unleased => {
+                shared.stats.lease_waits.fetch_add(1, Ordering::Relaxed);
+                shared.journal.give_back(slot);
+                return self.load(key, wanted);
+            }
             Reserved::Closed => {
                 shared.journal.give_back(slot);
-                return self.load(key);
+                return self.load(key, wanted);
             }
         };
         shared.journal.give_back(slot);
         Reserve::Refused(refused)
     }
 
-    fn load(&self, key: &KeyId) -> Reserve {
-        match self.0.shared.accounts.wait(key) {
+    fn load(&self, key: &KeyId, wanted: u64) -> Reserve {
+        match self.0.shared.accounts.wait(key, wanted) {
             Ok((answer, first)) => {
                 if first {
                     self.0.send(Command::Load(key.clone()));
                 }
                 Reserve::Wait(PendingAccount {
+                    key: key.clone(),
                     answer,
                     shared: Arc::clone(&self.0.shared),
                 })
@@ -429,6 +469,14 @@ impl Ledger {
 }
 
 impl Inner {
+    /// Has the writer look for what other processes have changed.
+    fn look(&self) {
+        if !self.shared.is_looking.swap(true, Ordering::AcqRel) {
+            // If the writer has ended, nothing is left to be looked for.
+            let _ = self.commands.send(Command::Look);
+        }
+    }
+
     fn send(&self, command: Command) {
         // After the end the settlement file has what was settled.
         if !self.commands.send(command) {
@@ -443,9 +491,10 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-/// An account on its way into memory.
+/// An account on its way into memory, or more tokens of one.
 #[must_use = "an account is loaded for the request that waits for it"]
 pub struct PendingAccount {
+    key: KeyId,
     answer: accounts::Waiting,
     shared: Arc<Shared>,
 }
@@ -461,7 +510,13 @@ impl PendingAccount {
         let found = tokio::time::timeout(shared.settings.load_timeout, self.answer)
             .await
             .map_err(|_| shared.why_stalled().unwrap_or(Unavailable::TimedOut))?
-            .unwrap_or(Err(Unavailable::Closed))?;
+            .unwrap_or(Err(Unavailable::Closed));
+        // What is leased may be enough.
+        let is_here = || shared.accounts.get(&self.key).is_some();
+        let found = match found {
+            Err(Unavailable::Stalled(_)) if is_here() => true,
+            found => found?,
+        };
         if found {
             Ok(())
         } else {

@@ -1,14 +1,25 @@
 //! Notices keys that other programs, or other parts of this one, have changed in the database.
 
 use super::{Shared, flight::spawn};
-use crate::store::StoreError;
-use std::sync::{
-    Arc,
-    mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+use crate::store::{StoreError, database::Subscription};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    time::Duration,
 };
+
+/// How often it is looked for changes while the database announces them.
+const ANNOUNCED: Duration = Duration::from_millis(500);
+/// The shortest time between two looks.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Ends its thread when dropped.
 pub(super) struct Watcher {
+    /// Has a sender as well, and goes first.
+    _subscription: Option<Subscription>,
     _stop: SyncSender<()>,
 }
 
@@ -17,13 +28,25 @@ impl Watcher {
         let mut watch = Watch {
             shared: Arc::clone(shared),
             seen: None,
+            is_announced: Arc::default(),
         };
         watch.look()?;
-        let (stop, stopped) = sync_channel(0);
+        let (stop, woken) = sync_channel(1);
+        let wake = stop.clone();
+        let subscription = shared.database.subscribe(Box::new(move || {
+            // If it is full, the watcher is about to look.
+            let _ = wake.try_send(());
+        }))?;
+        if let Some(subscription) = &subscription {
+            watch.is_announced = Arc::clone(subscription.is_live());
+        }
         spawn("key-watcher", shared.database.path(), move || {
-            watch.run(&stopped);
+            watch.run(&woken);
         })?;
-        Ok(Self { _stop: stop })
+        Ok(Self {
+            _subscription: subscription,
+            _stop: stop,
+        })
     }
 }
 
@@ -31,14 +54,24 @@ struct Watch {
     shared: Arc<Shared>,
     /// The change up to which the cache is current.
     seen: Option<i64>,
+    /// The database announces changes.
+    is_announced: Arc<AtomicBool>,
 }
 
 impl Watch {
-    fn run(mut self, stopped: &Receiver<()>) {
-        let pause = self.shared.settings.poll_every;
-        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    fn run(mut self, woken: &Receiver<()>) {
+        let alone = self.shared.settings.poll_every;
+        loop {
+            let pause = match self.is_announced.load(Ordering::Acquire) {
+                true => alone.max(ANNOUNCED),
+                false => alone,
+            };
+            if woken.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
             let fault = self.look().err().map(|fault| fault.to_string());
             self.report(fault);
+            std::thread::park_timeout(LEAST_PAUSE.min(alone));
         }
     }
 

@@ -1,11 +1,15 @@
 //! The balances in memory: one account per key in use, loaded once, given back when idle.
 
 use crate::{
-    balance::{Balance, Holdings, Payment, Piece, Pieces, Short},
+    balance::{Holdings, Piece},
     clock::Timestamp,
     directory::Unavailable,
-    ledger::lease_waiters::{LeaseWaiter, LeaseWaiters},
-    store::database::Share,
+    ledger::{
+        account::Account,
+        demand::Demand,
+        lease_waiters::{LeaseWaiter, LeaseWaiters},
+    },
+    store::database::{Lease, LeaseMode, Share},
 };
 use parking_lot::{Mutex, RwLock};
 use std::{collections::HashMap, hash::BuildHasher, sync::Arc, time::Duration};
@@ -17,163 +21,6 @@ pub(super) type Waiting = oneshot::Receiver<Result<bool, Unavailable>>;
 
 const SHARDS: usize = 16;
 
-/// One key's balance in this process.
-pub(super) struct Account {
-    pub(super) id: KeyId,
-    /// The key's number in the file.
-    pub(super) key: i64,
-    state: Mutex<State>,
-}
-
-struct State {
-    balance: Balance,
-    /// Other processes lease tokens of this key.
-    elsewhere: bool,
-    /// The most that they can lease of them.
-    most_elsewhere: u64,
-    /// This process has requested a part of them.
-    asked: bool,
-    /// The fewest tokens that were enough for the last request.
-    useful: u64,
-    /// Its leases have been given back: a request that still has it must load it again.
-    closed: bool,
-    used_at: Timestamp,
-}
-
-impl State {
-    fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
-        let given = self.balance.give_up(of_free);
-        // The other process now leases it, and may have to be asked in turn.
-        self.elsewhere |= !given.is_empty();
-        let tokens = given.iter().map(|piece| piece.tokens);
-        self.most_elsewhere = tokens.fold(self.most_elsewhere, u64::saturating_add);
-        given
-    }
-
-    /// Whether so much is left, wherever it is.
-    fn could_have(&self, tokens: u64, now: Timestamp) -> bool {
-        let here = self.balance.holdings(now).all();
-        here.saturating_add(self.most_elsewhere) >= tokens.max(1)
-    }
-}
-
-/// What came of a reservation.
-pub(super) enum Reserved {
-    Pieces(Pieces),
-    Short(Short),
-    /// Too little here while other processes lease some. `true`: they must be asked now.
-    Elsewhere(bool),
-    /// The account was closed meanwhile: load it again.
-    Closed,
-}
-
-impl Account {
-    fn new(id: KeyId, share: Share, now: Timestamp) -> Self {
-        let account = Self {
-            id,
-            key: share.key,
-            state: Mutex::new(State {
-                balance: Balance::default(),
-                elsewhere: false,
-                most_elsewhere: 0,
-                asked: false,
-                useful: 0,
-                closed: false,
-                used_at: now,
-            }),
-        };
-        account.take_in(share, now);
-        account
-    }
-
-    /// Takes in what was newly leased.
-    pub(super) fn take_in(&self, share: Share, now: Timestamp) {
-        let mut state = self.state.lock();
-        let gained = share.has_leased();
-        state.balance.forget_spent();
-        for grant in share.grants {
-            state.balance.lease(grant);
-        }
-        state.elsewhere = share.elsewhere > 0;
-        // What was given up and is not committed yet does not count as here.
-        let here = state.balance.holdings(now).all();
-        state.most_elsewhere = share.left.saturating_sub(here);
-        // The request stands until tokens came.
-        state.asked &= state.elsewhere && !gained;
-    }
-
-    pub(super) fn reserve(&self, wanted: u64, useful: u64, now: Timestamp) -> Reserved {
-        let mut state = self.state.lock();
-        if state.closed {
-            return Reserved::Closed;
-        }
-        state.used_at = now;
-        state.useful = useful;
-        match state.balance.reserve(wanted, useful, now) {
-            Ok(pieces) => Reserved::Pieces(pieces),
-            // If all tokens together are too few, there is nothing to wait for.
-            Err(_) if state.elsewhere && state.could_have(useful, now) => {
-                Reserved::Elsewhere(!std::mem::replace(&mut state.asked, true))
-            }
-            Err(short) => Reserved::Short(short),
-        }
-    }
-
-    pub(super) fn settle(
-        &self,
-        reserved: &[Piece],
-        charge: u64,
-        most: usize,
-        now: Timestamp,
-    ) -> Payment {
-        let mut state = self.state.lock();
-        state.used_at = now;
-        state.balance.settle(reserved, charge, most, now)
-    }
-
-    /// Gives up half of what no request reserves, the last token included.
-    pub(super) fn give_up_half(&self) -> Vec<Piece> {
-        self.state.lock().give_up(|free| free.div_ceil(2))
-    }
-
-    /// Gives up all that no request reserves.
-    pub(super) fn give_up_all(&self) -> Vec<Piece> {
-        self.state.lock().give_up(|free| free)
-    }
-
-    /// Gives up half of what no request reserves, or all of it if half is not enough for a request here:
-    /// the last tokens of a key are useful together. Two processes that request each other's tokens would
-    /// exchange them for ever, so that a process that requests some gives all or nothing, by chance.
-    pub(super) fn give_way(&self, now: Timestamp) -> Vec<Piece> {
-        let mut state = self.state.lock();
-        let half = state.balance.holdings(now).free / 2;
-        match half < state.useful {
-            true if state.asked && fastrand::bool() => Vec::new(),
-            true => state.give_up(|free| free),
-            false => state.give_up(|free| free.div_ceil(2)),
-        }
-    }
-
-    pub(super) fn holdings(&self, now: Timestamp) -> Holdings {
-        self.state.lock().balance.holdings(now)
-    }
-
-    pub(super) fn is_asking(&self) -> bool {
-        self.state.lock().asked
-    }
-
-    /// Closes an account of which no request reserves anything and that was not used since `before`.
-    fn close_if_idle(&self, before: Timestamp) -> Option<Vec<Piece>> {
-        let mut state = self.state.lock();
-        if state.closed || state.used_at > before || !state.balance.is_idle() {
-            return None;
-        }
-        state.closed = true;
-        state.asked = false;
-        Some(state.balance.give_up(|free| free))
-    }
-}
-
 /// All accounts in memory, and the loads under way.
 pub(super) struct Accounts {
     shards: [RwLock<HashMap<KeyId, Arc<Account>, Hasher>>; SHARDS],
@@ -182,29 +29,44 @@ pub(super) struct Accounts {
     /// Requests that wait for tokens of other processes.
     lease_waiters: LeaseWaiters,
     most_waiting: usize,
+    /// Accounts lease what they need by their use, instead of all that is free.
+    by_use: bool,
 }
 
 #[derive(Default)]
 struct Loads {
-    callers: HashMap<KeyId, Vec<oneshot::Sender<Result<bool, Unavailable>>>, Hasher>,
+    loads: HashMap<KeyId, LoadUnderWay, Hasher>,
     waiting: usize,
 }
 
+#[derive(Default)]
+struct LoadUnderWay {
+    callers: Vec<oneshot::Sender<Result<bool, Unavailable>>>,
+    /// The tokens that they want together.
+    wanted: u64,
+}
+
 impl Loads {
-    /// Adds a caller that waits for `id`. Returns whether it is the first.
-    fn enter(&mut self, id: &KeyId, most: usize) -> Result<(Waiting, bool), Unavailable> {
+    /// Adds a caller that waits for so many tokens of `id`. Returns whether it is the first.
+    fn enter(
+        &mut self,
+        id: &KeyId,
+        wanted: u64,
+        most: usize,
+    ) -> Result<(Waiting, bool), Unavailable> {
         if self.waiting >= most {
             return Err(Unavailable::Overloaded);
         }
         self.waiting = self.waiting.saturating_add(1);
         let (sender, receiver) = oneshot::channel();
-        let callers = self.callers.entry(id.clone()).or_default();
-        callers.push(sender);
-        Ok((receiver, callers.len() == 1))
+        let load = self.loads.entry(id.clone()).or_default();
+        load.callers.push(sender);
+        load.wanted = load.wanted.saturating_add(wanted);
+        Ok((receiver, load.callers.len() == 1))
     }
 
     fn leave(&mut self, id: &KeyId) -> Vec<oneshot::Sender<Result<bool, Unavailable>>> {
-        let callers = self.callers.remove(id).unwrap_or_default();
+        let LoadUnderWay { callers, .. } = self.loads.remove(id).unwrap_or_default();
         self.waiting = self.waiting.saturating_sub(callers.len());
         callers
     }
@@ -213,13 +75,34 @@ impl Loads {
 type Hasher = foldhash::fast::RandomState;
 
 impl Accounts {
-    pub(super) fn new(most_waiting: usize) -> Self {
+    pub(super) fn new(most_waiting: usize, by_use: bool) -> Self {
         Self {
             shards: Default::default(),
             hasher: Hasher::default(),
             loads: Mutex::default(),
             lease_waiters: LeaseWaiters::new(most_waiting),
             most_waiting,
+            by_use,
+        }
+    }
+
+    /// What to lease of a key, and how.
+    pub(super) fn lease(&self, id: &KeyId, mode: LeaseMode, now: Timestamp) -> Lease {
+        let most = if self.by_use {
+            let loads = self.loads.lock();
+            let waiting = loads.loads.get(id).map_or(0, |load| load.wanted);
+            drop(loads);
+            match self.get(id) {
+                Some(account) => account.missing(waiting, now),
+                None => Demand::new(now).missing(Holdings::default(), waiting, now),
+            }
+        } else {
+            u64::MAX
+        };
+        Lease {
+            key: id.clone(),
+            mode,
+            most,
         }
     }
 
@@ -237,17 +120,19 @@ impl Accounts {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
         match shard.get(id) {
-            Some(account) if !account.state.lock().closed => account.take_in(share, now),
+            Some(account) if !account.is_closed() => account.take_in(share, now),
             _ => {
-                let account = Arc::new(Account::new(id.clone(), share, now));
+                let demand = self.by_use.then(|| Demand::new(now));
+                let account = Arc::new(Account::new(id.clone(), share, demand, now));
                 shard.insert(id.clone(), account);
             }
         }
     }
 
-    /// Waits for a load of `id`. `true`: the caller must start it.
-    pub(super) fn wait(&self, id: &KeyId) -> Result<(Waiting, bool), Unavailable> {
-        self.loads.lock().enter(id, self.most_waiting)
+    /// Waits for a load of `id`, for a request that wants so many tokens. `true`: the caller must start
+    /// it.
+    pub(super) fn wait(&self, id: &KeyId, wanted: u64) -> Result<(Waiting, bool), Unavailable> {
+        self.loads.lock().enter(id, wanted, self.most_waiting)
     }
 
     /// Waits for tokens of `id` that other processes give back, if they were asked.
@@ -301,6 +186,19 @@ impl Accounts {
             wanted.cloned().collect::<Vec<_>>()
         };
         self.shards.iter().flat_map(pick).collect()
+    }
+
+    /// Gives up what accounts lease and do not need.
+    pub(super) fn give_up_excess(&self, now: Timestamp) -> Vec<Piece> {
+        if !self.by_use {
+            return Vec::new();
+        }
+        let given = |shard: &RwLock<HashMap<KeyId, Arc<Account>, Hasher>>| {
+            let shard = shard.read();
+            let given = shard.values().flat_map(|it| it.give_up_excess(now));
+            given.collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(given).collect()
     }
 
     /// Removes accounts that have been idle for `span`. The caller must give back what they had.

@@ -1,6 +1,6 @@
 //! One request's reservation of its key's tokens, until its one settlement.
 
-use super::{Inner, RequestInfo, accounts::Account, writer::Command};
+use super::{Inner, RequestInfo, account::Account, writer::Command};
 use crate::{
     balance::{Payment, Pieces},
     charge::{BillingState, Charge, CountSource, Counts, UpperBound},
@@ -183,7 +183,7 @@ impl Reservation {
         let charge = self.charge(ending);
         let now = self.ledger.shared.clock.now();
         let most = pieces_in(slot.count());
-        let payment = self.account.settle(&self.held, charge.tokens, most, now);
+        let (payment, must_refill) = self.account.settle(&self.held, charge.tokens, most, now);
         let settled = Settled {
             charged: payment.paid(),
             overdraft: payment.overdraft,
@@ -196,6 +196,10 @@ impl Reservation {
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         self.write_ahead(&slot, &entry);
         self.ledger.send(Command::Settle(Some(slot), entry));
+        if must_refill {
+            let key = self.account.id.clone();
+            self.ledger.send(Command::Refill(key));
+        }
         settled
     }
 

@@ -45,6 +45,7 @@ macro_rules! conformance_tests {
             keys::a_revoked_key_is_given_nothing_more,
             keys::an_order_of_one_name_is_one_order_of_whatever_kind,
             processes::a_lease_is_one_processs_until_it_ends,
+            processes::no_more_is_leased_than_is_asked_for,
             processes::tokens_that_are_given_back_are_free_for_others,
             processes::a_lease_request_is_news_for_the_others_until_it_is_withdrawn,
             processes::a_process_hears_of_top_ups_and_not_of_spending,
@@ -185,9 +186,20 @@ impl Home<'_> {
 
     /// Leases a key's tokens, or looks at them.
     fn lease(&self, process: &mut dyn Process, key: &KeyId, mode: LeaseMode) -> Share {
+        self.lease_at_most(process, key, mode, u64::MAX)
+    }
+
+    fn lease_at_most(
+        &self,
+        process: &mut dyn Process,
+        key: &KeyId,
+        mode: LeaseMode,
+        most: u64,
+    ) -> Share {
         let leases = [Lease {
             key: key.clone(),
             mode,
+            most,
         }];
         let work = Work {
             leases: &leases,

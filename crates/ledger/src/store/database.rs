@@ -30,7 +30,12 @@ use crate::{
     report::{ReportQuery, ReportRow, RequestRecord},
 };
 use bytes::Bytes;
-use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 use tollgate_types::{KeyId, Limits, RequestId};
 
 /// A database, open under one pepper.
@@ -93,6 +98,13 @@ pub(crate) trait Database: Send + Sync {
 
     /// The keys that changed after a change, their grants included. Spending is no change.
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError>;
+
+    /// Calls `wake` whenever something may have changed that [`Database::changes_since`] or
+    /// [`Process::news`] reports, until the result is dropped. `None`: callers must look by themselves.
+    /// They do so from time to time in any case.
+    fn subscribe(&self, _wake: Wake) -> Result<Option<Subscription>, StoreError> {
+        Ok(None)
+    }
 
     /// Enters a process that spends. Its settlement file has this name, by which others recover it.
     fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError>;
@@ -298,6 +310,29 @@ pub(crate) struct KeyChanges {
     pub(crate) hashes: Option<Vec<KeyHash>>,
 }
 
+/// What to call after a change. It must not wait.
+pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// Someone who is woken by changes, until this is dropped.
+pub(crate) struct Subscription {
+    _wake: Arc<Wake>,
+    is_live: Arc<AtomicBool>,
+}
+
+impl Subscription {
+    pub(super) fn new(wake: Arc<Wake>, is_live: Arc<AtomicBool>) -> Self {
+        Self {
+            _wake: wake,
+            is_live,
+        }
+    }
+
+    /// Whether the database announces changes now.
+    pub(crate) const fn is_live(&self) -> &Arc<AtomicBool> {
+        &self.is_live
+    }
+}
+
 /// The number of a process in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessNumber(pub(crate) i64);
@@ -341,6 +376,8 @@ pub(crate) struct Batch<'a> {
 pub(crate) struct Lease {
     pub(crate) key: KeyId,
     pub(crate) mode: LeaseMode,
+    /// The most to lease.
+    pub(crate) most: u64,
 }
 
 /// What to do about a key's free tokens.
@@ -350,7 +387,8 @@ pub(crate) enum LeaseMode {
     Look,
     /// Lease what is free.
     Take,
-    /// Lease what is free. If nothing is, request tokens of the other processes.
+    /// Lease what is free. If nothing is, request tokens of the other processes, unless none are to be
+    /// leased.
     Need,
 }
 
@@ -371,6 +409,8 @@ pub(crate) struct Share {
     pub(crate) key: i64,
     /// The key's grants; `free` is what was newly leased.
     pub(crate) grants: Vec<Grant>,
+    /// What is free of them and was not leased.
+    pub(crate) unleased: u64,
     /// What other processes lease of them, and what is left in grants beyond those that were looked
     /// at.
     pub(crate) elsewhere: u64,
@@ -385,6 +425,26 @@ impl Share {
     /// Whether anything was newly leased.
     pub(crate) fn has_leased(&self) -> bool {
         self.grants.iter().any(|grant| grant.free > 0)
+    }
+
+    /// Leaves what is free beyond `most`, from the grants that are spent first on.
+    pub(super) fn lease_at_most(&mut self, most: u64) {
+        let mut room = most;
+        for grant in &mut self.grants {
+            let leased = grant.free.min(room);
+            self.unleased = (self.unleased).saturating_add(grant.free.saturating_sub(leased));
+            room = room.saturating_sub(leased);
+            grant.free = leased;
+        }
+    }
+
+    /// Leaves all that is free to other processes.
+    pub(super) fn leave_all(&mut self) {
+        let free = self
+            .grants
+            .iter_mut()
+            .map(|it| std::mem::take(&mut it.free));
+        self.elsewhere = free.fold(self.elsewhere, u64::saturating_add);
     }
 }
 

@@ -12,6 +12,7 @@ mod grants;
 mod history;
 mod keys;
 mod leases;
+mod listener;
 mod process;
 mod purge;
 mod quarantine;
@@ -26,7 +27,7 @@ use super::{
     GrantView, KeyUse, NewGrant, OrderName, PlanInUse, StoreError, Verification,
     database::{
         AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
-        KeyQuery, Outcome, Process,
+        KeyQuery, Outcome, Process, Subscription, Wake,
     },
     stored_values::{amount, storable, storable_time, stored_time},
 };
@@ -42,6 +43,7 @@ use crate::{
 use ::postgres::Row;
 use bytes::Bytes;
 use connection::{Connection, Pool, Session};
+use listener::Listener;
 use process::PostgresProcess;
 pub use server::{Server, ServerTls};
 use std::{
@@ -70,6 +72,7 @@ pub struct ServerSettings {
 pub(crate) struct Postgres {
     settings: ServerSettings,
     pool: Pool,
+    listener: Listener,
 }
 
 impl Postgres {
@@ -78,6 +81,7 @@ impl Postgres {
         let server = Arc::clone(&settings.server);
         let database = Self {
             pool: Pool::new(Arc::clone(&server), settings.connections.max(1)),
+            listener: Listener::new(Arc::clone(&server)),
             settings,
         };
         database.pool.with(|connection| {
@@ -174,7 +178,19 @@ impl Database for Postgres {
     }
 
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
+        if let Some(seen) = seen
+            && self.ask(changes::newest)? == seen
+        {
+            return Ok(KeyChanges {
+                newest: seen,
+                hashes: Some(Vec::new()),
+            });
+        }
         self.read(|session| changes::since(session, seen))
+    }
+
+    fn subscribe(&self, wake: Wake) -> Result<Option<Subscription>, StoreError> {
+        self.listener.subscribe(wake).map(Some)
     }
 
     fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError> {

@@ -46,19 +46,35 @@ impl Writer {
             false if self.retired => LeaseMode::Look,
             false => LeaseMode::Take,
         };
+        let now = self.shared.clock.now();
         let keys = changed.union(&asking);
-        keys.map(|key| Lease {
-            key: key.clone(),
-            mode: mode(key),
-        })
-        .collect()
+        keys.map(|key| accounts.lease(key, mode(key), now))
+            .collect()
+    }
+
+    /// What to lease for requests that wait, and for accounts that run low.
+    pub(super) fn leases_for(
+        &self,
+        loads: &HashSet<KeyId>,
+        refills: &HashSet<KeyId>,
+    ) -> Vec<Lease> {
+        let Shared {
+            accounts, clock, ..
+        } = &*self.shared;
+        let now = clock.now();
+        let loads_alone = loads.iter().map(|key| (key, LeaseMode::Need));
+        let refills = refills.difference(loads).filter(|_| !self.retired);
+        let refills = refills.map(|key| (key, LeaseMode::Take));
+        let all = loads_alone.chain(refills);
+        all.map(|(key, mode)| accounts.lease(key, mode, now))
+            .collect()
     }
 
     /// Puts leased tokens into the accounts, and answers the requests that wait for them.
     pub(super) fn hand_out(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
         // Spending here makes room for grants that were not looked at; no change in the database
         // reports that.
-        let waits = |share: &Share| share.has_more && !share.has_leased();
+        let waits = |share: &Share| share.has_more && !share.has_leased() && share.unleased == 0;
         let mut leased = shares.iter().filter_map(|(_, share)| share.as_ref());
         self.seen.look_again |= leased.any(waits);
         let Shared {

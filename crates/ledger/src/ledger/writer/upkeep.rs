@@ -9,10 +9,15 @@ use crate::{
         database::{Look, Retention},
     },
 };
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 /// Upkeep comes every so many ticks: crashed processes, idle accounts, old records.
 const TICKS_PER_UPKEEP: u32 = 5;
+/// Old records are looked for with every so many ticks, and with each upkeep while there are some.
+const TICKS_PER_PURGE: u32 = 5 * TICKS_PER_UPKEEP;
 /// Settlement files that no process's row names are looked for once a minute, with upkeep; in tests
 /// with each upkeep.
 const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_UPKEEP;
@@ -22,6 +27,8 @@ const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_UPKEEP;
 pub(in super::super) struct Seen {
     pub(super) change: i64,
     ticks: u32,
+    /// The last purge has deleted something.
+    is_purging: bool,
     /// The next tick looks at the database even if no other process has changed it: a lease request
     /// that got nothing, a load that failed, a lease of a crashed process that is free now.
     pub(super) look_again: bool,
@@ -33,17 +40,37 @@ impl Writer {
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
         self.seen.ticks = self.seen.ticks.wrapping_add(1);
         let look = match std::mem::take(&mut self.seen.look_again) {
-            true => Look::Always,
-            false => Look::IfChanged,
+            true => Some(Look::Always),
+            // An announcement can be lost.
+            false if self.is_announced() && self.seen.ticks.is_multiple_of(2) => None,
+            false => Some(Look::IfChanged),
         };
-        let looked = self.apply_external_changes(look);
-        // What could not be taken up is looked at again.
-        self.seen.look_again |= looked.is_err();
-        looked?;
+        if let Some(look) = look {
+            let looked = self.apply_external_changes(look);
+            // What could not be taken up is looked at again.
+            self.seen.look_again |= looked.is_err();
+            looked?;
+        }
         if self.seen.ticks.is_multiple_of(TICKS_PER_UPKEEP) {
             self.upkeep()?;
         }
         self.give_back()
+    }
+
+    /// Whether the database announces changes now.
+    fn is_announced(&self) -> bool {
+        let subscription = self.subscription.as_ref();
+        subscription.is_some_and(|it| it.is_live().load(Ordering::Acquire))
+    }
+
+    /// Takes up what the database has announced.
+    pub(super) fn look(&mut self) {
+        self.shared.is_looking.store(false, Ordering::Release);
+        let looked = self.apply_external_changes(Look::IfChanged);
+        if let Err(fault) = looked.and_then(|()| self.give_back()) {
+            self.seen.look_again = true;
+            self.log_fault("changes in the ledger cannot be looked at", &fault);
+        }
     }
 
     fn upkeep(&mut self) -> Result<(), StoreError> {
@@ -60,12 +87,16 @@ impl Writer {
         let idle = self.shared.idle_after();
         self.returns
             .extend(self.shared.accounts.evict_idle(idle, now));
+        self.returns
+            .extend(self.shared.accounts.give_up_excess(now));
         let shared = Arc::clone(&self.shared);
         let process = &mut *self.process;
         let recovered = recovery::recover_crashed(process, &checked.peers, &shared.folder, now)?;
         self.seen.look_again |= recovered > 0;
         self.withdraw_lease_requests()?;
-        self.purge(now)?;
+        if self.seen.is_purging || self.seen.ticks.is_multiple_of(TICKS_PER_PURGE) {
+            self.purge(now)?;
+        }
         self.process.maintain()?;
         if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
             let late = recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
@@ -81,6 +112,7 @@ impl Writer {
             stored: settings.keep_owned,
             most_stored: settings.most_owned,
         };
-        self.process.purge(&retention, now).map(|_| ())
+        self.seen.is_purging = self.process.purge(&retention, now)? > 0;
+        Ok(())
     }
 }

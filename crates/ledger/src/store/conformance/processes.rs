@@ -26,6 +26,30 @@ pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
     home.adds_up(0);
 }
 
+pub(crate) fn no_more_is_leased_than_is_asked_for(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    home.top_up(&key, 50);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let mut take = |process: usize, mode, most| {
+        let process = if process == 1 { &mut one } else { &mut two };
+        let share = home.lease_at_most(&mut **process, &key, mode, most);
+        (free(&share), share.unleased, share.elsewhere)
+    };
+    assert_eq!(take(1, LeaseMode::Take, 30), (30, 120, 0));
+    // The grant that is spent first is leased first.
+    assert_eq!(take(2, LeaseMode::Need, 90), (90, 30, 30));
+    assert_eq!(take(1, LeaseMode::Take, 0), (0, 30, 90));
+    assert_eq!(take(1, LeaseMode::Need, 0), (0, 30, 90));
+    assert_eq!(take(1, LeaseMode::Need, 40), (30, 0, 90));
+    // One that needs none asks for none.
+    take(1, LeaseMode::Need, 0);
+    let news = two.news(0, Look::Always).unwrap().unwrap();
+    assert!(news.requested.is_empty());
+    assert_eq!(home.store().unleased(&key, home.now()).unwrap(), 0);
+    home.adds_up(0);
+}
+
 pub(crate) fn tokens_that_are_given_back_are_free_for_others(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);
@@ -190,6 +214,7 @@ pub(crate) fn a_fenced_process_leases_nothing_more(fixture: &dyn Fixture) {
     let leases = [crate::store::database::Lease {
         key: key.clone(),
         mode: LeaseMode::Need,
+        most: u64::MAX,
     }];
     let work = Work {
         leases: &leases,

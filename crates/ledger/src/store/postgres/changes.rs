@@ -28,6 +28,12 @@ pub(super) fn since(
     })
 }
 
+/// The number of the newest change.
+pub(super) fn newest(session: &mut Session) -> Result<i64, postgres::Error> {
+    let find = "SELECT coalesce(max(seq), 0) FROM changes";
+    session.query_one(find, &[])?.try_get(0)
+}
+
 /// The newest change, and the ids of the keys that changed after `seen`; `None` if any key may have
 /// changed.
 pub(super) fn keys_since(

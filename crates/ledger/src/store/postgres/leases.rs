@@ -10,6 +10,10 @@ use crate::{
 use std::{collections::BTreeMap, time::Duration};
 use tollgate_types::KeyId;
 
+/// The most grants of a key that are looked at: as many as pay one request.
+#[expect(clippy::cast_possible_wrap, reason = "it is small")]
+const MOST_GRANTS: i64 = MAX_PIECES as i64;
+
 /// Leases what there is of a key, or looks at it. `None`: there is no such key.
 pub(super) fn lease(
     transaction: &mut Session,
@@ -23,14 +27,10 @@ pub(super) fn lease(
     };
     let mut share = read_share(transaction, process, row.try_get(0)?, now)?;
     if lease.mode == LeaseMode::Look {
-        // What is free is for others.
-        let free = share
-            .grants
-            .iter_mut()
-            .map(|grant| std::mem::take(&mut grant.free));
-        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+        share.leave_all();
         return Ok(Some(share));
     }
+    share.lease_at_most(lease.most);
     for grant in share.grants.iter().filter(|grant| grant.free > 0) {
         transaction.execute(
             "INSERT INTO leases AS held (grant_number, process, tokens) VALUES ($1, $2, $3)
@@ -45,7 +45,7 @@ pub(super) fn lease(
             "DELETE FROM lease_requests WHERE key = $1 AND process = $2",
             &[&share.key, &process.0],
         )?;
-    } else if lease.mode == LeaseMode::Need {
+    } else if lease.mode == LeaseMode::Need && lease.most > 0 {
         transaction.execute(
             "INSERT INTO lease_requests (key, process) VALUES ($1, $2)
              ON CONFLICT (key, process) DO UPDATE SET seq = excluded.seq",
@@ -63,7 +63,6 @@ fn read_share(
     now: Timestamp,
 ) -> Result<Share, postgres::Error> {
     let (mut elsewhere, mut seen): (u64, u64) = (0, 0);
-    let most = i64::try_from(MAX_PIECES).unwrap_or(i64::MAX);
     let rows = file.query(
         "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
                 coalesce(others, 0), tokens - spent
@@ -77,7 +76,7 @@ fn read_share(
          ORDER BY coalesce(expires_at <= $3, FALSE), tokens = spent, expires_at IS NULL,
                   expires_at, validity_ms, number
          LIMIT $4",
-        &[&key, &process.0, &storable_time(now), &most],
+        &[&key, &process.0, &storable_time(now), &MOST_GRANTS],
     )?;
     let mut grants = Vec::with_capacity(rows.len());
     for row in rows {
@@ -111,10 +110,29 @@ fn read_share(
     Ok(Share {
         key,
         grants,
+        unleased: 0,
         elsewhere: elsewhere.saturating_add(beyond),
         left: seen.saturating_add(beyond),
         has_more: beyond > 0,
     })
+}
+
+/// What is free of a key's valid grants, in the order in which they are spent.
+pub(super) fn free(
+    session: &mut Session,
+    key: i64,
+    now: Timestamp,
+) -> Result<Vec<(GrantNumber, u64)>, postgres::Error> {
+    let rows = session.query(
+        "SELECT number, tokens - spent - coalesce(
+             (SELECT sum(tokens) FROM leases WHERE grant_number = number), 0)::bigint
+         FROM grants WHERE key = $1 AND spent < tokens AND coalesce(expires_at > $2, TRUE)
+         ORDER BY expires_at IS NULL, expires_at, validity_ms, number LIMIT $3",
+        &[&key, &storable_time(now), &MOST_GRANTS],
+    )?;
+    let rows = rows.iter();
+    rows.map(|row| Ok((GrantNumber(row.try_get(0)?), amount(row.try_get(1)?))))
+        .collect()
 }
 
 /// Gives leased tokens back, never more than are leased: a fenced process has nothing to give.
@@ -140,6 +158,13 @@ pub(super) fn give_back(
     session.execute(
         "DELETE FROM leases WHERE grant_number = ANY($1) AND process = $2 AND tokens = 0",
         &[&grants, &process.0],
+    )?;
+    // Another process may wait for them.
+    session.execute(
+        "SELECT pg_notify('tollgate_changes', '') WHERE EXISTS (
+             SELECT FROM lease_requests JOIN grants ON grants.key = lease_requests.key
+             WHERE grants.number = ANY($1))",
+        &[&grants],
     )?;
     Ok(())
 }

@@ -18,8 +18,8 @@ use crate::{
     store::{
         StoreError,
         database::{
-            Batch, CheckIn, Committed, Leftover, Look, News, Peer, Process, ProcessNumber,
-            Recovered, Retention,
+            Batch, CheckIn, Committed, LeaseMode, Leftover, Look, News, Peer, Process,
+            ProcessNumber, Recovered, Retention,
         },
     },
 };
@@ -42,6 +42,8 @@ pub(super) struct PostgresProcess {
     commits: i64,
     /// A commit that moved tokens has failed: it may have been carried out all the same.
     in_doubt: bool,
+    /// There may be lease requests of this process.
+    has_requested: bool,
     /// The newest change and lease request at the last look, and how many requests there were.
     version: Option<(i64, i64, i64)>,
     /// The row of each peer, and since when it is the same.
@@ -72,6 +74,7 @@ impl PostgresProcess {
             term,
             commits: 0,
             in_doubt: false,
+            has_requested: false,
             version: None,
             renewals: HashMap::new(),
             checked_in_at: Instant::now(),
@@ -275,6 +278,8 @@ impl Process for PostgresProcess {
     fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError> {
         let number = self.number;
         let known = self.in_doubt.then_some(self.commits);
+        let mut modes = batch.leases.iter().map(|lease| lease.mode);
+        self.has_requested |= modes.any(|mode| mode == LeaseMode::Need);
         let committed = self
             .connection
             .change(|session| commit(session, number, known, batch));
@@ -292,6 +297,9 @@ impl Process for PostgresProcess {
     }
 
     fn keep_lease_requests(&mut self, keys: &HashSet<KeyId>) -> Result<(), StoreError> {
+        if !self.has_requested {
+            return Ok(());
+        }
         let kept: Vec<&str> = keys.iter().map(KeyId::as_str).collect();
         let number = self.number.0;
         self.connection.run(|session| {
@@ -301,6 +309,7 @@ impl Process for PostgresProcess {
                 &[&number, &kept],
             )
         })?;
+        self.has_requested = !keys.is_empty();
         Ok(())
     }
 

@@ -5,7 +5,12 @@
 //! impossible, each is entered by itself.
 
 use super::{amount, connection::Session, leases, plain, quarantine, storable};
-use crate::{balance::Piece, clock::Timestamp, entry::Entry, store::database::ProcessNumber};
+use crate::{
+    balance::{MAX_PIECES, Piece},
+    clock::Timestamp,
+    entry::Entry,
+    store::database::ProcessNumber,
+};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
@@ -38,6 +43,22 @@ pub(super) fn enter_all(
     now: Timestamp,
 ) -> Result<(), postgres::Error> {
     let new = unknown(session, entries)?;
+    // What was beyond the lease may be free.
+    let (beyond, new): (Vec<&Entry>, Vec<&Entry>) =
+        new.into_iter().partition(|entry| entry.overdraft > 0);
+    enter_together(session, process, new, now)?;
+    for entry in beyond {
+        enter(session, process, entry, now)?;
+    }
+    Ok(())
+}
+
+fn enter_together(
+    session: &mut Session,
+    process: ProcessNumber,
+    new: Vec<&Entry>,
+    now: Timestamp,
+) -> Result<(), postgres::Error> {
     if new.is_empty() {
         return Ok(());
     }
@@ -124,8 +145,41 @@ fn settle(
         record.overdraft = record.overdraft.saturating_add(uncovered);
         piece.tokens = paid;
     }
-    record.paid.retain(|piece| piece.tokens > 0);
+    pay_from_free(session, &mut record, now)?;
     write(session, &[record])
+}
+
+/// Pays what no lease covered from what is free of the key's valid grants: a process leases only what it
+/// expects to need.
+fn pay_from_free(
+    session: &mut Session,
+    record: &mut Record<'_>,
+    now: Timestamp,
+) -> Result<(), postgres::Error> {
+    let free = match record.overdraft {
+        0 => Vec::new(),
+        _ => leases::free(session, record.entry.key, now)?,
+    };
+    for (grant, free) in free {
+        let paid = &mut record.paid;
+        let place = paid.iter().position(|piece| piece.grant == grant);
+        let place = match place {
+            Some(place) => place,
+            None if paid.len() >= MAX_PIECES => continue,
+            None => {
+                paid.push(Piece { grant, tokens: 0 });
+                paid.len().saturating_sub(1)
+            }
+        };
+        if let Some(piece) = paid.get_mut(place) {
+            // What is paid already still counts as free.
+            let tokens = free.saturating_sub(piece.tokens).min(record.overdraft);
+            piece.tokens = piece.tokens.saturating_add(tokens);
+            record.overdraft = record.overdraft.saturating_sub(tokens);
+        }
+    }
+    record.paid.retain(|piece| piece.tokens > 0);
+    Ok(())
 }
 
 /// Takes a piece from the process's lease, or as much as is free if the lease is gone because the

@@ -1,5 +1,6 @@
 //! The cases of the conformance suite, and what only PostgreSQL has, on a server that the tests start.
 
+mod changes;
 mod partition;
 mod refusals;
 mod server;
@@ -59,6 +60,18 @@ impl Empty {
 
     fn sql(&self, sql: &str) {
         self.server.sql(&self.name, sql);
+    }
+
+    /// How many transactions there were.
+    fn transactions(&self) -> u64 {
+        let mut client = self.server.local(&self.name).connect().unwrap();
+        // Sessions report what they did with a delay, and when they are idle.
+        std::thread::park_timeout(Duration::from_secs(2));
+        let row = client.query_one(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()",
+            &[],
+        );
+        u64::try_from(row.unwrap().get::<_, i64>(0)).unwrap()
     }
 }
 
@@ -165,6 +178,7 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
         let leases = [Lease {
             key: key.clone(),
             mode: LeaseMode::Take,
+            most: u64::MAX,
         }];
         let batch = Batch {
             settled: &[],
@@ -192,6 +206,38 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
         assert_eq!(process.check_in().unwrap().is_fenced, was_carried_out);
         assert_eq!(store.verify().unwrap().faults, [""; 0]);
     }
+}
+
+#[test]
+fn a_charge_beyond_the_lease_is_paid_from_free_tokens_of_any_grant() {
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let new = NewKey {
+        grant: Some(terms(100)),
+        ..NewKey::named("ci")
+    };
+    let key = store.create_key(&new).unwrap().record.id().clone();
+    let selector = crate::store::KeySelector::Id(key.clone());
+    store.top_up(&selector, &terms(20)).unwrap();
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let share = lease_at_most(&mut *process, &key, 50, now);
+    assert_eq!((share.grants[0].free, share.unleased), (50, 70));
+    for (request, overdraft, used) in [(1, 60, vec![100, 10]), (2, 30, vec![100, 20])] {
+        let tokens = if request == 1 { 50 } else { 0 };
+        let entry = Entry {
+            overdraft,
+            ..settled(&share, request, tokens)
+        };
+        commit(&mut *process, &[&entry], &[], now);
+        let grants = store.grants(&key).unwrap();
+        assert_eq!(grants.iter().map(|it| it.used).collect::<Vec<_>>(), used);
+    }
+    // Totals, records and grants agree on what no grant has paid.
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
 }
 
 #[test]
@@ -291,9 +337,14 @@ fn terms(tokens: u64) -> GrantTerms {
 }
 
 fn lease(process: &mut dyn Process, key: &KeyId, now: Timestamp) -> Share {
+    lease_at_most(process, key, u64::MAX, now)
+}
+
+fn lease_at_most(process: &mut dyn Process, key: &KeyId, most: u64, now: Timestamp) -> Share {
     let leases = [Lease {
         key: key.clone(),
         mode: LeaseMode::Take,
+        most,
     }];
     let committed = process.commit(&Batch {
         settled: &[],

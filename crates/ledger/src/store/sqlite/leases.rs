@@ -25,19 +25,15 @@ pub(super) fn lease(
         return Ok(None);
     };
     if lease.mode == LeaseMode::Look {
-        // What is free is for others.
-        let free = share
-            .grants
-            .iter_mut()
-            .map(|grant| std::mem::take(&mut grant.free));
-        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+        share.leave_all();
         return Ok(Some(share));
     }
+    share.lease_at_most(lease.most);
     take(transaction, process, &share)?;
     let requests_more = share.elsewhere > 0 && !share.has_leased();
     if !requests_more {
         withdraw(transaction, process, share.key)?;
-    } else if lease.mode == LeaseMode::Need {
+    } else if lease.mode == LeaseMode::Need && lease.most > 0 {
         request(transaction, process, share.key)?;
     }
     Ok(Some(share))
@@ -127,6 +123,7 @@ fn read_share(
     Ok(Share {
         key,
         grants,
+        unleased: 0,
         elsewhere: elsewhere.saturating_add(beyond),
         left: seen.saturating_add(beyond),
         has_more: beyond > 0,

@@ -8,107 +8,15 @@ use super::{
     sequence::{Known, Sequence},
     sums,
 };
-use crate::store::{StoreError, Verification};
+use crate::store::{
+    StoreError, Verification,
+    verification::{MAX_FAULTS, RULES},
+};
 use rusqlite::Connection;
 
 /// What to do about a file beside the database that does not have the number of the last commit.
 const MENDS: &str = "If the database is the right one, the next start of a gateway or \
      `tollgate ledger accept-loss` writes the file anew";
-
-/// The most faults of a rule that are reported one by one.
-const MAX_FAULTS: u32 = 100;
-
-/// The rules: words, and a query for the ids and amounts that break the rule.
-const RULES: &[(&str, &str)] = &[
-    (
-        "a grant is spent beyond what was given, or below zero",
-        "SELECT id, spent || ' of ' || tokens FROM grants
-         WHERE spent NOT BETWEEN 0 AND tokens",
-    ),
-    (
-        "a grant's charges do not add up to what is spent of it",
-        "SELECT id, (charged + purged) || ' charged, ' || spent || ' spent' FROM (
-             SELECT id, spent, purged, coalesce(charged, 0) AS charged
-             FROM grants LEFT JOIN (
-                 SELECT grant_number, sum(tokens) AS charged FROM (
-                     SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
-                     WHERE paid_by IS NOT NULL
-                     UNION ALL
-                     SELECT grant_number, tokens FROM charges
-                 ) GROUP BY grant_number
-             ) ON grant_number = number
-         ) WHERE charged + purged <> spent",
-    ),
-    (
-        "a grant is leased beyond what is left of it",
-        "SELECT id, held || ' leased, ' || (tokens - spent) || ' left'
-         FROM grants JOIN (
-             SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
-         ) ON grant_number = number
-         WHERE held > tokens - spent",
-    ),
-    (
-        "a process that has ended holds a lease",
-        "SELECT settlements, leases.tokens || ' tokens'
-         FROM leases JOIN processes ON processes.number = process
-         WHERE ended_at IS NOT NULL AND leases.tokens > 0",
-    ),
-    (
-        "a request's charges do not add up",
-        "SELECT request, charged || ' charged, ' || overdraft || ' overdraft, '
-                || coalesce(paid, 0) || ' paid by several'
-         FROM usage LEFT JOIN (
-             SELECT usage AS charged_usage, sum(tokens) AS paid FROM charges GROUP BY usage
-         ) ON charged_usage = number
-         WHERE charged < overdraft
-             OR charged <> overdraft + coalesce(paid, 0)
-                 + iif(paid_by IS NULL, 0, charged - overdraft)",
-    ),
-    (
-        "what a key's totals by model say it was charged is not what is spent of its grants",
-        "SELECT id, (charged - overdraft) || ' by model, ' || coalesce(spent, 0) || ' spent'
-         FROM keys
-         JOIN (
-             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft
-             FROM (SELECT key, charged, overdraft FROM totals
-                   UNION ALL SELECT key, 0, 0 FROM grants)
-             GROUP BY key
-         ) ON charged_key = number
-         LEFT JOIN (
-             SELECT key AS spent_key, sum(spent) AS spent FROM grants GROUP BY key
-         ) ON spent_key = number
-         WHERE charged - overdraft <> coalesce(spent, 0)",
-    ),
-    (
-        "the costs in a key's records exceed its total of the model",
-        "SELECT id, model || ': ' || costs || ' in records, ' || cost || ' in total'
-         FROM totals
-         JOIN keys ON number = totals.key
-         JOIN (
-             SELECT key AS of_key, model_served AS of_model, sum(cost) AS costs
-             FROM usage GROUP BY key, model_served
-         ) ON of_key = totals.key AND of_model = model
-         WHERE costs > cost",
-    ),
-    (
-        "a grant's time is set without its first use, or the other way round",
-        "SELECT id, coalesce(first_used_at, 0) || ' to ' || coalesce(expires_at, 0) FROM grants
-         WHERE (first_used_at IS NULL) <> (expires_at IS NULL)",
-    ),
-    (
-        "the bytes of a key's remembered answers (of all keys, if none is named) do not add up",
-        "SELECT key, bytes || ' counted, ' || coalesce(stored, 0) || ' stored'
-         FROM memory_bytes LEFT JOIN (
-             SELECT key AS stored_key, sum(bytes) AS stored FROM memory GROUP BY key
-             UNION ALL SELECT '', sum(bytes) FROM memory
-         ) ON stored_key = key
-         WHERE bytes <> coalesce(stored, 0)",
-    ),
-    (
-        "a record could not be entered",
-        "SELECT number, cause FROM quarantine",
-    ),
-];
 
 impl Sqlite {
     /// Reads the whole file, over a connection of its own, so that it blocks no writer.
@@ -182,29 +90,20 @@ fn broken_rules(snapshot: &Connection) -> rusqlite::Result<Vec<String>> {
         let sql = format!("{query} LIMIT {MAX_FAULTS}");
         let mut rows = snapshot.prepare(&sql)?;
         let faults = rows.query_map([], |row| {
-            let id: rusqlite::types::Value = row.get(0)?;
-            let what: String = row.get(1)?;
-            Ok(format!("{words}: {} ({what})", shown(&id)))
+            let (id, what): (String, String) = (row.get(0)?, row.get(1)?);
+            Ok(format!("{words}: {id} ({what})"))
         })?;
         let before = found.len();
         for fault in faults {
             found.push(fault?);
         }
-        if found.len().saturating_sub(before) == MAX_FAULTS as usize {
+        if found.len().saturating_sub(before) == MAX_FAULTS {
             found.push(format!(
                 "{words}: there may be more than these {MAX_FAULTS}"
             ));
         }
     }
     Ok(found)
-}
-
-fn shown(id: &rusqlite::types::Value) -> String {
-    match id {
-        rusqlite::types::Value::Text(text) => text.clone(),
-        rusqlite::types::Value::Integer(number) => number.to_string(),
-        _ => "?".to_owned(),
-    }
 }
 
 fn totals(file: &Connection) -> rusqlite::Result<Verification> {
