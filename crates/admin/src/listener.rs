@@ -11,7 +11,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tollgate_ledger::{Ledger, Memory};
+use tollgate_ledger::{Ledger, Limiter, Memory};
 use tollgate_telemetry::events;
 
 /// Whether new callers should come here.
@@ -55,13 +55,14 @@ pub async fn serve(
     api: &Arc<Api>,
     ledger: Ledger,
     memory: Arc<Memory>,
+    pace: Limiter,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
     let open = Router::new()
         .route(
             "/metrics",
-            get(move || async move { metrics(&ledger, &memory) }),
+            get(move || async move { metrics(&ledger, &memory, &pace) }),
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
@@ -79,9 +80,11 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+fn metrics(ledger: &Ledger, memory: &Memory, pace: &Limiter) -> impl IntoResponse + use<> {
     let mut families = ledger_metrics::families(&ledger.stats());
     families.extend(ledger_metrics::remembered(&memory.stats()));
+    let shared = pace.shared_stats();
+    families.extend(shared.iter().flat_map(ledger_metrics::shared_limits));
     let page = events::exposition(families);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }

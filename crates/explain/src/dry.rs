@@ -10,9 +10,9 @@ use tollgate_engine::choose;
 use tollgate_engine::counts::CatalogCounts;
 use tollgate_engine::endpoints::PlanLimits;
 use tollgate_filter::{
-    Admission, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory, KeyLookup,
-    LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserved,
-    Services, StoredThings,
+    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory,
+    KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext,
+    Reserved, Services, StoredThings,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{
@@ -183,7 +183,14 @@ impl KeyDirectory for Book {
 }
 
 impl Limiter for Book {
-    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
+        MaybeReady::ready(self.look_at_limits(load, identity))
+    }
+}
+
+impl Book {
+    /// Whether the key's limits would admit the request, as far as this process has seen.
+    fn look_at_limits(&self, load: Load, identity: &Identity) -> Admitted {
         let admission = || Admission {
             guard: None,
             headers: LimitHeaders::new(),

@@ -37,6 +37,30 @@ impl Bucket {
         Self { limit, arrival: 0 }
     }
 
+    /// A bucket of which so many units are owed.
+    pub(super) fn with_debt(limit: NonZeroU32, debt: u64, now_ms: u64) -> Self {
+        let mut bucket = Self::new(limit);
+        let debt = debt.min(bucket.most_debt());
+        bucket.arrival = bucket.units(now_ms).saturating_add(debt);
+        bucket
+    }
+
+    /// How many can be taken at once.
+    pub(super) fn limit(&self) -> u64 {
+        u64::from(self.limit.get())
+    }
+
+    /// Leaves an equal part of the debt, for one of so many processes.
+    pub(super) fn divide(&mut self, parts: u32, now_ms: u64) {
+        let debt = self.debt(now_ms).div_ceil(u64::from(parts.max(1)));
+        self.arrival = self.units(now_ms).saturating_add(debt);
+    }
+
+    /// How long until so many units have flowed off.
+    pub(super) fn wait(limit: NonZeroU32, units: u64) -> Duration {
+        Self::new(limit).duration(units)
+    }
+
     /// Goes by another limit from now on. The debt stays, token for token, as
     /// far as anything can be owed.
     pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
