@@ -20,7 +20,10 @@ use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, UpperBo
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
     summary: "Reserves the maximum cost of a request on its key's balance, or refuses the request.",
-    phases: Phases::BODY,
+    phases: Phases {
+        passthrough: true,
+        ..Phases::BODY
+    },
     // `stored` looks up the size of stored input.
     after: &["key", "stored", "model"],
     required: false,
@@ -100,7 +103,8 @@ impl Quota {
     async fn reserve(&self, request: &mut RequestContext) -> Reserved {
         /// How often a request waits for tokens that other processes have leased.
         const MOST_WAITS: u8 = 4;
-        let (mut waits, mut was_counted) = (0, false);
+        // A fixed charge has nothing to count.
+        let (mut waits, mut was_counted) = (0, request.fixed.is_some());
         loop {
             let mut bound = self.bound(request);
             let maximum = UpperBound {
@@ -145,6 +149,16 @@ impl Quota {
     }
 
     fn bound(&self, request: &RequestContext) -> UpperBound {
+        if let Some(fixed) = &request.fixed {
+            return UpperBound {
+                input: 0,
+                hidden_input: 0,
+                output: fixed.tokens,
+                useful_output: fixed.tokens,
+                believed_input: 0,
+                believed_output: fixed.tokens,
+            };
+        }
         crate::bound::of(
             request,
             &*self.catalog,
@@ -245,7 +259,7 @@ fn error(shortage: &Shortage) -> PublicError {
 mod tests {
     use super::*;
     use crate::testing::{COUNTS, CountedAdmission, Scene, faults, identity, refusal};
-    use tollgate_filter::Endpoint;
+    use tollgate_filter::{Endpoint, FixedCharge};
     use tollgate_types::{Allowance, RequestFacts};
 
     /// The scripted balances hold 10,000 tokens and know other keys by their names.
@@ -348,6 +362,24 @@ mod tests {
         let mut scene = scene("exhausted", Endpoint::CountTokens, 500, 1);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert_eq!(reserved(&scene), None);
+    }
+
+    #[test]
+    fn a_fixed_charge_is_reserved_whole_or_not_at_all() {
+        let of = |tokens| {
+            let mut scene = Scene::new(Endpoint::Passthrough, &[]);
+            scene.request.identity = Some(Arc::new(identity(Allowance::All)));
+            scene.request.fixed = Some(FixedCharge {
+                name: "p/v1/images".into(),
+                tokens,
+            });
+            let decided = scene.run(&KIND, "{}");
+            (decided, reserved(&scene))
+        };
+        assert!(matches!(of(10_000), (Ok(Verdict::Continue), Some(_))));
+        let (decided, reserved) = of(10_001);
+        assert_eq!(refusal(decided).code, ErrorCode::QuotaExhausted);
+        assert_eq!(reserved, None);
     }
 
     #[test]

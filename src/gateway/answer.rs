@@ -113,7 +113,7 @@ impl Answer {
             ..Self::default()
         };
         let reader = Reader::for_head(&head, expected)?;
-        if content_length(&head.headers) == Some(0) {
+        if content_length(&head.headers) == Some(0) && !matches!(reader, Reader::Unread) {
             return Err(match reader {
                 Reader::Error => classify_answer(&head, &[]),
                 _ => UpstreamFault::broken_answer(),
@@ -276,7 +276,7 @@ impl Answer {
                         classify_answer(head, &body)
                     }))
             }
-            Some(Reader::Stored) => Ok(true),
+            Some(Reader::Stored | Reader::Unread) => Ok(true),
             Some(Reader::Unpaid(_)) => Ok(end),
             _ => Ok(false),
         }

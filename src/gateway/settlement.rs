@@ -7,6 +7,7 @@
 use super::answer::Answer;
 use super::count;
 use super::exchange::Exchange;
+use super::open_path;
 use super::record;
 use super::stored;
 use crate::counts::How;
@@ -221,7 +222,9 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if !exchange.settlement.is_open() {
         return;
     }
-    let reported = reported(&exchange.answer);
+    // What a charge is fixed to needs no report.
+    let fixed = open_path::charge(exchange).filter(|_| exchange.answer.is_complete());
+    let reported = fixed.or_else(|| reported(&exchange.answer));
     let report = exchange.answer.usage();
     let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
     let mut used = match state {
@@ -322,6 +325,13 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
 /// Zero if the client sees all output while it is produced.
 fn produced(exchange: &Exchange) -> u64 {
     const MICROS: u128 = 1_000_000;
+    if let Some(charge) = open_path::charge(exchange) {
+        return if is_worked_on(exchange) {
+            charge.output
+        } else {
+            0
+        };
+    }
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
@@ -357,8 +367,7 @@ fn stored_input(exchange: &Exchange) -> u64 {
 
 /// Whether a provider works on the request, or has worked on it.
 fn is_worked_on(exchange: &Exchange) -> bool {
-    let is_unsent = exchange.stage.body().is_some_and(|it| it.is_awaited());
-    exchange.attempts.made() > 0 && !is_unsent && !exchange.is_in_pause
+    exchange.attempts.made() > 0 && !exchange.awaits_body() && !exchange.is_in_pause
 }
 
 /// Whether the gateway itself has counted tokens or returned a remembered answer.
@@ -383,6 +392,10 @@ pub fn reported(answer: &Answer) -> Option<Usage> {
 fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
     if !is_worked_on(exchange) {
         return Usage::default();
+    }
+    if let Some(charge) = open_path::charge(exchange) {
+        // The provider has answered once its head was sent.
+        return exchange.first_byte.map_or_else(Usage::default, |_| charge);
     }
     // Text that is still held back was not delivered.
     let counted = Usage {

@@ -41,6 +41,7 @@ mod models_and_keys;
 mod monitoring;
 mod operations;
 mod overload;
+mod passthrough;
 mod provider_files;
 mod reload;
 mod remembering;

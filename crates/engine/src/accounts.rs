@@ -405,6 +405,15 @@ pub async fn reserve_when_loaded(
 }
 
 fn request_info(request: &RequestContext) -> Option<RequestInfo> {
+    if let Some(fixed) = &request.fixed {
+        return Some(RequestInfo {
+            id: request.id,
+            model: Arc::clone(&fixed.name),
+            reason: None,
+            format: None,
+            streamed: false,
+        });
+    }
     let facts = request.facts_if_read();
     let route = request.route.as_ref()?;
     Some(RequestInfo {
@@ -414,7 +423,7 @@ fn request_info(request: &RequestContext) -> Option<RequestInfo> {
             _ => Arc::clone(&route.model_id),
         },
         reason: route.reason.as_deref().map(Into::into),
-        format: request.format()?,
+        format: Some(request.format()?),
         streamed: facts.is_some_and(|facts| facts.stream),
     })
 }

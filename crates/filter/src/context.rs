@@ -46,6 +46,8 @@ pub struct RequestContext {
     pub stored_tokens: Option<u64>,
     /// The model that answers. Set by `model`.
     pub route: Option<Route>,
+    /// What the request is charged, if that depends on nothing that it or its answer contains.
+    pub fixed: Option<FixedCharge>,
     /// Headers for the provider, in addition to those that the gateway sets.
     pub upstream_headers: Vec<(HeaderName, HeaderValue)>,
     /// Headers for the answer.
@@ -76,6 +78,7 @@ impl RequestContext {
             input: None,
             stored_at: None,
             stored_tokens: Some(0),
+            fixed: None,
             route: None,
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),
@@ -142,6 +145,15 @@ pub struct Route {
     pub model_id: Arc<str>,
     /// Why this model, if the gateway chose it (`auto`).
     pub reason: Option<Arc<str>>,
+}
+
+/// A charge that the configuration fixes.
+#[derive(Clone, Debug)]
+pub struct FixedCharge {
+    /// What stands in the record in place of a model.
+    pub name: Arc<str>,
+    /// Tokens of output.
+    pub tokens: u64,
 }
 
 /// A text that is never printed.

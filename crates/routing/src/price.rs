@@ -35,6 +35,7 @@ impl From<&PriceSettings> for PriceList {
     fn from(settings: &PriceSettings) -> Self {
         let prices =
             |input: Money, cache_read: Option<Money>, cache_write: Option<Money>, output| Prices {
+                request: Money::ZERO,
                 input,
                 cache_read: cache_read.unwrap_or(input),
                 cache_write: cache_write.unwrap_or(input),
@@ -85,6 +86,7 @@ mod tests {
                 cache_read,
                 cache_write,
                 output,
+                ..
             } = prices;
             format!("{input} {cache_read} {cache_write} {output}")
         };

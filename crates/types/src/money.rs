@@ -140,9 +140,11 @@ impl schemars::JsonSchema for Money {
     }
 }
 
-/// The prices of a model at one time, per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The prices at one time: of a model per million tokens, and of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
+    /// A request, whatever it uses.
+    pub request: Money,
     /// Uncached input.
     pub input: Money,
     /// Input read from a cache.
@@ -169,6 +171,7 @@ impl Prices {
         .map(|(price, tokens)| u128::from(price.0).saturating_mul(u128::from(tokens)))
         .fold(0, u128::saturating_add);
         let nanos = sum.saturating_add(TOKENS / 2) / TOKENS;
+        let nanos = nanos.saturating_add(self.request.0.into());
         Money(u64::try_from(nanos).unwrap_or(MOST).min(MOST))
     }
 }
@@ -230,6 +233,7 @@ mod tests {
     #[test]
     fn a_request_costs_the_exact_sum_rounded_once() {
         let prices = Prices {
+            request: Money::ZERO,
             input: money("3"),
             cache_read: money("0.3"),
             cache_write: money("3.75"),
@@ -262,5 +266,8 @@ mod tests {
         );
         assert_eq!(of(u64::MAX, "999999999"), 1 << 52);
         assert_eq!(prices.cost(&Usage::default()), Money::ZERO);
+        let request = money("0.04");
+        let with_request = Prices { request, ..prices };
+        assert_eq!(with_request.cost(&usage).to_string(), "0.043678");
     }
 }

@@ -190,7 +190,7 @@ impl Reservation {
             source: charge.source,
             clamped: charge.clamped,
             usage: charge.usage,
-            cost: self.cost(&charge),
+            cost: self.cost(ending, &charge),
         };
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
@@ -218,8 +218,12 @@ impl Reservation {
     }
 
     /// The cost of what is charged, if the prices are known.
-    fn cost(&self, charge: &Charge) -> Option<Money> {
-        self.prices.map(|prices| prices.cost(&charge.usage))
+    fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
+        let is_free = ending.state.is_free(ending.delivered.output);
+        self.prices.map(|prices| match is_free {
+            true => Money::ZERO,
+            false => prices.cost(&charge.usage),
+        })
     }
 
     fn note(&self, settled: &Settled) {
@@ -274,7 +278,7 @@ impl Reservation {
             clamped: charge.clamped,
             paid: pieces.map(|piece| (piece.grant.0, piece.tokens)).collect(),
             overdraft: payment.overdraft,
-            cost: self.cost(charge),
+            cost: self.cost(ending, charge),
             first_byte_ms: self.first_byte.map(millis),
             duration_ms: millis(self.begun.elapsed()),
             is_progress: false,

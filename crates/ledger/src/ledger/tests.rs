@@ -89,7 +89,7 @@ impl House {
             id: RequestId::from_parts(1_790_000_000_000, u128::from(number)),
             model: "alpha-sonnet-5".into(),
             reason: None,
-            format: Format::Chat,
+            format: Some(Format::Chat),
             streamed: true,
         }
     }
@@ -215,6 +215,7 @@ async fn used_tokens_are_charged_and_the_rest_is_free_again() {
 fn prices() -> Prices {
     let of = |text: &str| text.parse().unwrap();
     Prices {
+        request: of("0"),
         input: of("3"),
         cache_read: of("0.3"),
         cache_write: of("3.75"),
