@@ -130,7 +130,8 @@ impl Gateway {
     /// long before that the request came.
     fn may_leave(&self, session: &mut Session) {
         let written = session.response_written();
-        if (self.leaves)() && written.is_none_or(|head| head.status.is_informational()) {
+        // What a piece of a stream can be asked at no cost comes first.
+        if written.is_none_or(|head| head.status.is_informational()) && (self.leaves)() {
             session.set_keepalive(None);
         }
     }
@@ -267,6 +268,10 @@ impl ProxyHttp for Gateway {
         let reader = backlog.map_or(Reader::Stream, Reader::Connection);
         if !exchange.timer.watch(reader, is_http2) {
             return Err(failure::ask_again_unsent(exchange));
+        }
+        let is_awaited = exchange.stage.body().is_some_and(|it| it.is_awaited());
+        if exchange.attempts.has_body() && !is_awaited {
+            exchange.timer.join_head_and_body();
         }
         // From here on the provider's 1xx are not the caller's business, and neither is a
         // final head until it is committed.
