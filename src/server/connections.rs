@@ -11,6 +11,7 @@ mod frames;
 mod framing;
 pub mod fuzzing;
 mod head;
+mod http2_heads;
 mod idle;
 mod pace;
 mod proxy_protocol;
@@ -19,6 +20,7 @@ mod wire;
 
 pub(super) use arrival::Gate;
 pub(super) use connection_limits::Connections;
+pub(super) use http2_heads::listen as listen_for_refused_heads;
 
 use super::grace_period::{Cuttable, Ends};
 use super::stop::Session;
@@ -138,6 +140,12 @@ impl Doorkeeper {
         const MOMENT: Duration = Duration::from_secs(1);
         let opened = Instant::now();
         wire.speak_http2();
+        let client = arrival::peer(&wire);
+        let report = |reason| {
+            // The library has answered, or reset the stream.
+            let fault = Fault::new(reason, "the request head is refused");
+            refusal::note(&fault, client, None, &self.gate.access_log);
+        };
         let stream: Stream = Box::new(wire);
         let (tell, reported) = watch::channel(false);
         let mut ending = shutdown.clone();
@@ -152,8 +160,9 @@ impl Doorkeeper {
             drop(session);
             std::future::pending::<()>().await;
         };
+        let served = ServerApp::process_new(&self.app, stream, &reported);
         tokio::select! {
-            _ = ServerApp::process_new(&self.app, stream, &reported) => {}
+            _ = http2_heads::reporting(served, report) => {}
             () = telling => {}
         }
     }

@@ -187,6 +187,7 @@ impl Start {
         let current = Arc::new(Current::from_pointee(snapshot));
 
         runtime.spawn(machine::watch_memory());
+        connections::listen_for_refused_heads();
         let connections = Arc::new(Connections::default());
         let (cut, to_be_cut) = watch::channel(false);
         let (stop, ending) = watch::channel(None);

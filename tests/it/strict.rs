@@ -178,6 +178,7 @@ async fn malformed_http2_requests_reach_no_provider() {
     };
     let mut frames = Frames::open(gateway.address).await;
     assert_eq!(frames.ask(&usual).await, Some(200));
+    let mut lines = gateway.access_lines(1).await.len();
     for (what, headers) in [
         ("no path", without(":path")),
         ("no method", without(":method")),
@@ -216,6 +217,30 @@ async fn malformed_http2_requests_reach_no_provider() {
             reported.is_none_or(|status| (400..500).contains(&status)),
             "{what}: {reported:?}"
         );
+        // Each has one line of the access log, whether it was a request or a head that is none.
+        lines += 1;
+        let all = gateway.access_lines(lines).await;
+        assert_eq!(all.len(), lines, "{what}: {all:?}");
+        let line = &all[lines - 1];
+        assert_eq!(line["client"], "127.0.0.1", "{what}: {line}");
+        if reported.is_none() {
+            assert_eq!(line["status"], 400, "{what}: {line}");
+            let reason = line["reason"].as_str();
+            let is_known = matches!(reason, Some("malformed" | "framing"));
+            assert!(is_known, "{what}: {line}");
+        }
     }
+    let mut frames = Frames::open(gateway.address).await;
+    let large = "x".repeat(9000);
+    let large = usual
+        .into_iter()
+        .chain([("x-large", &*large)])
+        .collect::<Vec<_>>();
+    assert_eq!(frames.ask(&large).await, Some(431));
+    let all = gateway.access_lines(lines + 1).await;
+    assert_eq!(
+        (&all[lines]["status"], &all[lines]["reason"]),
+        (&json!(431), &json!("too_large"))
+    );
     assert_eq!(provider.handle.counters().requests, 0);
 }

@@ -330,6 +330,15 @@ impl Gateway {
         lines.iter().map(parsed).find(|it| wanted(it)).unwrap()
     }
 
+    /// Waits for so many lines of the access log, and returns all that there are.
+    pub async fn access_lines(&self, count: usize) -> Vec<Value> {
+        let mut stdout = self.stdout.clone();
+        let lines = stdout.wait_for(|it| it.lines.len() >= count);
+        let lines = bounded("lines of the access log", lines).await.unwrap();
+        let parsed = |line: &String| serde_json::from_str(line).expect(line);
+        lines.lines.iter().map(parsed).collect()
+    }
+
     /// Waits for a line of the log that holds `text`.
     pub async fn log_line(&self, text: &str) -> String {
         let mut stderr = self.stderr.clone();

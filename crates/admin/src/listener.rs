@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tollgate_ledger::{Ledger, Memory};
 use tollgate_telemetry::events;
+use tollgate_telemetry::events::families::{Labels, gauges};
 
 /// Whether new callers should come here.
 #[derive(Clone, Default)]
@@ -58,10 +59,11 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
+    let shown = readiness.clone();
     let open = Router::new()
         .route(
             "/metrics",
-            get(move || async move { metrics(&ledger, &memory) }),
+            get(move || async move { metrics(&shown, &ledger, &memory) }),
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
@@ -79,8 +81,14 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+fn metrics(readiness: &Readiness, ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+    let (status, _) = ready(readiness, ledger.is_fenced());
     let mut families = ledger_metrics::families(&ledger.stats());
+    families.push(gauges(
+        "tollgate_ready",
+        "1 if /readyz accepts: the process takes requests. Else 0.",
+        [(&[] as Labels<'_>, f64::from(u8::from(status.is_success())))],
+    ));
     families.extend(ledger_metrics::remembered(&memory.stats()));
     let page = events::exposition(families);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)

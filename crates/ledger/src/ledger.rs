@@ -214,9 +214,11 @@ impl Ledger {
         let begun = store.database().begin_process(&name, clock.now());
         let mut process = begun.inspect_err(|_| journal.remove())?;
         let peers = process.check_in()?.peers;
-        recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
-        let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
+        let (history, now) = (settings.keep_history, clock.now());
+        let recovered = recovery::recover_crashed(&mut *process, &peers, &folder, history, now)?;
+        let late = recovery::sweep(&mut *process, &folder, &prefix, history, now)?;
         let stats = Stats::default();
+        stats.add_recovered(recovered);
         stats.add_late(late);
         stats.saw_quarantined(process.check_in()?.quarantined);
         let shared = Arc::new(Shared {

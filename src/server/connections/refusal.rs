@@ -9,6 +9,7 @@ use crate::clock;
 use crate::endpoints;
 use crate::events;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_ledger::BillingState;
@@ -30,9 +31,25 @@ pub(super) async fn refuse(
     path: Option<&str>,
     access_log: &AccessLog,
 ) {
+    let id = note(fault, arrival::peer(wire), path, access_log);
+    let error = fault.public();
+    let answer = compose(&error, &id, path);
+    let said = tokio::time::timeout(WRITE, say(wire, &answer)).await;
+    if matches!(said, Ok(Ok(()))) {
+        let _ = tokio::time::timeout(LINGER, drain(wire)).await;
+    }
+}
+
+/// Counts and logs a faulty head; returns the id of its line.
+pub(super) fn note(
+    fault: &Fault,
+    client: Option<IpAddr>,
+    path: Option<&str>,
+    access_log: &AccessLog,
+) -> RequestId {
     events::head_refused(fault.reason);
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
-    let client = arrival::peer(wire).map(|client| client.to_string());
+    let client = client.map(|client| client.to_string());
     let error = fault.public();
     access_log.line(|line| {
         line.word("time", clock::now().as_str());
@@ -44,11 +61,7 @@ pub(super) async fn refuse(
         line.word("outcome", BillingState::Rejected.as_str());
         line.word("reason", fault.reason.as_str());
     });
-    let answer = compose(&error, &id, path);
-    let said = tokio::time::timeout(WRITE, say(wire, &answer)).await;
-    if matches!(said, Ok(Ok(()))) {
-        let _ = tokio::time::timeout(LINGER, drain(wire)).await;
-    }
+    id
 }
 
 async fn say(wire: &mut Wire, answer: &[u8]) -> io::Result<()> {

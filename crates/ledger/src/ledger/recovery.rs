@@ -11,13 +11,14 @@ use crate::{
         database::{Leftover, Peer, Process, ProcessNumber, Recovered},
     },
 };
-use std::{cmp::Reverse, collections::BTreeSet, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet, path::Path, time::Duration};
 
 /// Recovers those of the other processes that have crashed. Returns how many.
 pub(super) fn recover_crashed(
     process: &mut dyn Process,
     peers: &[Peer],
     folder: &Path,
+    history: Option<Duration>,
     now: Timestamp,
 ) -> Result<usize, StoreError> {
     let mut recovered = 0_usize;
@@ -28,7 +29,7 @@ pub(super) fn recover_crashed(
         match journal::examine(&folder.join(journal)) {
             Ok(Other::Running) => continue,
             Ok(Other::Crashed(leftover)) => {
-                recover(process, Some(*number), leftover, now)?;
+                recover(process, Some(*number), leftover, history, now)?;
             }
             // It runs on another machine.
             Ok(Other::Missing) if !peer.is_silent => continue,
@@ -61,12 +62,13 @@ pub(super) fn recover_crashed(
 
 /// Recovers settlement files that the row of no running process names: left by a crash between a
 /// commit and the removal of the file, or before the row was written, or by a process that was fenced.
-/// This must happen before their request ids are purged, or their charges are entered again. Returns how
-/// many settlements were entered.
+/// Records that are older than `history` are quarantined, because their request ids may have been purged.
+/// Returns how many settlements were entered.
 pub(super) fn sweep(
     process: &mut dyn Process,
     folder: &Path,
     prefix: &str,
+    history: Option<Duration>,
     now: Timestamp,
 ) -> Result<usize, StoreError> {
     let mut entered = 0_usize;
@@ -88,7 +90,7 @@ pub(super) fn sweep(
         // Asked last: its process may have begun since, and crashed. Then it is a peer.
         let peers = process.check_in()?.peers;
         if !peers.iter().any(|peer| peer.journal == name) {
-            let recovered = recover(process, None, leftover, now)?;
+            let recovered = recover(process, None, leftover, history, now)?;
             entered = entered.saturating_add(recovered.settled);
         }
     }
@@ -101,10 +103,12 @@ fn recover(
     process: &mut dyn Process,
     crashed: Option<ProcessNumber>,
     journal: LeftoverJournal,
+    history: Option<Duration>,
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
     let mut leftover = Leftover {
         torn: &journal.torn,
+        history,
         ..Leftover::default()
     };
     for record in &journal.records {

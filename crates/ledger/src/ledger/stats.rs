@@ -35,6 +35,8 @@ pub struct LedgerStats {
     pub clamped: u64,
     /// Settlements of processes that had lost their leases, entered by this one.
     pub late_settlements: u64,
+    /// Other processes that this one has closed: they had crashed, or were taken for crashed.
+    pub recovered_processes: u64,
     /// Tokens charged and paid.
     pub charged_tokens: u64,
     /// Tokens that no grant covered.
@@ -80,6 +82,7 @@ pub(super) struct Stats {
     pub(super) estimated: AtomicU64,
     pub(super) clamped: AtomicU64,
     late_settlements: AtomicU64,
+    recovered_processes: AtomicU64,
     pub(super) charged_tokens: AtomicU64,
     pub(super) overdraft_tokens: AtomicU64,
     pub(super) failed_writes: AtomicU64,
@@ -97,6 +100,12 @@ impl Stats {
     }
 
     /// Counts settlements of a process that has lost its leases.
+    pub(super) fn add_recovered(&self, processes: usize) {
+        let processes = u64::try_from(processes).unwrap_or(u64::MAX);
+        self.recovered_processes
+            .fetch_add(processes, Ordering::Relaxed);
+    }
+
     pub(super) fn add_late(&self, settlements: usize) {
         let settlements = u64::try_from(settlements).unwrap_or(u64::MAX);
         self.late_settlements
@@ -136,6 +145,7 @@ impl Stats {
             estimated: read(&self.estimated),
             clamped: read(&self.clamped),
             late_settlements: read(&self.late_settlements),
+            recovered_processes: read(&self.recovered_processes),
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
             failed_writes: read(&self.failed_writes),

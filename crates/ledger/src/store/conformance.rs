@@ -54,6 +54,7 @@ macro_rules! conformance_tests {
             processes::a_fenced_process_leases_nothing_more,
             processes::records_of_a_crashed_process_are_entered_once,
             processes::processes_that_have_ended_are_no_peers,
+            processes::a_leftover_record_that_may_have_been_purged_is_not_entered,
             processes::old_records_go_and_what_they_charged_stays,
             processes::the_cost_of_a_batch_is_exact,
             processes::keys_that_are_used_up_most_come_first,

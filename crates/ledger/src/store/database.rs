@@ -426,6 +426,17 @@ pub(crate) struct Leftover<'a> {
     pub(crate) unreadable: Vec<&'a [u8]>,
     /// Slots without a whole record.
     pub(crate) torn: &'a [LostSlot],
+    /// How long records of requests are kept ([`Retention::history`]).
+    pub(crate) history: Option<Duration>,
+}
+
+impl Leftover<'_> {
+    /// Whether the record may have been entered and purged since: then its request id does not show a
+    /// repetition.
+    pub(crate) fn may_be_purged(&self, entry: &Entry, now: Timestamp) -> bool {
+        let before = self.history.map(|age| purged_before(age, now));
+        before.is_some_and(|before| entry.at < before.unix_ms())
+    }
 }
 
 /// What was recovered.
@@ -437,6 +448,13 @@ pub(crate) struct Recovered {
     pub(crate) cut: usize,
     /// Torn slots that were put in quarantine.
     pub(crate) torn: usize,
+}
+
+/// The time before which records of requests are purged. Younger ones never are: the id of a recent request makes
+/// its second record nothing.
+pub(crate) fn purged_before(history: Duration, now: Timestamp) -> Timestamp {
+    const SHORTEST: Duration = Duration::from_secs(3600);
+    now.minus(history.max(SHORTEST))
 }
 
 /// How long records are kept.

@@ -190,7 +190,7 @@ impl Edge {
             ),
             heads_refused: counters(
                 "tollgate_heads_refused_total",
-                "HTTP/1.1 request heads that were malformed or too slow, by reason.",
+                "Request heads that were malformed, too large or too slow, by reason.",
                 &HeadRefusal::ALL.map(HeadRefusal::as_str),
             ),
             requests_shed: counters(

@@ -62,13 +62,16 @@ impl Writer {
             .extend(self.shared.accounts.evict_idle(idle, now));
         let shared = Arc::clone(&self.shared);
         let process = &mut *self.process;
-        let recovered = recovery::recover_crashed(process, &checked.peers, &shared.folder, now)?;
+        let (folder, history) = (&shared.folder, shared.settings.keep_history);
+        let recovered = recovery::recover_crashed(process, &checked.peers, folder, history, now)?;
         self.seen.look_again |= recovered > 0;
+        shared.stats.add_recovered(recovered);
         self.withdraw_lease_requests()?;
         self.purge(now)?;
         self.process.maintain()?;
         if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
-            let late = recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
+            let process = &mut *self.process;
+            let late = recovery::sweep(process, folder, &shared.prefix, history, now)?;
             shared.stats.add_late(late);
         }
         Ok(())

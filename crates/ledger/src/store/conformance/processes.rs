@@ -230,6 +230,7 @@ pub(crate) fn records_of_a_crashed_process_are_entered_once(fixture: &dyn Fixtur
         entries: vec![known[0].clone(), settled(&share, grant, 2, 20), cut.clone()],
         unreadable: vec![b"what is this"],
         torn: &torn,
+        history: None,
     };
     let peers = other.check_in().unwrap().peers;
     assert_eq!(peers[0].journal, "crashed");
@@ -266,6 +267,48 @@ pub(crate) fn processes_that_have_ended_are_no_peers(fixture: &dyn Fixture) {
     assert_ne!(of_one, of_two);
     one.end(home.now()).unwrap();
     assert_eq!(numbers(&mut *two), []);
+}
+
+pub(crate) fn a_leftover_record_that_may_have_been_purged_is_not_entered(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let [old, new] = [1, 2].map(|number| settled(&share, &share.grants[0], number, 10));
+    let entered = [old.clone()];
+    let work = Work {
+        settled: &entered,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    home.clock.advance(2 * DAY);
+    let retention = Retention {
+        history: Some(DAY),
+        stored: DAY,
+        most_stored: 10,
+    };
+    // While the first is on record it is a repetition, and no alarm.
+    let recover = |process: &mut dyn crate::store::database::Process, entry: &Entry| {
+        let left = Leftover {
+            entries: vec![entry.clone()],
+            history: retention.history,
+            ..Leftover::default()
+        };
+        process.recover(None, &left, home.now()).unwrap().settled
+    };
+    assert_eq!(recover(&mut *process, &old), 0);
+    assert_eq!(process.check_in().unwrap().quarantined.refused, 0);
+    assert_eq!(process.purge(&retention, home.now()).unwrap(), 1);
+    assert_eq!(recover(&mut *process, &old), 0);
+    assert_eq!(home.used(&key), 10);
+    assert_eq!(process.check_in().unwrap().quarantined.refused, 1);
+    // A younger one is entered.
+    let young = Entry {
+        at: home.now().unix_ms(),
+        ..new
+    };
+    assert_eq!(recover(&mut *process, &young), 1);
+    assert_eq!(home.used(&key), 20);
 }
 
 pub(crate) fn old_records_go_and_what_they_charged_stays(fixture: &dyn Fixture) {

@@ -219,6 +219,13 @@ fn recover(
         quarantine::add(session, record, quarantine::UNREADABLE, now)?;
     }
     for entry in &leftover.entries {
+        if leftover.may_be_purged(entry, now) {
+            if !settle::is_on_record(session, &entry.request)? {
+                let record = entry.to_json().unwrap_or_default();
+                quarantine::add(session, &record, quarantine::OLD, now)?;
+            }
+            continue;
+        }
         if settle::enter(session, crashed, entry, now)? {
             let count = match entry.is_progress {
                 true => &mut recovered.cut,

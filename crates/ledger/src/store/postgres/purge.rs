@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    store::{StoreError, database::Retention},
+    store::{
+        StoreError,
+        database::{Retention, purged_before},
+    },
 };
 use std::time::{Duration, Instant};
 
@@ -17,8 +20,6 @@ const AT_ONCE: usize = 500;
 /// How many transactions in a round, and how long at most: settlements wait meanwhile.
 const MOST_TIMES: usize = 20;
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// Younger records are never deleted: the id of a recent request makes its second record nothing.
-const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
 
 /// Deletes old records of requests, and old owners of stored things. Returns how many records of
 /// requests.
@@ -29,7 +30,7 @@ pub(super) fn purge(
 ) -> Result<usize, StoreError> {
     let records = match retention.history {
         Some(age) => {
-            let before = storable_time(now.minus(age.max(SHORTEST_HISTORY)));
+            let before = storable_time(purged_before(age, now));
             in_batches(|| connection.change(|session| usage(session, before)))?
         }
         None => 0,

@@ -7,6 +7,8 @@ use crate::{clock::Timestamp, store::database::Quarantined};
 pub(super) const TORN: &str = "torn in the settlement file";
 /// The cause of a whole record that this program cannot read.
 pub(super) const UNREADABLE: &str = "not readable";
+/// The cause of a record that may have been entered before.
+pub(super) const OLD: &str = "older than the history: it may have been entered and purged";
 
 /// Puts a record in quarantine. Returns whether it was not there for this cause.
 pub(super) fn add(

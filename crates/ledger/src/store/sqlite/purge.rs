@@ -2,7 +2,7 @@
 //! proved stays provable (`grants.purged`).
 
 use super::{storable_time, write::WriteConnection};
-use crate::clock::Timestamp;
+use crate::{clock::Timestamp, store::database::purged_before};
 use rusqlite::{Connection, params};
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,7 @@ const AT_ONCE: u32 = 500;
 /// How many transactions in a round, and how long at most: settlements wait meanwhile.
 const MOST_TIMES: usize = 20;
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// Younger records are never deleted: the id of a recent request makes its second record nothing.
-const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
+
 /// Deletes records of requests that are older than `age`, in as many transactions as keep up with the
 /// busiest hours. Returns how many.
 pub(super) fn usage(
@@ -33,7 +32,7 @@ pub(super) fn usage(
 
 /// Deletes the oldest of them. Returns how many.
 fn oldest(file: &WriteConnection, now: Timestamp, age: Duration) -> rusqlite::Result<usize> {
-    let before = now.minus(age.max(SHORTEST_HISTORY));
+    let before = purged_before(age, now);
     let Some(last) = last_to_go(file, before, now)? else {
         return Ok(0);
     };

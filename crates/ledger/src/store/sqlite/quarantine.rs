@@ -9,6 +9,8 @@ pub(super) const TORN: &str = "torn in the settlement file";
 /// The cause of a whole record that this program cannot read. Every other cause is the words with
 /// which the database refused a record.
 pub(super) const UNREADABLE: &str = "not readable";
+/// The cause of a record that may have been entered before.
+pub(super) const OLD: &str = "older than the history: it may have been entered and purged";
 
 /// Puts a record in quarantine. Returns whether it was not there for this cause.
 pub(super) fn add(

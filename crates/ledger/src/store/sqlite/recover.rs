@@ -27,6 +27,13 @@ pub(super) fn recover(
     }
     let mut recovered = Recovered::default();
     for entry in &leftover.entries {
+        if leftover.may_be_purged(entry, now) {
+            if !settle::is_on_record(&transaction, &entry.request)? {
+                let record = entry.to_json().unwrap_or_default();
+                quarantine::add(&transaction, &record, quarantine::OLD, now)?;
+            }
+            continue;
+        }
         if settle::enter(&transaction, crashed, entry, now)? {
             let count = match entry.is_progress {
                 true => &mut recovered.cut,
