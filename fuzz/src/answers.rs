@@ -35,7 +35,7 @@ pub fn answer(input: &[u8]) {
     let Some(input) = Input::of(input) else {
         return;
     };
-    let (provider, caller) = input.formats();
+    let (caller, provider) = input.formats();
     let whole = scan(provider, [input.data]);
     assert_eq!(scan(provider, input.chunks()), whole, "in chunks");
     let Ok(text) = std::str::from_utf8(input.data) else {

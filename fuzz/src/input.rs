@@ -1,15 +1,17 @@
-//! How an input is laid out: one byte of options, four sizes of chunks, then the data.
+//! How an input is laid out: a byte of formats, a byte of options, four sizes of chunks, then the data.
 
 use tollgate_types::Format;
 
 /// Bytes before the data.
-const HEADER: usize = 5;
+const HEADER: usize = 6;
 
 /// A fuzzer's input, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// What is chosen.
-    pub options: u8,
+    /// Which formats, or which kind of a case.
+    pub formats: u8,
+    /// What is chosen besides, by bits.
+    options: u8,
     /// Sizes of chunks, less one.
     pub sizes: [u8; 4],
     /// The bytes that the gateway reads.
@@ -20,29 +22,33 @@ impl<'a> Input<'a> {
     /// Takes an input apart; `None` if it is too short.
     pub fn of(input: &'a [u8]) -> Option<Self> {
         let (header, data) = input.split_first_chunk::<HEADER>()?;
-        let [options, sizes @ ..] = *header;
+        let [formats, options, sizes @ ..] = *header;
         Some(Self {
+            formats,
             options,
             sizes,
             data,
         })
     }
 
-    /// A format, by the options modulo 3.
-    pub fn format(self) -> Format {
-        Format::OF_CLIENTS[usize::from(self.options % 3)]
+    /// One of these formats.
+    pub fn format(self, formats: &[Format]) -> Format {
+        formats[usize::from(self.formats) % formats.len()]
     }
 
-    /// Two different formats, by the options modulo 6: from and to.
+    /// A client's format, and another one of a provider.
     pub fn formats(self) -> (Format, Format) {
-        let from = self.format();
-        let others: Vec<_> = Format::ALL.into_iter().filter(|it| *it != from).collect();
-        (from, others[usize::from(self.options / 3 % 2)])
+        let clients = Format::OF_CLIENTS;
+        let client = self.format(&clients);
+        let providers = Format::OF_CONVERSATIONS.into_iter();
+        let others: Vec<_> = providers.filter(|it| *it != client).collect();
+        let other = usize::from(self.formats) / clients.len() % others.len();
+        (client, others[other])
     }
 
-    /// One of the choices that the rest of the options makes.
+    /// One of the choices that the options make.
     pub fn chooses(self, bit: u32) -> bool {
-        (self.options / 6) >> bit & 1 == 1
+        self.options >> bit & 1 == 1
     }
 
     /// The data in chunks of the four sizes in turn, each of 1 to 256 bytes.

@@ -188,7 +188,7 @@ async fn settle(ledger: &Ledger, key: &KeyId, before: impl Fn()) {
     }
 }
 
-/// What a crash leaves, damaged. By options modulo 3: a settlement file is the data itself, bytes of a
+/// What a crash leaves, damaged. By the first byte modulo 3: a settlement file is the data itself, bytes of a
 /// settlement file are changed, or bytes of the database are changed. The first two damage either the
 /// settlement file or its copy.
 ///
@@ -201,7 +201,7 @@ pub fn files(input: &[u8]) {
         return;
     };
     let mut files = FILES.clone();
-    let kind = input.options % 3;
+    let kind = input.formats % 3;
     let (_, settlements) = &mut files.settlements[usize::from(input.chooses(1))];
     match kind {
         0 => *settlements = input.data.to_vec(),

@@ -1,4 +1,4 @@
-//! Event streams of the three formats: passing, translating.
+//! Event streams: passing, translating.
 
 use crate::{
     input::{Input, has_surrogates, is_left_of},
@@ -82,7 +82,7 @@ pub fn passed(input: &[u8]) {
     let Some(input) = Input::of(input) else {
         return;
     };
-    let format = input.format();
+    let format = input.format(&Format::OF_CLIENTS);
     let options = StreamOptions {
         strip_usage: input.chooses(0),
         ..StreamOptions::default()
@@ -116,7 +116,7 @@ pub fn translated(input: &[u8]) {
     let Some(input) = Input::of(input) else {
         return;
     };
-    let (provider, caller) = input.formats();
+    let (caller, provider) = input.formats();
     let mut notes = notes(caller, provider);
     notes.reasoning.text = !input.chooses(0);
     notes.search = input.chooses(1).then_some(AskedSearch { sources: true });

@@ -59,6 +59,23 @@ fn enabled_thinking_rests_where_an_answer_goes_on_without_its_thought() {
 }
 
 #[test]
+fn an_answer_that_is_left_out_whole_is_not_the_one_that_goes_on() {
+    let thought = json!({"type": "thinking", "thinking": "", "signature": sealed()});
+    let body = json!({"model": "m", "thinking": {"type": "enabled", "budget_tokens": 1024}, "messages": [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "b", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+        {"role": "assistant", "content": [thought]},
+    ]});
+    let (body, dropped) = cleared(Format::Messages, &body);
+    assert_eq!(body["thinking"], json!({"type": "disabled"}));
+    assert!(dropped.contains(&"thinking"));
+    assert_eq!(
+        without_seals(Format::Messages, body.to_string().as_bytes(), true),
+        None
+    );
+}
+
+#[test]
 fn sealed_items_and_entries_leave_with_the_text_beside_them() {
     let body = json!({"model": "m", "input": [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed()},

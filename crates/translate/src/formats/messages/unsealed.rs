@@ -32,7 +32,7 @@ impl Unsealer {
         for path in blocks().filter_map(|block| sealed.block(block)) {
             self.leave_out(path);
         }
-        if blocks().all(|block| sealed.block(block).is_some()) {
+        if sealed.is_all(message) {
             return;
         }
         self.out.item();
@@ -86,6 +86,13 @@ impl<'d> Sealed<'d> {
         self.block(block).is_some() || citations(block).any(is_sealed_citation)
     }
 
+    /// Whether nothing of a message is left.
+    fn is_all(&self, message: Value<'_>) -> bool {
+        let content = member(message, "content").into_iter();
+        let mut blocks = content.flat_map(Value::elements).peekable();
+        blocks.peek().is_some() && blocks.all(|block| self.block(block).is_some())
+    }
+
     /// The path of a block that is left out.
     fn block(&self, block: Value<'_>) -> Option<&'static str> {
         if is_seal(block, "signature") {
@@ -131,12 +138,14 @@ fn goes_on_without_thought(top: Value<'_>) -> bool {
         return false;
     }
     let messages = member(top, "messages");
-    let is_assistant = |message: &Value<'_>| {
+    // A message of which nothing is left does not count: the one before it becomes the last.
+    let is_kept_answer = |message: &Value<'_>| {
         let role = member(*message, "role").and_then(Value::text);
         role.is_some_and(|role| role.is("assistant"))
+            && !Sealed::of(member(*message, "content")).is_all(*message)
     };
     let turns = messages.into_iter().flat_map(Value::elements);
-    let last = turns.filter(is_assistant).last();
+    let last = turns.filter(is_kept_answer).last();
     let content = last.and_then(|it| member(it, "content"));
     let sealed = Sealed::of(content);
     let mut blocks = content.into_iter().flat_map(Value::elements);
