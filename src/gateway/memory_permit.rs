@@ -89,6 +89,11 @@ impl MemoryPermit {
         self.beside(u64::MAX)
     }
 
+    /// The bytes that it has.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes `bytes` more.
     ///
     /// # Errors

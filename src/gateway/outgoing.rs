@@ -16,7 +16,7 @@ use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
 use super::stage::Admitted;
-use crate::candidate::{Fitted, first_that_carries, fit_reasoning, target};
+use crate::candidate::{Fitted, first_that_carries, fit_reasoning, no_path_fault, purpose, target};
 use crate::clock;
 use crate::events::Shed;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::{BodyPatch, Deployment, Purpose};
+use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{AnswerContext, Target, TranslationNotes};
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -118,31 +118,23 @@ pub fn prepare(
             translated(exchange, admitted, to, &asked, &candidate.deployment)
         })?;
         let patch = &base(to).ok_or_else(fault)?.patch;
-        let made = sent.body.take();
-        let made = made.and_then(|made| patched(made, patch));
+        let made = sent.body.take().ok_or_else(fault)?;
+        if let Some(permit) = permit.as_mut().filter(|_| !patch.is_empty()) {
+            // The translation may have made more of the body than the client sent.
+            let both = length(&made).saturating_add(of_patch(patch, length(&made)));
+            permit.grow(both.saturating_sub(permit.bytes()))?;
+        }
+        let made = patched(made, patch);
         sent.body = Some(held(permit, body, made.ok_or_else(fault)?));
         (to, sent)
     };
     let model = upstream_model(admitted, &candidate.deployment);
     let uri = base(to).ok_or_else(fault)?.uri(model);
-    sent.uri = Some(uri.ok_or_else(|| {
-        let message = "the name of this model cannot be used in the provider's path";
-        PublicError::new(ErrorCode::InvalidModel, message)
-    })?);
+    sent.uri = Some(uri.ok_or_else(no_path_fault)?);
     if body.asked().is_some_and(|asked| asked.forgot_reasoning) {
         note_dropped(&mut sent.dropped, "input[].reasoning");
     }
     Ok((to, sent))
-}
-
-/// What the provider is asked for.
-fn purpose(request: &RequestContext) -> Purpose {
-    let streams = || request.facts_if_read().is_some_and(|facts| facts.stream);
-    match request.endpoint {
-        Endpoint::CountTokens => Purpose::Count,
-        _ if streams() => Purpose::Stream,
-        _ => Purpose::Answer,
-    }
 }
 
 /// The name of the model at a deployment.
@@ -219,17 +211,35 @@ fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes 
     }
 }
 
+fn length(bytes: &Bytes) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+/// The most bytes of memory that patching a body of `length` bytes takes: the patched copy, and the values that are
+/// set once more, while they are put in.
+fn of_patch(patch: &BodyPatch, length: u64) -> u64 {
+    if patch.is_empty() {
+        return 0;
+    }
+    let names = patch.set.iter().chain(&patch.rename);
+    let bytes = names.map(|(name, value)| name.len().saturating_add(value.len()));
+    let put_in = bytes.fold(0, usize::saturating_add);
+    let put_in = u64::try_from(put_in).unwrap_or(u64::MAX);
+    length.saturating_add(put_in.saturating_mul(2))
+}
+
 /// The most bytes of memory that preparing a large body takes. Most of it is given back afterwards.
 fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
     let (length, peeked) = (admitted.body.len(), admitted.body.peeked());
-    let base = candidate
-        .pool
-        .base(candidate.format, purpose(&admitted.request));
-    let is_patched = base.is_some_and(|base| !base.patch.is_empty());
-    let of_patch = if is_patched { length } else { 0 };
+    let of_patch = |to| {
+        let base = candidate.pool.base(to, purpose(&admitted.request));
+        base.map_or(0, |base| of_patch(&base.patch, length))
+    };
     if admitted.format != candidate.format {
         let copy = admitted.request.output_limit.map_or(0, |_| length);
-        let copies = copy.saturating_add(of_patch);
+        // Which of the formats carries the request is not known before.
+        let formats = candidate.deployment.formats_for(admitted.format);
+        let copies = copy.saturating_add(formats.map(of_patch).max().unwrap_or(0));
         return tollgate_translate::most_memory(length, peeked.values).saturating_add(copies);
     }
     let adds_thinking =
@@ -240,7 +250,8 @@ fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
         let (edits, _) = edits(admitted, candidate, || None);
         !edits.into_splice().is_empty()
     };
-    of_same_format(length, peeked.values, is_edited, is_read).saturating_add(of_patch)
+    of_same_format(length, peeked.values, is_edited, is_read)
+        .saturating_add(of_patch(candidate.format))
 }
 
 /// Bytes of memory to prepare a body in its own format: a copy with its edits, and the parsed document if
@@ -444,7 +455,8 @@ fn answer_permit(exchange: &Exchange) -> MemoryPermit {
 
 #[cfg(test)]
 mod tests {
-    use super::of_same_format;
+    use super::{of_patch, of_same_format};
+    use tollgate_routing::BodyPatch;
 
     #[test]
     fn an_edited_copy_is_counted_beside_what_is_read_of_it_and_an_unchanged_body_not_at_all() {
@@ -452,5 +464,20 @@ mod tests {
         assert_eq!(of_same_format(1000, 10, true, false), 1000);
         assert_eq!(of_same_format(1000, 10, false, true), 2320);
         assert_eq!(of_same_format(1000, 10, true, true), 3320);
+    }
+
+    #[test]
+    fn a_patched_copy_is_counted_with_the_values_that_are_set() {
+        let patch = BodyPatch {
+            set: vec![("a".into(), "1".repeat(500).into())],
+            ..BodyPatch::default()
+        };
+        assert!(of_patch(&patch, 1000) >= 1000 + 500);
+        let removes = BodyPatch {
+            remove: vec!["a".into()],
+            ..BodyPatch::default()
+        };
+        assert_eq!(of_patch(&removes, 1000), 1000);
+        assert_eq!(of_patch(&BodyPatch::default(), 1000), 0);
     }
 }

@@ -23,6 +23,8 @@ async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
     let mut chat_only = support::provider(provider.address);
     chat_only["formats"] = json!(["chat"]);
+    let mut placed = support::provider(provider.address);
+    placed["formats"] = json!([{"name": "chat", "path": "/deployments/{model}/chat"}]);
     let deployments = json!([
         {"provider": "narrow", "upstream_model": "narrow-model", "priority": 1},
         {"provider": "sim", "upstream_model": "upstream-model", "priority": 2},
@@ -31,6 +33,8 @@ async fn gateway() -> (Provider, Gateway) {
         .provider("narrow", chat_only)
         .model("both", deployments)
         .model("narrow-only", json!(["narrow/narrow-model"]))
+        .provider("placed", placed)
+        .model("placed/*", json!(["placed"]))
         .with("aliases", json!({"short": "both"}))
         .with("families.hidden", json!({"group": "hidden"}))
         .with(
@@ -208,6 +212,9 @@ async fn the_explained_refusal_is_the_one_that_the_caller_gets() {
         cases.push((&plenty, path, prompt(path, "nothing", "Hello!", json!({}))));
         cases.push((&limited, path, prompt(path, "hidden", "Hello!", json!({}))));
         cases.push((&poor, path, prompt(path, "test-model", "Hello!", json!({}))));
+        // A step of a path, in the place of the model.
+        let step = prompt(path, "placed/../admin", "Hello!", json!({}));
+        cases.push((&plenty, path, step));
         cases.push((&plenty, path, json!({"messages": []})));
         cases.push((&plenty, path, json!([])));
     }

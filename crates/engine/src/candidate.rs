@@ -4,11 +4,12 @@
 use bytes::Bytes;
 use std::time::Duration;
 use tollgate_config::TranslationSettings;
-use tollgate_filter::RequestContext;
+use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::health::Full;
-use tollgate_routing::{Deployment, Model};
+use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
 use tollgate_translate::{Lossy, Strict, Target, ThinkingObstacles};
 use tollgate_types::{ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle};
+use tollgate_wire::address::with_model;
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 use tollgate_wire::peek::Peeked;
@@ -42,6 +43,41 @@ pub fn first_that_carries<T>(
         Some(to) => translate(to).map(|(translated, _)| (to, translated)),
         None => Err(refusal.unwrap_or_else(internal_error)),
     }
+}
+
+/// What the provider of a request with a model is asked for.
+pub fn purpose(request: &RequestContext) -> Purpose {
+    let streams = || request.facts_if_read().is_some_and(|facts| facts.stream);
+    match request.endpoint {
+        Endpoint::CountTokens => Purpose::Count,
+        _ if streams() => Purpose::Stream,
+        _ => Purpose::Answer,
+    }
+}
+
+/// Checks that the name of a model can stand in the path of a provider's endpoint.
+///
+/// # Errors
+///
+/// 400 `invalid_model`: it cannot.
+pub fn check_path(
+    provider: &Provider,
+    format: Format,
+    purpose: Purpose,
+    upstream_model: &str,
+) -> Result<(), PublicError> {
+    let endpoint = provider.endpoint(format);
+    let target = endpoint.and_then(|endpoint| endpoint.target(purpose));
+    match target.filter(|target| target.path.contains(MODEL)) {
+        Some(target) if with_model(&target.path, upstream_model).is_none() => Err(no_path_fault()),
+        _ => Ok(()),
+    }
+}
+
+/// The error for a model whose name cannot stand in the path of its provider.
+pub fn no_path_fault() -> PublicError {
+    let message = "the name of this model cannot be used in the provider's path";
+    PublicError::new(ErrorCode::InvalidModel, message)
 }
 
 /// What a request that is sent in its own format loses to its model's mode of reasoning.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
-    self, first_that_carries, fit_reasoning, full_fault, no_token_fault, target,
+    self, check_path, first_that_carries, fit_reasoning, full_fault, no_token_fault, purpose,
+    target,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -199,6 +200,11 @@ impl Question<'_> {
                 first_that_carries(deployment, self.format, translate)
             }
         };
+        let sent = sent.and_then(|(format, dropped)| {
+            let (provider, purpose) = (&deployment.provider, purpose(self.request));
+            check_path(provider, format, purpose, self.upstream_model(deployment))?;
+            Ok((format, dropped))
+        });
         let (format, dropped) = sent.map_err(|error| (error.message.to_string(), Some(error)))?;
         let format = format.as_str();
         shown.format = Some(format.to_owned());
