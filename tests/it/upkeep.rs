@@ -187,7 +187,12 @@ async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_request
         "{reported}"
     );
     one.sample_is("tollgate_ledger_fenced", 1.0).await;
+    assert_eq!(one.sample("tollgate_ready").await, Some(0.0));
     two.operator("/readyz").await.assert_ok();
+    assert_eq!(two.sample("tollgate_ready").await, Some(1.0));
+    // What remains once the other one has ended.
+    two.sample_is("tollgate_ledger_recovered_processes_total", 1.0)
+        .await;
 
     // What was under way is finished and paid, and the other one serves on.
     let answer = bounded("the stream's end", under_way).await.unwrap();

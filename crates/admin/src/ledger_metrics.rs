@@ -91,13 +91,18 @@ pub(super) fn remembered(stats: &MemoryStats) -> [MetricFamily; 2] {
 }
 
 /// The counters without labels.
-fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 9] {
+fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 10] {
     [
         ("reservations", "Reservations made.", stats.reservations),
         (
             "late_settlements",
             "Settlements of processes that had lost their leases, paid from free tokens.",
             stats.late_settlements,
+        ),
+        (
+            "recovered_processes",
+            "Other processes of the ledger that had crashed, or were taken for crashed, and were closed by this one.",
+            stats.recovered_processes,
         ),
         (
             "clamped",

@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tollgate_ledger::{Ledger, Memory};
+use tollgate_telemetry::events::families::{Labels, gauges};
 use tollgate_telemetry::events::{self, PageFormat};
 
 /// Whether new callers should come here.
@@ -58,10 +59,11 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
+    let shown = readiness.clone();
     let open = Router::new()
         .route(
             "/metrics",
-            get(move |headers| async move { metrics(&headers, &ledger, &memory) }),
+            get(move |headers| async move { metrics(&headers, &shown, &ledger, &memory) }),
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
@@ -79,10 +81,21 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(headers: &HeaderMap, ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+fn metrics(
+    headers: &HeaderMap,
+    readiness: &Readiness,
+    ledger: &Ledger,
+    memory: &Memory,
+) -> impl IntoResponse + use<> {
     let accept = headers.get(header::ACCEPT);
     let format = PageFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
+    let (status, _) = ready(readiness, ledger.is_fenced());
     let mut families = ledger_metrics::families(&ledger.stats());
+    families.push(gauges(
+        "tollgate_ready",
+        "1 if /readyz accepts: the process takes requests. Else 0.",
+        [(&[] as Labels<'_>, f64::from(u8::from(status.is_success())))],
+    ));
     families.extend(ledger_metrics::remembered(&memory.stats()));
     let page = events::exposition(format, families);
     ([(header::CONTENT_TYPE, format.media_type())], page)

@@ -216,9 +216,10 @@ impl Ledger {
         let begun = store.database().begin_process(&name, clock.now());
         let mut process = begun.inspect_err(|_| journal.remove())?;
         let peers = process.check_in()?.peers;
-        recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
+        let recovered = recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
         let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
         let stats = Stats::default();
+        stats.add_recovered(recovered);
         stats.add_late(late);
         stats.saw_quarantined(process.check_in()?.quarantined);
         let shared = Arc::new(Shared {

@@ -40,6 +40,8 @@ pub struct LedgerStats {
     pub clamped: u64,
     /// Settlements of processes that had lost their leases, entered by this one.
     pub late_settlements: u64,
+    /// Other processes that this one has closed: they had crashed, or were taken for crashed.
+    pub recovered_processes: u64,
     /// Tokens charged and paid.
     pub charged_tokens: u64,
     /// Tokens that no grant covered.
@@ -89,6 +91,7 @@ pub(super) struct Stats {
     pub(super) estimated: AtomicU64,
     pub(super) clamped: AtomicU64,
     late_settlements: AtomicU64,
+    recovered_processes: AtomicU64,
     pub(super) charged_tokens: AtomicU64,
     pub(super) overdraft_tokens: AtomicU64,
     charged_money: AtomicU64,
@@ -116,6 +119,13 @@ impl Stats {
         let paid = cost.nanos().saturating_sub(overdraft);
         self.charged_money.fetch_add(paid, Ordering::Relaxed);
         self.overdraft_money.fetch_add(overdraft, Ordering::Relaxed);
+    }
+
+    /// Counts processes that this one has closed.
+    pub(super) fn add_recovered(&self, processes: usize) {
+        let processes = u64::try_from(processes).unwrap_or(u64::MAX);
+        self.recovered_processes
+            .fetch_add(processes, Ordering::Relaxed);
     }
 
     /// Counts settlements of a process that has lost its leases.
@@ -160,6 +170,7 @@ impl Stats {
             estimated: read(&self.estimated),
             clamped: read(&self.clamped),
             late_settlements: read(&self.late_settlements),
+            recovered_processes: read(&self.recovered_processes),
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
             charged_money: read(&self.charged_money),

@@ -64,6 +64,7 @@ impl Writer {
         let process = &mut *self.process;
         let recovered = recovery::recover_crashed(process, &checked.peers, &shared.folder, now)?;
         self.seen.look_again |= recovered > 0;
+        shared.stats.add_recovered(recovered);
         self.withdraw_lease_requests()?;
         self.purge(now)?;
         self.process.maintain()?;
