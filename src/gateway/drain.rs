@@ -140,8 +140,8 @@ pub fn look(exchange: &mut Exchange) {
     let admitted = exchange.stage.admitted();
     let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
     let answer = &exchange.answer;
-    let is_reported = settlement::reported(answer).is_some_and(|usage| usage.output > 0);
-    let is_due = is_one && answer.is_about_to_end() && !is_reported;
+    let is_reported = || settlement::reported(answer).is_some_and(|usage| usage.output > 0);
+    let is_due = is_one && answer.is_about_to_end() && !is_reported();
     if is_due == caller.is_allowed {
         return;
     }

@@ -130,7 +130,8 @@ impl Gateway {
     /// long before that the request came.
     fn may_leave(&self, session: &mut Session) {
         let written = session.response_written();
-        if (self.leaves)() && written.is_none_or(|head| head.status.is_informational()) {
+        // What a piece of a stream can be asked at no cost comes first.
+        if written.is_none_or(|head| head.status.is_informational()) && (self.leaves)() {
             session.set_keepalive(None);
         }
     }

@@ -187,18 +187,24 @@ pub fn passed(exchange: &mut Exchange, now: Instant) {
         let state = record::ending(exchange, None);
         return settle(exchange, state);
     }
-    let Some(reservation) = &exchange.settlement.reservation else {
+    let reservation = exchange.settlement.reservation.as_ref();
+    // In between nobody reads it: a settlement takes what was delivered until then.
+    if !reservation.is_some_and(|it| it.is_keeping_due(now)) {
         return;
-    };
+    }
     // Once stored, it is charged even after a crash.
-    let is_keeping_due = reservation.is_keeping_due(now);
-    let model = is_keeping_due.then(|| exchange.model_served()).flatten();
+    let model = exchange.model_served();
+    note_delivered(exchange);
+    if let Some(reservation) = &mut exchange.settlement.reservation {
+        reservation.keep_progress(now, model);
+    }
+}
+
+/// Notes what was delivered so far: it is charged if the reservation is dropped.
+fn note_delivered(exchange: &mut Exchange) {
     let delivered = delivered(exchange, output_by_length);
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.progress(delivered);
-        if is_keeping_due {
-            reservation.keep_progress(now, model);
-        }
     }
 }
 
@@ -226,6 +232,8 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if !exchange.settlement.is_open() {
         return;
     }
+    // If the text cannot be counted because that panics, this is charged.
+    note_delivered(exchange);
     let reported = reported(&exchange.answer);
     let report = exchange.answer.usage();
     let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
