@@ -42,7 +42,11 @@ impl Sample {
 
     /// Takes what the run at hand still lacks off the front of `source`, where `next` stands.
     fn keep(&mut self, source: &[u8]) {
-        let room = RUN.saturating_sub(self.kept.len() % RUN);
+        let room = match self.thinned {
+            // All of the first runs are kept: they are taken as one.
+            0 => (RUNS * RUN).saturating_sub(self.kept.len()),
+            _ => RUN.saturating_sub(self.kept.len() % RUN),
+        };
         let taken = source.get(..room).unwrap_or(source);
         self.kept.extend_from_slice(taken);
         self.next = self.next.saturating_add(taken.len() as u64);
