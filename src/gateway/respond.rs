@@ -247,7 +247,8 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
 
 /// The gateway's headers of an answer, and those that the filters add.
 fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(16);
+    // A stream keeps it to its end, and 12 take half the memory of 13.
+    let mut headers = HeaderMap::with_capacity(12);
     let cors = &exchange.snapshot.cors;
     cors.expose(exchange.origin.as_ref(), &mut headers);
     if let Ok(id) = HeaderValue::from_str(exchange.id.as_str()) {
