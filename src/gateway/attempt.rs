@@ -313,6 +313,11 @@ impl Attempts {
         self.sent.body.take()
     }
 
+    /// Whether the current attempt sends a body.
+    pub const fn has_body(&self) -> bool {
+        self.sent.body.is_some()
+    }
+
     /// Where the request of the current attempt goes. `None` for a request without a model.
     pub const fn uri(&self) -> Option<&http::Uri> {
         self.sent.uri.as_ref()

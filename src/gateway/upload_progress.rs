@@ -52,22 +52,27 @@ impl Unanswered {
     }
 }
 
-/// The body, whose write begins now. If it is dropped after `longest` and there is no answer, the attempt
-/// ends. `connection` must be the descriptor that Pingora passes to the current hook.
+/// The socket over which this body is sent, if the provider may not take it at once. `connection` must be the
+/// descriptor that Pingora passes to the current hook.
+pub fn socket(body: &Bytes, connection: RawFd) -> Option<Socket> {
+    /// Bytes that a connection accepts at once, even if the provider does not read.
+    const AT_ONCE: usize = 16 * 1024;
+    match body.len() <= AT_ONCE {
+        true => None,
+        false => Socket::of(connection),
+    }
+}
+
+/// The body, whose write over `socket` begins now. When it is dropped, what the socket holds back is sent. If that is
+/// after `longest` and there is no answer, the attempt ends. Without a socket, it ends by its time-out.
 pub fn bounded(
     body: Bytes,
-    connection: RawFd,
+    socket: Option<Socket>,
     longest: Duration,
     unanswered: Unanswered,
     request_ends: Instant,
 ) -> Bytes {
-    /// Bytes that a connection accepts at once, even if the provider does not read.
-    const AT_ONCE: usize = 16 * 1024;
-    if body.len() <= AT_ONCE {
-        return body;
-    }
-    // Without a descriptor, the attempt ends by its time-out.
-    match Socket::of(connection) {
+    match socket {
         Some(socket) => Bytes::from_owner(Upload {
             body,
             socket: Some(socket),
@@ -97,10 +102,46 @@ impl AsRef<[u8]> for Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if self.begun.elapsed() >= self.longest
-            && let Some(socket) = self.socket.take()
-        {
+        let Some(socket) = self.socket.take() else {
+            return;
+        };
+        socket.let_go();
+        if self.begun.elapsed() >= self.longest {
             self.unanswered.late(socket, self.request_ends);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_head_that_is_held_back_leaves_with_its_body() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut gateway = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        gateway.set_nodelay(true).unwrap();
+        let mut provider = listener.accept().unwrap().0;
+        let socket = Socket::of(gateway.as_raw_fd()).unwrap();
+        assert!(socket.hold_back());
+        let body = Bytes::from_static(b"body");
+        let ends = Instant::now() + LONG;
+        let body = bounded(body, Some(socket), LONG, Unanswered::default(), ends);
+        gateway.write_all(b"head ").unwrap();
+        gateway.write_all(&body).unwrap();
+        // Less than the system holds anything back for.
+        let at_once = Duration::from_millis(100);
+        provider.set_read_timeout(Some(at_once / 4)).unwrap();
+        let mut read = [0; 16];
+        assert!(provider.read(&mut read).is_err(), "held back");
+        drop(body);
+        provider.set_read_timeout(Some(at_once)).unwrap();
+        let length = provider.read(&mut read).unwrap();
+        assert_eq!(&read[..length], b"head body");
     }
 }

@@ -48,6 +48,18 @@ impl Socket {
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, false);
     }
 
+    /// Holds back what is written from here on, until [`Socket::let_go`] or for 200 ms at most. Full packets leave.
+    /// Returns whether it does.
+    pub fn hold_back(&self) -> bool {
+        rustix::net::sockopt::set_tcp_cork(&self.0, true).is_ok()
+    }
+
+    /// Sends what was held back.
+    pub fn let_go(&self) {
+        // What fails here was closed meanwhile.
+        let _ = rustix::net::sockopt::set_tcp_cork(&self.0, false);
+    }
+
     /// Ends the connection for its reader and its writer.
     pub fn shut_down(self) {
         // One that the provider has closed meanwhile has nothing to end.
