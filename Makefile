@@ -30,6 +30,8 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # How often `make test-crash` kills.
 CRASH_ROUNDS ?= 50
+# How many faults `make test-cluster` draws.
+CLUSTER_ROUNDS ?= 200
 # How many corruptions `make test-corruption` tries.
 CORRUPTIONS ?= 20000
 # Of how many records `make test-history` asks for pages.
@@ -48,7 +50,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-cluster test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +111,11 @@ test: lint ## Everything that CI checks
 
 test-crash: setup ## Kill the gateway under load, fifty times over
 	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --workspace --test alone -- --nocapture crash::
+
+# Some twenty minutes. It needs root, for network namespaces. TOLLGATE_CLUSTER_SEED repeats a run's faults.
+test-cluster: setup ## Partition, kill, stop and promote gateways and their database, two hundred times over
+	@scripts/setup tests
+	TOLLGATE_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) $(CARGO) test --workspace --test alone -- --nocapture cluster::
 
 # TOLLGATE_CORRUPTION_SEED repeats a run, by the seed that it prints.
 test-corruption: setup ## Damage the ledger's files at random: nothing is lost unnoticed

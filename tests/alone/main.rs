@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod cluster;
 mod crash;
 mod memory;
 mod slow;

@@ -164,7 +164,7 @@ impl Contender {
                 )
             }
             Kind::Gateway(binary, ledger) => {
-                gateway::prepare(binary, *ledger, folder, listen, provider).await
+                gateway::prepare(binary, ledger, folder, listen, provider).await
             }
             Kind::Custom(words) => {
                 let own = own_binary()?;

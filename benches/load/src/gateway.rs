@@ -25,10 +25,12 @@ const PLENTY: &str = "plans: { plenty: { tokens: 1000000G, validity: 365d } }\n"
 const WITHOUT_LEDGER: &str = "filters: [headers, key, stored, model, errors]\n";
 
 /// Whether requests are held against limits and balances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ledger {
-    /// As the gateway does by itself.
+    /// As the gateway does by itself, in a file.
     On,
+    /// In a PostgreSQL database, by its URL.
+    Server(String),
     /// Requests are neither limited nor charged nor recorded.
     Off,
 }
@@ -36,16 +38,27 @@ pub(crate) enum Ledger {
 /// Writes the configuration, makes a key and returns the command that starts the gateway.
 pub(crate) async fn prepare(
     binary: &Path,
-    ledger: Ledger,
+    ledger: &Ledger,
     folder: &Path,
     listen: SocketAddr,
     provider: SocketAddr,
 ) -> Result<Prepared> {
     let mut yaml = configuration(listen, machine::free_address()?, provider);
-    if ledger == Ledger::Off {
+    if *ledger == Ledger::Off {
         yaml.push_str(WITHOUT_LEDGER);
     }
+    if let Ledger::Server(url) = ledger {
+        write_file(folder, "url", url)?;
+        let postgres = "postgres: { url: 'file:url', tls: false }";
+        yaml = yaml.replace(
+            "store: { path: tollgate.db }",
+            &format!("store: {{ path: ledger, {postgres} }}"),
+        );
+    }
     let file = write_file(folder, "tollgate.yaml", &format!("{yaml}{PLENTY}"))?;
+    if let Ledger::Server(_) = ledger {
+        migrate(binary, &file).await?;
+    }
     let key = match create_key(binary, &file, &["--plan", "plenty"]).await {
         Ok(key) => key,
         // A build from before there were plans: its keys need none.
@@ -95,6 +108,23 @@ log: {{ access: stdout }}
         );
     }
     yaml
+}
+
+/// Makes the tables, unless an earlier start has.
+async fn migrate(binary: &Path, config: &str) -> Result<()> {
+    let mut command = Command::new(binary);
+    command.args(["ledger", "migrate", "--config", config]);
+    let output = command.kill_on_drop(true).output().await;
+    let output =
+        output.map_err(|source| Failure::io(format!("start {}", binary.display()), source))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::Ended {
+        name: format!("{} ledger migrate", binary.display()),
+        status: output.status.to_string(),
+        output: format!("\n{}", String::from_utf8_lossy(&output.stderr).trim()),
+    })
 }
 
 pub(crate) async fn create_key(binary: &Path, config: &str, more: &[&str]) -> Result<String> {
@@ -154,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let binary = script(folder.path(), "echo 'Keep it:'; echo ' sk-abc'");
         let (listen, provider) = addresses();
-        let prepared = prepare(&binary, Ledger::On, folder.path(), listen, provider)
+        let prepared = prepare(&binary, &Ledger::On, folder.path(), listen, provider)
             .await
             .unwrap();
         assert_eq!(prepared.credential.as_deref(), Some("sk-abc"));
@@ -168,7 +198,7 @@ mod tests {
         let old = "! grep -q plans \"$4\" && [ -z \"$6\" ] && echo sk-old";
         let binary = script(folder.path(), old);
         let (listen, provider) = addresses();
-        let prepared = prepare(&binary, Ledger::On, folder.path(), listen, provider)
+        let prepared = prepare(&binary, &Ledger::On, folder.path(), listen, provider)
             .await
             .unwrap();
         assert_eq!(prepared.credential.as_deref(), Some("sk-old"));
@@ -180,7 +210,7 @@ mod tests {
         let binary = script(folder.path(), "echo sk-abc");
         let (listen, provider) = addresses();
         for (ledger, left_out) in [(Ledger::On, false), (Ledger::Off, true)] {
-            prepare(&binary, ledger, folder.path(), listen, provider)
+            prepare(&binary, &ledger, folder.path(), listen, provider)
                 .await
                 .unwrap();
             let file = folder.path().join("tollgate.yaml");
@@ -197,7 +227,7 @@ mod tests {
             "echo sk-abc; echo 'no such model' >&2; exit 1",
         );
         let (listen, provider) = addresses();
-        let fault = prepare(&binary, Ledger::On, folder.path(), listen, provider)
+        let fault = prepare(&binary, &Ledger::On, folder.path(), listen, provider)
             .await
             .unwrap_err();
         assert!(fault.to_string().contains("no such model"), "{fault}");

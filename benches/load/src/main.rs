@@ -45,6 +45,8 @@ use crate::report::Report;
 const GATEWAY: &str = "tollgate";
 /// Name of the same without limits and balances.
 const WITHOUT_LEDGER: &str = "without ledger";
+/// Name of the same with its ledger in a database on a server.
+const ON_A_SERVER: &str = "on postgresql";
 /// Name of the build that it is compared with.
 const OTHER_BUILD: &str = "other build";
 
@@ -83,6 +85,9 @@ struct Comparison {
     /// Also run the gateway without limits and balances, to compare with
     #[arg(long, conflicts_with = "without_gateway")]
     without_ledger: bool,
+    /// Also run the gateway with its ledger in this PostgreSQL database, which is reached without TLS
+    #[arg(long, value_name = "URL", conflicts_with = "without_gateway")]
+    postgres: Option<String>,
     /// Another build of the gateway to compare with
     #[arg(long, value_name = "BINARY")]
     against: Option<PathBuf>,
@@ -178,6 +183,10 @@ fn contenders(arguments: &Comparison) -> Result<Vec<Contender>> {
         if arguments.without_ledger {
             let without = Contender::gateway(WITHOUT_LEDGER, &binary, Ledger::Off)?;
             contenders.push(without);
+        }
+        if let Some(url) = &arguments.postgres {
+            let server = Ledger::Server(url.clone());
+            contenders.push(Contender::gateway(ON_A_SERVER, &binary, server)?);
         }
     }
     if let Some(binary) = &arguments.against {

@@ -5,6 +5,9 @@
 //!
 //! Requests a second, seconds, keys. What the kernel does for a thread is in its time; Linux
 //! alone reports it by thread.
+//!
+//! With `TOLLGATE_DATABASE=postgres://…` the store is in this database, which must be empty and is reached
+//! without TLS: requests come in batches of a fifth of a second, so that the pace sets their size.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -14,10 +17,13 @@ mod setup;
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
+    path::Path,
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tollgate_ledger::{
-    Ending, Ledger, LedgerSettings, RequestInfo, Reservation, Reserve, UpperBound,
+    Clock, Ending, KeyHasher, Ledger, LedgerSettings, RequestInfo, Reservation, Reserve, Server,
+    ServerSettings, ServerTls, Store, UpperBound, migrate,
 };
 use tollgate_types::{KeyId, RequestId, Usage, Weights};
 
@@ -32,7 +38,7 @@ fn main() {
     let number = |place: usize, default| numbers.get(place).copied().unwrap_or(default);
     let (pace, seconds, keys) = (number(0, 15_000), number(1, 5), number(2, 1));
     let folder = tempfile::TempDir::new().unwrap();
-    let store = setup::open(&folder.path().join("ledger.db"));
+    let store = open(folder.path());
     let keys = (0..keys).map(|_| setup::make_key(&store).record.id().clone());
     let keys: Vec<KeyId> = keys.collect();
     let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
@@ -76,6 +82,23 @@ fn main() {
         (now.commit_micros - stats.commit_micros) / commits,
         now.longest_commit_micros,
     );
+}
+
+/// A store in a file of the folder, or in the database that the environment names.
+fn open(folder: &Path) -> Store {
+    let Ok(url) = std::env::var("TOLLGATE_DATABASE") else {
+        return setup::open(&folder.join("ledger.db"));
+    };
+    let server = Arc::new(Server::new(&url, &ServerTls::Off).unwrap());
+    migrate(&server).unwrap();
+    let settings = ServerSettings {
+        server,
+        local: folder.join("ledger"),
+        connections: 4,
+        lease_term: Duration::from_secs(30),
+    };
+    let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+    Store::open_on_server(settings, hasher, Clock::system()).unwrap()
 }
 
 struct Caller<'a> {
