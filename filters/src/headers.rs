@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate_filter::{
-    Built, Filter, FilterKind, Head, Phases, RequestContext, Secret, Services, SettingsFault,
-    Verdict, settings,
+    Built, Endpoint, Filter, FilterKind, Head, Phases, RequestContext, Secret, Services,
+    SettingsFault, Verdict, settings,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 
@@ -130,7 +130,11 @@ impl Filter for Headers {
         head: Head<'_>,
         request: &mut RequestContext,
     ) -> Result<Verdict, PublicError> {
-        let is_gemini = request.endpoint.format() == Some(Format::Gemini);
+        // A path of a provider may be for clients of any format.
+        let is_gemini = match request.endpoint {
+            Endpoint::Passthrough => head.headers.contains_key(&GOOGLE_KEY),
+            endpoint => endpoint.format() == Some(Format::Gemini),
+        };
         let own = if is_gemini { &GOOGLE_KEY } else { &API_KEY };
         request.credential = credential(head.headers, own)?;
         self.collect_for_provider(head.headers, request);

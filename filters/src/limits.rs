@@ -17,6 +17,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Keeps each key within its requests and tokens per minute and its concurrent requests.",
     phases: Phases {
         stored: true,
+        passthrough: true,
         ..Phases::BODY
     },
     after: &["key", "model"],
@@ -101,6 +102,13 @@ impl Limits {
                 is_limited: true,
             };
         }
+        if let Some(fixed) = &request.fixed {
+            return Load::Generation {
+                input: 0,
+                output: fixed.tokens(),
+                is_limited: true,
+            };
+        }
         let expected = u64::from(self.settings.expected_output_tokens.get());
         let output = crate::bound::output(request, &*self.catalog);
         let facts = request.facts_if_read();
@@ -134,8 +142,8 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
     use std::time::Duration;
-    use tollgate_filter::Endpoint;
-    use tollgate_types::{Allowance, RequestFacts};
+    use tollgate_filter::{Endpoint, FixedCharge};
+    use tollgate_types::{Allowance, RequestFacts, Tariff};
 
     fn scene(endpoint: Endpoint, text_bytes: u64, output_limit: Option<u64>) -> Scene {
         let mut scene = Scene::new(endpoint, &[]);
@@ -171,6 +179,19 @@ mod tests {
             let reported = format!("generation of 0 and {taken} tokens");
             assert_eq!(value.to_str().unwrap(), reported);
         }
+    }
+
+    #[test]
+    fn a_fixed_charge_is_taken_as_output() {
+        let mut scene = Scene::new(Endpoint::Passthrough, &[]);
+        scene.request.identity = Some(Arc::new(identity(Allowance::All)));
+        scene.request.fixed = Some(FixedCharge {
+            name: "p/v1/images".into(),
+            tariff: Tariff::fixed(4000, None).expect("a tariff"),
+        });
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
+        let (_, value) = scene.request.answer_headers.first().expect("a header");
+        assert_eq!(value.to_str().unwrap(), "generation of 0 and 4000 tokens");
     }
 
     #[test]

@@ -13,15 +13,18 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, Phases, RequestContext,
-    Reserved, Services, Verdict, settings,
+    Balances, Built, Catalog, Counting, Filter, FilterKind, FixedCharge, Head, Limiter, Phases,
+    RequestContext, Reserved, Services, Verdict, settings,
 };
 use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, UpperBound};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
     summary: "Reserves the maximum cost of a request on its key's balance, or refuses the request.",
-    phases: Phases::BODY,
+    phases: Phases {
+        passthrough: true,
+        ..Phases::BODY
+    },
     // `stored` looks up the size of stored input.
     after: &["key", "stored", "model"],
     required: false,
@@ -101,7 +104,8 @@ impl Quota {
     async fn reserve(&self, request: &mut RequestContext) -> Reserved {
         /// How often a request waits for tokens that other processes have leased.
         const MOST_WAITS: u8 = 4;
-        let (mut waits, mut was_counted) = (0, false);
+        // A fixed charge has nothing to count.
+        let (mut waits, mut was_counted) = (0, request.fixed.is_some());
         loop {
             let mut bound = self.bound(request);
             let maximum = UpperBound {
@@ -146,6 +150,17 @@ impl Quota {
     }
 
     fn bound(&self, request: &RequestContext) -> UpperBound {
+        if request.fixed.is_some() {
+            let output = FixedCharge::USAGE.output;
+            return UpperBound {
+                input: 0,
+                hidden_input: 0,
+                output,
+                useful_output: output,
+                believed_input: 0,
+                believed_output: output,
+            };
+        }
         crate::bound::of(
             request,
             &*self.catalog,
@@ -250,7 +265,7 @@ mod tests {
     use super::*;
     use crate::testing::{COUNTS, CountedAdmission, Scene, faults, identity, refusal};
     use tollgate_filter::Endpoint;
-    use tollgate_types::{Allowance, RequestFacts};
+    use tollgate_types::{Allowance, RequestFacts, Tariff};
 
     /// The scripted balances hold 10,000 tokens and know other keys by their names.
     fn scene(key: &str, endpoint: Endpoint, output_limit: u64, choices: u64) -> Scene {
@@ -352,6 +367,25 @@ mod tests {
         let mut scene = scene("exhausted", Endpoint::CountTokens, 500, 1);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert_eq!(reserved(&scene), None);
+    }
+
+    #[test]
+    fn a_fixed_charge_is_one_token_of_output_and_nothing_is_counted() {
+        let scene = |key: &str| {
+            let mut scene = scene(key, Endpoint::Passthrough, 500, 1);
+            scene.request.fixed = Some(FixedCharge {
+                name: "p/v1/images".into(),
+                tariff: Tariff::fixed(4000, None).expect("a tariff"),
+            });
+            scene
+        };
+        let mut rich = scene("rich");
+        assert!(matches!(rich.run(&KIND, "{}"), Ok(Verdict::Continue)));
+        assert_eq!(reserved(&rich), Some(1));
+        let mut exhausted = scene("exhausted");
+        let refused = refusal(exhausted.run(&KIND, "{}"));
+        assert_eq!(refused.code, ErrorCode::QuotaExhausted);
+        assert_eq!(COUNTS.get(), 0);
     }
 
     #[test]

@@ -149,7 +149,7 @@ async fn settle(ledger: &Ledger, key: &KeyId, before: impl Fn()) {
         id: RequestId::from_parts(1_790_000_000_000, 7),
         model: "a-model".into(),
         reason: None,
-        format: Format::Chat,
+        format: Some(Format::Chat),
         streamed: true,
     };
     let bound = UpperBound {

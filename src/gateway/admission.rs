@@ -7,13 +7,13 @@ use super::count;
 use super::disconnect;
 use super::exchange::Exchange;
 use super::load;
+use super::open_path::{self, Opened};
 use super::outgoing;
 use super::remembered;
 use super::respond::{self, Local};
 use super::route_reason;
 use super::stage::{Admitted, Stage};
 use super::stored;
-use crate::candidate::{full_fault, no_token_fault};
 use crate::clock;
 use crate::endpoints;
 use crate::events::{self, HeadRefusal};
@@ -27,6 +27,7 @@ use http::header::{
 use http::{HeaderMap, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -82,23 +83,27 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         request,
         body: None,
     };
+    if let (Endpoint::Passthrough, Some(rest)) = (matched.endpoint, matched.id) {
+        exchange.opened = Some(Box::new(Opened::find(&snapshot, rest)?));
+    }
+    let methods = match &exchange.opened {
+        Some(opened) => Cow::Owned(opened.path.methods()),
+        None => Cow::Borrowed(endpoints::methods(matched.endpoint)),
+    };
     check_head_size(session, &snapshot)?;
     check_host(session)?;
     check_once(session)?;
     load::check(exchange)?;
     let head = session.req_header();
-    let methods = || endpoints::allow(matched.endpoint);
-    if let Some(headers) = snapshot
-        .cors
-        .preflight(&head.method, &head.headers, methods)
-    {
+    let allow = || endpoints::allow(&methods);
+    if let Some(headers) = snapshot.cors.preflight(&head.method, &head.headers, allow) {
         return Ok(Admission::Answer(Local::of_headers(&headers)));
     }
 
     take_key_of_query(session, matched.endpoint)?;
     run_filters(Part::Head, session, exchange).await?;
     load::check_key(exchange)?;
-    check_method(session, matched.endpoint, wants_websocket)?;
+    check_method(session, &methods, wants_websocket)?;
 
     let identity = exchange.stage.identity().cloned();
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
@@ -111,6 +116,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
             let id = id.to_owned();
             admit_to_stored(session, exchange, &identity, &id).await
         }
+        (EndpointKind::Passthrough, _) => admit_to_open_path(session, exchange, &identity).await,
         _ => {
             let body = answer_here(session, &snapshot, matched, &identity).await?;
             Ok(Admission::Answer(Local::json(200, body.into())))
@@ -195,6 +201,24 @@ async fn admit_to_stored(
     Ok(Admission::Forward)
 }
 
+/// Admits a request for an open path of a provider. Its body says nothing to the filters, so it is read
+/// after them.
+async fn admit_to_open_path(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    identity: &Identity,
+) -> Result<Admission, Admission> {
+    let coding = coding(session)?;
+    open_path::permit(exchange, identity)?;
+    let passed = run_filters(Part::Passthrough, session, exchange).await;
+    take_guards(exchange);
+    passed?;
+    exchange.attempts = open_path::attempts(exchange)?;
+    open_path::read_body(session, exchange, coding).await?;
+    attempt::make_ready(exchange, None)?;
+    Ok(Admission::Forward)
+}
+
 fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
     let peer = session.client_addr()?.as_inet()?.ip();
     let headers = &session.req_header().headers;
@@ -218,7 +242,7 @@ async fn answer_here(
     let catalog = snapshot.catalog.catalog();
     let query = session.req_header().uri.query().unwrap_or_default();
     match (matched.endpoint, matched.id) {
-        (Endpoint::Status, _) => Ok(endpoints::status()),
+        (Endpoint::Status, _) => Ok(endpoints::status(catalog, identity)),
         (Endpoint::Models, _) => endpoints::list_models(catalog, identity, query),
         (Endpoint::Model, Some(id)) => endpoints::retrieve_model(catalog, identity, id),
         (Endpoint::GeminiModels, _) => endpoints::list_gemini_models(catalog, identity, query),
@@ -340,15 +364,15 @@ fn take_offer(session: &mut Session) -> bool {
 
 fn check_method(
     session: &Session,
-    endpoint: Endpoint,
+    methods: &[Method],
     wants_websocket: bool,
 ) -> Result<(), Admission> {
     let head = session.req_header();
-    endpoints::check_method(endpoint, &head.method, wants_websocket).map_err(|error| {
+    endpoints::check_method(methods, &head.method, wants_websocket).map_err(|error| {
         let mut answer = Local::error(error);
         if wants_websocket {
             answer.add(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
-        } else if let Ok(allowed) = HeaderValue::from_str(&endpoints::allow(endpoint)) {
+        } else if let Ok(allowed) = HeaderValue::from_str(&endpoints::allow(methods)) {
             answer.add(ALLOW, allowed);
         }
         Admission::Answer(answer)
@@ -400,25 +424,19 @@ async fn read_body(
     let limits = exchange.snapshot.limits;
     let bounds = load::bounds(exchange);
     let shares = load::shares(exchange).cloned();
-    let reading = Reading {
-        coding,
-        ..reading(exchange)
-    };
-    match RequestBody::read(
+    let reading = reading(exchange);
+    let peeker = body::peeker(format, reading).with_address(address);
+    let read = RequestBody::read(
         session,
-        format,
-        reading,
+        Some(peeker),
+        coding,
         limits.body,
         bounds,
         shares.as_ref(),
-        address,
-    )
-    .await
-    {
+    );
+    match read.await {
         Ok(read) => {
-            if let Stage::Matched { body, .. } = &mut exchange.stage {
-                *body = Some(read);
-            }
+            exchange.stage.set_body(read);
             note_facts(exchange, reading);
             Ok(())
         }
@@ -433,7 +451,6 @@ pub fn reading(exchange: &Exchange) -> Reading {
     Reading {
         counts_tokens: request.is_some_and(|it| it.endpoint == Endpoint::CountTokens),
         notes_texts: catalog.has_profiles(),
-        coding: None,
     }
 }
 
@@ -505,11 +522,8 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         }
     });
     if attempts.is_empty() && !counts_tokens {
-        if let Some(full) = left_out.wait(asked.now) {
-            return Err(full_fault(full).public());
-        }
-        if let Some(wait) = left_out.token_wait() {
-            return Err(no_token_fault(wait).public());
+        if let Some(error) = open_path::nothing_left(&left_out, asked.now) {
+            return Err(error);
         }
         if stored_at.is_some() {
             return Err(stored::unknown());

@@ -112,8 +112,10 @@ impl Answer {
             stage: Stage::Over,
             ..Self::default()
         };
+        let is_unread = expected.is_unread;
         let reader = Reader::for_head(&head, expected)?;
-        if content_length(&head.headers) == Some(0) {
+        let is_success = !matches!(reader, Reader::Error);
+        if content_length(&head.headers) == Some(0) && !(is_unread && is_success) {
             return Err(match reader {
                 Reader::Error => classify_answer(&head, &[]),
                 _ => UpstreamFault::broken_answer(),
@@ -121,8 +123,7 @@ impl Answer {
         }
         self.decoder = Decoder::for_encoding(head.headers.get(CONTENT_ENCODING))
             .ok_or_else(UpstreamFault::broken_answer)?;
-        let is_in_frames = is_of_type(&head.headers, AmazonFrames::MEDIA_TYPE);
-        if is_in_frames {
+        if !is_unread && is_of_type(&head.headers, AmazonFrames::MEDIA_TYPE) {
             let events = HeaderValue::from_static("text/event-stream");
             head.headers.insert(CONTENT_TYPE, events);
             self.frames = Some(AmazonFrames::default());
@@ -276,7 +277,7 @@ impl Answer {
                         classify_answer(head, &body)
                     }))
             }
-            Some(Reader::Stored) => Ok(true),
+            Some(Reader::Unread) => Ok(true),
             Some(Reader::Unpaid(_)) => Ok(end),
             _ => Ok(false),
         }

@@ -448,8 +448,10 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 attempts.ticket = ticket;
                 attempts.has_content = false;
                 let body = attempts.sent.body.as_ref();
+                let opened = exchange.opened.as_ref();
+                let is_streamed = opened.is_some_and(|it| it.upload.is_some());
                 if let Some(candidate) = attempts.current() {
-                    choose_http(&mut peer, &candidate.deployment.provider, body);
+                    choose_http(&mut peer, &candidate.deployment.provider, body, is_streamed);
                 }
                 start_timer(exchange, &mut peer, began);
                 trace::begin_attempt(exchange);
@@ -469,11 +471,11 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
 /// Chooses HTTP/1.1 for a body that exceeds the first window of HTTP/2, if the provider accepts both.
 /// Over HTTP/2, Pingora sends the whole body before it reads an answer, and would lose an error that the
 /// provider sends in between, such as 413 or 429.
-fn choose_http(peer: &mut HttpPeer, provider: &Provider, body: Option<&Bytes>) {
+fn choose_http(peer: &mut HttpPeer, provider: &Provider, body: Option<&Bytes>, is_streamed: bool) {
     /// The initial window of a stream (RFC 9113, section 6.9.2).
     const FIRST_WINDOW: usize = 65_535;
     let is_large = body.is_some_and(|body| body.len() > FIRST_WINDOW);
-    if is_large && provider.http2 == Http2::Auto {
+    if (is_large || is_streamed) && provider.http2 == Http2::Auto {
         peer.options.alpn = ALPN::H1;
     }
 }

@@ -22,11 +22,10 @@ use pingora_core::Error;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
-use tollgate_wire::address::Address;
 use tollgate_wire::conversation;
 use tollgate_wire::field_path;
 use tollgate_wire::json::Span;
-use tollgate_wire::peek::Peeked;
+use tollgate_wire::peek::{Peeked, Peeker};
 use tollgate_wire::splice::Splice;
 
 use super::disconnect::at_once;
@@ -34,6 +33,7 @@ use super::memory_permit::{Bounds, MemoryPermit, SMALL};
 use super::remembered::Asked;
 use crate::limits::BodyLimits;
 use collect::Reader;
+pub use collect::peeker;
 pub use unpack::Coding;
 
 /// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
@@ -84,8 +84,6 @@ pub struct Reading {
     pub counts_tokens: bool,
     /// Whether texts are noted, because a profile may choose the model.
     pub notes_texts: bool,
-    /// How its caller has compressed it.
-    pub coding: Option<Coding>,
 }
 
 /// Why a body was not read.
@@ -103,7 +101,8 @@ impl From<PublicError> for BodyFault {
 }
 
 impl RequestBody {
-    /// Reads the body of a request on a model endpoint.
+    /// Reads the body of a request. `peeker`: what looks at it; `None` if nothing does. `coding`: how its
+    /// caller has compressed it.
     ///
     /// # Errors
     ///
@@ -111,30 +110,18 @@ impl RequestBody {
     /// needed, 413 when it is too large, 429 when the key holds too many bodies and 503 when all do.
     pub async fn read(
         session: &mut Session,
-        format: Format,
-        reading: Reading,
+        peeker: Option<Peeker>,
+        coding: Option<Coding>,
         limits: BodyLimits,
         bounds: Bounds,
         of_key: Option<&KeyShares>,
-        address: Address,
     ) -> Result<Self, BodyFault> {
         let length = declared_length(session)?;
         if length.is_some_and(|length| length > limits.size) {
             return Err(too_large(limits.size).into());
         }
-        if expects_continue(session) {
-            // Pingora gives the connection up for any answer ahead of the body, this one too.
-            let keepalive = session.get_keepalive();
-            session
-                .write_continue_response()
-                .await
-                .map_err(|e| BodyFault::Gone(e.into_down()))?;
-            session.set_keepalive(keepalive);
-            // From here on it is a caller that sends, and may have to be heard out.
-            session.req_header_mut().remove_header(&EXPECT);
-        }
-        let peeker = collect::peeker(format, reading).with_address(address);
-        let mut reader = Reader::new(peeker, reading, length, limits, bounds, of_key);
+        go_ahead(session).await?;
+        let mut reader = Reader::new(peeker, coding, length, limits, bounds, of_key);
         reader.read(session).await?;
         reader.finish()
     }
@@ -151,7 +138,7 @@ impl RequestBody {
         permit: MemoryPermit,
         asked: Asked,
     ) -> Result<(), PublicError> {
-        let mut peeker = collect::peeker(Format::Responses, reading);
+        let mut peeker = peeker(Format::Responses, reading);
         peeker.push(&whole).map_err(|fault| fault.public())?;
         self.peeked = peeker.finish().map_err(|fault| fault.public())?;
         self.length = u64::try_from(whole.len()).unwrap_or(u64::MAX);
@@ -296,6 +283,27 @@ impl RequestBody {
     }
 }
 
+/// Lets a caller send that waits for `100 Continue`.
+///
+/// # Errors
+///
+/// It is gone.
+pub async fn go_ahead(session: &mut Session) -> Result<(), BodyFault> {
+    if !expects_continue(session) {
+        return Ok(());
+    }
+    // Pingora gives the connection up for any answer ahead of the body, this one too.
+    let keepalive = session.get_keepalive();
+    session
+        .write_continue_response()
+        .await
+        .map_err(|e| BodyFault::Gone(e.into_down()))?;
+    session.set_keepalive(keepalive);
+    // From here on it is a caller that sends, and may have to be heard out.
+    session.req_header_mut().remove_header(&EXPECT);
+    Ok(())
+}
+
 /// Reads a body that says nothing, and keeps none of it: what a provider has stored is asked
 /// for by its name. Left unread, its end would be waited for while the provider's time runs.
 ///
@@ -346,7 +354,11 @@ fn read_fault(session: &mut Session, error: Box<Error>) -> BodyFault {
 }
 
 /// The length that the head declares: once, as was seen before.
-fn declared_length(session: &Session) -> Result<Option<u64>, PublicError> {
+///
+/// # Errors
+///
+/// It is not a number.
+pub fn declared_length(session: &Session) -> Result<Option<u64>, PublicError> {
     let Some(value) = session.get_header(CONTENT_LENGTH) else {
         return Ok(None);
     };
@@ -366,7 +378,8 @@ pub fn expects_continue(session: &Session) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-fn too_large(limit: u64) -> PublicError {
+/// The error for a body of more bytes than `limit`.
+pub fn too_large(limit: u64) -> PublicError {
     PublicError::new(
         tollgate_types::ErrorCode::RequestTooLarge,
         format!("the request body is larger than {limit} bytes"),
@@ -383,7 +396,8 @@ pub fn took_too_long() -> PublicError {
 fn length_required() -> PublicError {
     const LENGTH_REQUIRED: u16 = 411;
     PublicError::invalid_request(
-        "a compressed or HTTP/2 request body of more than 65536 bytes needs a content-length",
+        "a compressed or HTTP/2 request body of more than 65536 bytes needs a content-length, and so does \
+         one to a provider that verifies signatures",
     )
     .with_status(LENGTH_REQUIRED)
 }

@@ -3,8 +3,9 @@
 //! The phases in `mod.rs` pass it on. The phase that sends the head of the answer sets `sent`.
 
 use super::{
-    answer::Answer, attempt::Attempts, budget::RetryBudgets, drain::CallerWatch, record,
-    settlement::SettlementGuard, stage::Stage, stored::Noted, timer::AttemptTimer,
+    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
+    open_path::Opened, record, settlement::SettlementGuard, stage::Stage, stored::Noted,
+    streamed_body::StreamedBody, timer::AttemptTimer,
 };
 use crate::{access_log::AccessLog, events::InFlight, recent::FailedAttempt, snapshot::Snapshot};
 use http::{HeaderValue, Method, Uri, Version};
@@ -18,7 +19,7 @@ use tollgate_ledger::Unpaid;
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
 use tollgate_traces::RequestTrace;
-use tollgate_types::{ErrorCode, Format, RequestId, Share};
+use tollgate_types::{ErrorCode, Format, PublicError, RequestId, Share};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// One request on its way through the gateway.
@@ -39,6 +40,8 @@ pub struct Exchange {
     pub snapshot: Arc<Snapshot>,
     /// How far it has come, and what is known of it.
     pub stage: Stage,
+    /// The open path of a provider that it is for, if it is.
+    pub opened: Option<Box<Opened>>,
     /// The candidates, asked or not.
     pub attempts: Attempts,
     /// The budget for retries of all requests.
@@ -133,6 +136,7 @@ impl Exchange {
             version: Version::HTTP_11,
             snapshot,
             stage: Stage::default(),
+            opened: None,
             attempts: Attempts::default(),
             retries,
             timer: AttemptTimer::default(),
@@ -172,6 +176,9 @@ impl Exchange {
     /// The name of the model that answers: under a wildcard, the name in the request.
     pub fn model_name(&self) -> Option<&str> {
         let request = self.stage.request()?;
+        if let Some(fixed) = &request.fixed {
+            return Some(&fixed.name);
+        }
         let route = request.route.as_ref()?;
         match self.snapshot.catalog.model(route.model)?.kind {
             ModelKind::Wildcard { .. } => request.facts_if_read()?.model.as_deref(),
@@ -182,8 +189,48 @@ impl Exchange {
     /// The model in the usage record: its id in the catalog, under a wildcard the pattern. Names in requests
     /// can be made up, and totals are kept for ever.
     pub fn model_served(&self) -> Option<Arc<str>> {
-        let route = self.stage.request()?.route.as_ref()?;
-        Some(Arc::clone(&route.model_id))
+        self.label().cloned()
+    }
+
+    /// The name in metrics and usage records: of the model in the catalog, or of the entry of an open path.
+    pub fn label(&self) -> Option<&Arc<str>> {
+        let request = self.stage.request()?;
+        let route = request.route.as_ref().map(|route| &route.model_id);
+        route.or_else(|| request.fixed.as_ref().map(|fixed| &fixed.name))
+    }
+
+    /// The body, if it passes while it comes.
+    pub fn upload(&self) -> Option<&StreamedBody> {
+        self.opened.as_ref()?.upload.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn upload_mut(&mut self) -> Option<&mut StreamedBody> {
+        self.opened.as_mut()?.upload.as_mut()
+    }
+
+    /// Whether the client has not sent the whole body yet, so that its provider cannot answer.
+    pub fn awaits_body(&self) -> bool {
+        let is_on_its_way = self.upload().is_some_and(StreamedBody::is_awaited);
+        is_on_its_way || self.stage.body().is_some_and(RequestBody::is_awaited)
+    }
+
+    /// Whether another attempt can send the body.
+    pub fn can_send_body(&self) -> bool {
+        self.upload().is_none_or(StreamedBody::can_be_sent)
+            && self.stage.body().is_none_or(RequestBody::can_be_sent)
+    }
+
+    /// Bytes of the body.
+    pub fn request_bytes(&self) -> u64 {
+        let read = self.stage.body().map_or(0, RequestBody::len);
+        self.upload().map_or(read, StreamedBody::passed)
+    }
+
+    /// Why the body is not sent after all.
+    pub fn take_refusal(&mut self) -> Option<PublicError> {
+        let refusal = self.upload_mut().and_then(StreamedBody::take_refusal);
+        refusal.or_else(|| self.stage.body_mut()?.take_refusal())
     }
 
     /// Whether the request is free: it counts tokens, or retrieves what is stored. A free request must not

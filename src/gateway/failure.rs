@@ -4,7 +4,7 @@
 
 use super::exchange::Exchange;
 use super::stage::Stage;
-use super::{count, outcome, respond, stored, trace};
+use super::{count, open_path, outcome, respond, stored, trace};
 use crate::events;
 use crate::upstreams::is_out_of_files;
 use pingora_core::{Error, ErrorType};
@@ -20,7 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Notes the failure of an attempt, and returns whether another attempt follows. The cause is only for the
 /// log.
-pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Error>) -> bool {
+pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
+    let mut fault = open_path::of_open_path(exchange, fault);
     let provider = exchange
         .attempts
         .current()
@@ -64,11 +65,11 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
 fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let failover = exchange.snapshot.failover;
     let attempts = &exchange.attempts;
-    let can_be_sent = exchange.stage.body().is_none_or(|body| body.can_be_sent());
     if exchange.sent.is_some()
         || exchange.caller.is_draining()
         || !fault.try_elsewhere()
-        || !can_be_sent
+        || !exchange.can_send_body()
+        || open_path::may_have_acted(exchange, fault)
         || attempts.made() >= failover.attempts
     {
         return false;
@@ -167,6 +168,9 @@ pub fn public_error(exchange: &Exchange) -> PublicError {
     let Some(fault) = &exchange.fault else {
         return respond::internal_error();
     };
+    if let Some(error) = open_path::public_error(exchange, fault) {
+        return error;
+    }
     let error = fault.public_in(exchange.format());
     match refused_field(exchange, fault) {
         Some(field) => {
@@ -184,7 +188,10 @@ pub fn public_error(exchange: &Exchange) -> PublicError {
 /// one with an inserted conversation, nested fields have other places: only top-level fields are named.
 fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
     let path = fault.words.as_ref()?.field.as_deref()?;
-    let body = exchange.stage.body()?;
+    let body = exchange
+        .stage
+        .body()
+        .filter(|_| exchange.opened.is_none())?;
     let field = body.field_at(path)?;
     let is_rewritten = exchange.attempts.notes().is_some() || body.asked().is_some();
     (!is_rewritten || !field.contains(['.', '['])).then_some(field)

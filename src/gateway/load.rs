@@ -183,7 +183,7 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
 /// Whether the gateway answers a request itself.
 fn is_local(exchange: &Exchange) -> bool {
     let request = exchange.stage.request();
-    request.is_some_and(|it| !it.endpoint.is_model_endpoint() && !it.endpoint.is_stored())
+    request.is_some_and(|it| it.endpoint.is_local())
 }
 
 fn load(exchange: &Exchange) -> Load {

@@ -26,6 +26,7 @@ mod failure;
 mod load;
 mod memory_admission;
 mod memory_permit;
+mod open_path;
 mod outcome;
 mod outgoing;
 mod passthrough;
@@ -37,6 +38,7 @@ mod route_reason;
 mod settlement;
 mod stage;
 mod stored;
+mod streamed_body;
 mod timer;
 mod trace;
 mod unflushed;
@@ -286,6 +288,14 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
+        if let Some(upload) = exchange.upload_mut() {
+            let (piece, now) = (body.as_deref().unwrap_or_default(), Instant::now());
+            upload.pass(piece, end, now).map_err(|()| {
+                Error::explain(ErrorType::InvalidHTTPHeader, "the body is refused").into_down()
+            })?;
+            exchange.timer.restart(now);
+            return Ok(());
+        }
         if let Some(read) = exchange.stage.body_mut() {
             let piece = body.as_deref().unwrap_or_default();
             if read.look_behind(piece, Instant::now()).is_err() {
@@ -467,7 +477,10 @@ impl ProxyHttp for Gateway {
             // One that was closed before is found out with the first bytes. One that breaks later
             // broke over the request, which may have been worked on.
             RetryType::ReusedOnly => {
-                reused && exchange.timer.ran() < STALE_WITHIN && exchange.attempts.may_be_stale()
+                reused
+                    && !open_path::has_effects(exchange)
+                    && exchange.timer.ran() < STALE_WITHIN
+                    && exchange.attempts.may_be_stale()
             }
             // Over HTTP/2 a provider says so: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required.
             // Frames that make no sense say nothing of what was done with the request.
@@ -476,8 +489,7 @@ impl ProxyHttp for Gateway {
             }
         };
         let was_stale = was_not_taken && !exchange.timer.has_fired();
-        let body = exchange.stage.body();
-        let can_be_sent = body.is_none_or(body::RequestBody::can_be_sent);
+        let can_be_sent = exchange.can_send_body();
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
             // The provider closed a connection that was kept: not its fault, and no attempt
             // that anyone needs to hear of. The same candidate is asked again.
@@ -492,7 +504,7 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
-        let is_awaited = exchange.stage.body().is_some_and(|it| it.is_awaited());
+        let is_awaited = exchange.awaits_body();
         if is_awaited {
             // Whatever the provider makes of a body that does not end is no fault of its own.
             outcome::over(exchange);
@@ -522,9 +534,8 @@ impl ProxyHttp for Gateway {
         };
         if *error.esource() == ErrorSource::Downstream {
             let is_stalled = error.etype == ErrorType::ReadTimedout;
-            let body = exchange.stage.body_mut();
-            let refusal = body
-                .and_then(body::RequestBody::take_refusal)
+            let refusal = exchange
+                .take_refusal()
                 .or_else(|| is_stalled.then(body::took_too_long));
             if let Some(refusal) = refusal
                 && session.response_written().is_none()

@@ -12,6 +12,7 @@ use super::body::RequestBody;
 use super::exchange::Exchange;
 use super::load;
 use super::memory_permit::{Bounds, MemoryPermit, SMALL};
+use super::open_path;
 use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
@@ -86,7 +87,8 @@ pub fn prepare(
 ) -> Result<(Format, Outgoing), NotReady> {
     let Some(admitted) = exchange.stage.admitted() else {
         // A request for something stored has no body.
-        return Ok((candidate.format, Outgoing::default()));
+        let sent = open_path::outgoing(exchange).unwrap_or_default();
+        return Ok((candidate.format, sent));
     };
     let fault = || {
         log::error!(
@@ -434,6 +436,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         translation,
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
+        is_unread: exchange.opened.is_some(),
         whole: passes.then(|| answer_permit(exchange)),
         most_held: match exchange.version {
             // Its client takes the end of the connection for the end of the answer.

@@ -29,6 +29,8 @@ pub struct Expectation {
     pub counts_tokens: bool,
     /// Whether the answer is about something that the provider has stored.
     pub is_stored: bool,
+    /// Whether the answer passes unread.
+    pub is_unread: bool,
     /// What an answer in one piece that passes as it came may hold of the memory until it is whole.
     pub whole: Option<MemoryPermit>,
     /// Bytes of such an answer that are held at most.
@@ -60,8 +62,8 @@ pub enum Reader {
     TranslatedWhole(Box<WholeAnswer>),
     /// A count of tokens: small, and looked at as a whole.
     Count,
-    /// Something that was stored: passed on as it is.
-    Stored,
+    /// Something that was stored, or a body of any kind: it passes as it comes.
+    Unread,
     /// A stored response that is kept until it is whole, for its usage is charged first.
     Unpaid(Box<UnpaidResponse>),
     /// An error, whose body says what it is.
@@ -273,7 +275,14 @@ impl Reader {
     /// The head belongs to no answer to the request.
     pub fn for_head(head: &UpstreamHead, expected: Expectation) -> Result<Self, UpstreamFault> {
         match head.status {
+            200..=299 if expected.is_unread => return Ok(Self::Unread),
             200..=299 => {}
+            300..=399 if expected.is_unread => {
+                return Err(UpstreamFault {
+                    status: Some(head.status),
+                    ..UpstreamFault::broken_answer()
+                });
+            }
             400..=599 => return Ok(Self::Error),
             // A redirect would send the client's request to an unchecked address.
             _ => return Err(UpstreamFault::broken_answer()),
@@ -297,7 +306,7 @@ impl Reader {
             } => Self::Unpaid(Box::new(UnpaidResponse::new(permit))),
             Expectation {
                 is_stored: true, ..
-            } => Self::Stored,
+            } => Self::Unread,
             Expectation {
                 translation: Some(translation),
                 ..
@@ -339,7 +348,7 @@ impl Reader {
                 Ok(())
             }
             Self::Unpaid(response) => response.push(chunk, end, out),
-            Self::Count | Self::Stored | Self::Error => {
+            Self::Count | Self::Unread | Self::Error => {
                 out.push(chunk);
                 Ok(())
             }
@@ -354,7 +363,7 @@ impl Reader {
             Self::Whole(answer) => answer.scanner.usage(),
             Self::TranslatedWhole(answer) => answer.translator.usage(),
             Self::Unpaid(response) => response.scanner.usage(),
-            Self::Count | Self::Stored | Self::Error => return None,
+            Self::Count | Self::Unread | Self::Error => return None,
         })
     }
 
@@ -375,7 +384,7 @@ impl Reader {
             Self::Whole(answer) => answer.scanner.facts(),
             Self::TranslatedWhole(answer) => answer.translator.facts(),
             Self::Unpaid(response) => response.scanner.facts(),
-            Self::Count | Self::Stored | Self::Error => return None,
+            Self::Count | Self::Unread | Self::Error => return None,
         })
     }
 
@@ -387,7 +396,7 @@ impl Reader {
             Self::Whole(answer) => answer.scanner.text_bytes(),
             Self::TranslatedWhole(answer) => answer.translator.text_bytes(),
             Self::Unpaid(response) => response.scanner.text_bytes(),
-            Self::Count | Self::Stored | Self::Error => 0,
+            Self::Count | Self::Unread | Self::Error => 0,
         }
     }
 
@@ -399,7 +408,7 @@ impl Reader {
             Self::Whole(answer) => answer.scanner.text_sample(),
             Self::TranslatedWhole(answer) => answer.translator.text_sample(),
             Self::Unpaid(response) => response.scanner.text_sample(),
-            Self::Count | Self::Stored | Self::Error => String::new(),
+            Self::Count | Self::Unread | Self::Error => String::new(),
         }
     }
 
@@ -415,7 +424,7 @@ impl Reader {
             Self::Whole(answer) => answer.scanner.is_whole(),
             Self::TranslatedWhole(_)
             | Self::Count
-            | Self::Stored
+            | Self::Unread
             | Self::Unpaid(_)
             | Self::Error => false,
         }

@@ -1,6 +1,5 @@
 //! Records a request that is over: metrics and one line of the access log.
 
-use super::body::RequestBody;
 use super::exchange::{Exchange, SentHead};
 use super::{admission, outcome, route_reason, settlement, trace};
 use crate::access_log::Fields;
@@ -60,7 +59,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let is_exported = trace.is_some_and(|trace| trace::finish(*trace, exchange, &ended));
     events::request_finished(&Finished {
         format: exchange.format(),
-        model: route.map(|route| &route.model_id),
+        model: exchange.label(),
         provider,
         status,
         code,
@@ -76,12 +75,12 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         at: clock::unix_ms(),
         format: exchange.format(),
         key: exchange.stage.identity().map(|it| it.key.clone()),
-        model: route.and_then(|route| {
+        model: exchange.label().and_then(|label| {
             let name = exchange.model_name()?;
             // A wildcard has the name that the client gave.
-            let is_fixed = *name == *route.model_id;
+            let is_fixed = *name == **label;
             Some(if is_fixed {
-                Arc::clone(&route.model_id)
+                Arc::clone(label)
             } else {
                 name.into()
             })
@@ -105,7 +104,6 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         let (method, uri) = &exchange.target;
         let facts = request.and_then(|request| request.facts_if_read());
         let identity = exchange.stage.identity();
-        let body = exchange.stage.body();
         line.word("time", clock::now().as_str());
         line.word("id", exchange.id.as_str());
         if let Some(trace_id) = &trace_id {
@@ -132,7 +130,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         line.word("outcome", outcome.as_str());
         line.flag("stream", facts.is_some_and(|facts| facts.stream));
         line.number("attempts", whole(exchange.attempts.made()));
-        line.number("request_bytes", body.map_or(0, RequestBody::len));
+        line.number("request_bytes", exchange.request_bytes());
         line.number("answer_bytes", whole(exchange.answer_bytes));
         line.millis("first_byte_ms", first_byte);
         line.millis("duration_ms", Some(duration));
@@ -212,7 +210,7 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     let is_error = exchange.sent.is_none_or(|sent| sent.code.is_some());
     // An error that the client must correct is no failure of the provider.
     let fault = exchange.fault.as_ref();
-    let was_not_sent = || exchange.stage.body().is_some_and(|it| it.is_awaited());
+    let was_not_sent = || exchange.awaits_body();
     let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {

@@ -3,7 +3,7 @@
 use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::{Exchange, SentHead};
-use super::{record, route_reason, settlement};
+use super::{open_path, record, route_reason, settlement};
 pub use crate::candidate::internal_error;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -213,7 +213,9 @@ pub fn commit(
     }
     settlement::passed(exchange, now);
     let mut headers = own_headers(exchange, Some(&upstream.headers));
+    open_path::pass_answer(exchange, &upstream.headers, &mut headers);
     match length {
+        _ if upstream.status == NO_CONTENT => {}
         Some(length) => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }

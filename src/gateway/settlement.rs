@@ -7,12 +7,13 @@
 use super::answer::Answer;
 use super::count;
 use super::exchange::Exchange;
+use super::open_path;
 use super::record;
 use super::stored;
 use crate::counts::How;
 use std::time::Instant;
 use tollgate_count::Delivered;
-use tollgate_filter::RequestContext;
+use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least, Money,
@@ -27,6 +28,8 @@ pub struct SettlementGuard {
     /// The stored response that the reservation pays for, if it does.
     due: Option<Box<(Payable, Paying)>>,
     settled: Option<(BillingState, Settled)>,
+    /// What one token of output counts for in the limits, if the charge is fixed.
+    fixed: Option<u64>,
 }
 
 impl SettlementGuard {
@@ -38,6 +41,7 @@ impl SettlementGuard {
         if let Some(reservation) = request.reservation.take() {
             self.reservation = Some(reservation);
         }
+        self.fixed = request.fixed.as_ref().map(FixedCharge::tokens);
     }
 
     /// How the request has ended and what it was charged, once it is settled.
@@ -142,7 +146,8 @@ impl SettlementGuard {
                     None if state.is_free(used.delivered.output) => Usage::default(),
                     None => used.reported.unwrap_or(used.delivered),
                 };
-                admission.finish(usage.total_input(), usage.output);
+                let output = usage.output.saturating_mul(self.fixed.unwrap_or(1));
+                admission.finish(usage.total_input(), output);
             }
         }
         if let Some(settled) = settled {
@@ -234,7 +239,9 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
     // If the text cannot be counted because that panics, this is charged.
     note_delivered(exchange);
-    let reported = reported(&exchange.answer);
+    // What a charge is fixed to needs no report.
+    let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
+    let reported = fixed.or_else(|| reported(&exchange.answer));
     let report = exchange.answer.usage();
     let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
     let mut used = match state {
@@ -335,6 +342,13 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
 /// Zero if the client sees all output while it is produced.
 fn produced(exchange: &Exchange) -> u64 {
     const MICROS: u128 = 1_000_000;
+    if let Some(fixed) = open_path::usage(exchange) {
+        return if is_worked_on(exchange) {
+            fixed.output
+        } else {
+            0
+        };
+    }
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
@@ -370,8 +384,7 @@ fn stored_input(exchange: &Exchange) -> u64 {
 
 /// Whether a provider works on the request, or has worked on it.
 fn is_worked_on(exchange: &Exchange) -> bool {
-    let is_unsent = exchange.stage.body().is_some_and(|it| it.is_awaited());
-    exchange.attempts.made() > 0 && !is_unsent && !exchange.is_in_pause
+    exchange.attempts.made() > 0 && !exchange.awaits_body() && !exchange.is_in_pause
 }
 
 /// Whether the gateway itself has counted tokens or returned a remembered answer.
@@ -396,6 +409,10 @@ pub fn reported(answer: &Answer) -> Option<Usage> {
 fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
     if !is_worked_on(exchange) {
         return Usage::default();
+    }
+    if let Some(fixed) = open_path::usage(exchange) {
+        // The provider has answered once its head was sent.
+        return exchange.first_byte.map_or_else(Usage::default, |_| fixed);
     }
     // Text that is still held back was not delivered.
     let counted = Usage {

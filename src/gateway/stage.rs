@@ -131,6 +131,13 @@ impl Stage {
         }
     }
 
+    /// Notes the body, which was read.
+    pub fn set_body(&mut self, read: RequestBody) {
+        if let Self::Matched { body, .. } = self {
+            *body = Some(read);
+        }
+    }
+
     /// The request, if it can be sent to a deployment of its model.
     pub const fn admitted(&self) -> Option<&Admitted> {
         match self {

@@ -149,6 +149,16 @@ impl AttemptTimer {
         self.deadlines.is_some_and(|it| it.are_over(now))
     }
 
+    /// A piece of the body passes: the silence of the provider begins behind it.
+    pub fn restart(&mut self, now: Instant) {
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.connected(now);
+            if let Some(watch) = &self.watch {
+                watch.set(deadlines.end());
+            }
+        }
+    }
+
     /// Notes how far the answer has come.
     pub fn note(&mut self, progress: Progress, now: Instant) {
         let Some(deadlines) = &mut self.deadlines else {

@@ -2,7 +2,7 @@
 
 use super::exchange::Exchange;
 use std::sync::Arc;
-use tollgate_filter::RequestContext;
+use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_ledger::BillingState;
 use tollgate_traces::{Attempt, Facts, RequestTrace};
 use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
@@ -92,6 +92,7 @@ fn operation(request: Option<&RequestContext>, format: Format) -> &'static str {
     match request.map(|request| request.endpoint) {
         Some(endpoint) if endpoint.is_count() => "count_tokens",
         Some(endpoint) if endpoint.is_stored() => "stored_response",
+        Some(Endpoint::Passthrough) => "passthrough",
         _ => match format {
             Format::Gemini => "generate_content",
             Format::Embeddings => "embeddings",

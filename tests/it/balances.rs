@@ -499,7 +499,7 @@ async fn another_process_with_all_of(gateway: &Gateway, key: &str) -> Ledger {
         id: RequestId::from_parts(0, 0),
         model: "test-model".into(),
         reason: None,
-        format: Format::Chat,
+        format: Some(Format::Chat),
         streamed: false,
     };
     let one = UpperBound {

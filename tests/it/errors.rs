@@ -379,7 +379,7 @@ fn sentence(body: &str) -> String {
 }
 
 /// The caller's error for a vendor's error, by the decisions on overlaps.
-fn reported(vendor: &str) -> (u16, &'static str) {
+pub(crate) fn reported(vendor: &str) -> (u16, &'static str) {
     let (_, kind) = vendor.split_once('-').unwrap();
     match kind {
         "context" | "context-output" => (400, "context_length_exceeded"),

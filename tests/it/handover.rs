@@ -229,7 +229,7 @@ impl Share {
             id: RequestId::from_parts(1, u128::from(tokens)),
             model: "test-model".into(),
             reason: None,
-            format: Format::Chat,
+            format: Some(Format::Chat),
             streamed: false,
         };
         let bound = UpperBound {

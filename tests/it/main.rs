@@ -42,6 +42,7 @@ mod money;
 mod monitoring;
 mod operations;
 mod overload;
+mod passthrough;
 mod provider_files;
 mod reload;
 mod remembering;

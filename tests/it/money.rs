@@ -19,7 +19,7 @@ fn price() -> Value {
     json!({"input": 1000, "output": "1000"})
 }
 
-fn terms(tokens: u64, money: u64) -> GrantTerms {
+pub(crate) fn terms(tokens: u64, money: u64) -> GrantTerms {
     GrantTerms {
         tokens,
         money: Money::from_nanos(money),
@@ -49,7 +49,7 @@ async fn usage(gateway: &Gateway, key: &str) -> Value {
 }
 
 /// Waits until a key has used so many tokens and so much money.
-async fn has_used(gateway: &Gateway, key: &str, tokens: u64, nanos: u64) {
+pub(crate) async fn has_used(gateway: &Gateway, key: &str, tokens: u64, nanos: u64) {
     let mut used = (0, String::new());
     let look = async || {
         let grants = gateway.keys(&["grants", key, "--json"]).await;

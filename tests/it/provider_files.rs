@@ -1,6 +1,11 @@
 //! The ready files of providers: each boots by one line, offers all of its models, and asks its
 //! provider where and with what the provider's documentation says.
 
+mod recorded;
+mod refusals;
+mod speaker;
+mod table;
+
 use crate::support::issuer::Issuer;
 use crate::support::{
     CHAT, Config, FORMATS, Gateway, MESSAGES, PROVIDER_KEY, Provider, RESPONSES, eventually, prompt,
@@ -9,6 +14,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -82,7 +88,7 @@ pub(crate) fn asking(text: &str, issuer: &Issuer) -> String {
 /// A gateway that includes a copy of a file with the tests' credential, and sends its requests to a
 /// stand-in. Everything else is as the file says, the header with the credential among it. Tokens
 /// are the issuer's.
-async fn including(file: &Documented, stand_in: &Provider, issuer: &Issuer) -> Gateway {
+async fn including(file: &Documented, stand_in: SocketAddr, issuer: &Issuer) -> Gateway {
     let name = format!("{}.yaml", file.file);
     let mut text = fs::read_to_string(folder().join(&name)).unwrap();
     let home = tempfile::TempDir::new().unwrap();
@@ -93,7 +99,7 @@ async fn including(file: &Documented, stand_in: &Provider, issuer: &Issuer) -> G
         text = format!("{before}env:{}{rest}", PROVIDER_KEY.0);
     }
     fs::write(home.path().join(&name), text).unwrap();
-    let address = format!("http://{}", stand_in.address);
+    let address = format!("http://{stand_in}");
     let config = Config::new()
         .with("include", json!(name))
         .with(&format!("providers.{}.address", file.file), json!(address));
@@ -129,7 +135,7 @@ fn every_file_is_documented_and_names_its_provider_and_no_secret() {
 async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
     for file in FILES {
         let (stand_in, issuer) = (Provider::start().await, Issuer::start().await);
-        let gateway = including(file, &stand_in, &issuer).await;
+        let gateway = including(file, stand_in.address, &issuer).await;
         let (model, upstream) = file.model;
         let mut paths = BTreeSet::new();
         for path in FORMATS {
@@ -221,7 +227,7 @@ async fn vectors_are_asked_for_where_the_provider_documents_them() {
     ] {
         let stand_in = Provider::start().await;
         let file = FILES.iter().find(|it| it.file == name).unwrap();
-        let gateway = including(file, &stand_in, &Issuer::start().await).await;
+        let gateway = including(file, stand_in.address, &Issuer::start().await).await;
         let body = json!({"model": model, "input": "a", "query": "a", "documents": ["b"]});
         gateway.post(path, &body).await;
         let received = stand_in.last();
@@ -244,7 +250,7 @@ async fn vectors_are_asked_for_where_the_provider_documents_them() {
 async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_any_format() {
     let stand_in = Provider::start().await;
     let mistral = FILES.iter().find(|it| it.file == "mistral").unwrap();
-    let gateway = including(mistral, &stand_in, &Issuer::start().await).await;
+    let gateway = including(mistral, stand_in.address, &Issuer::start().await).await;
     let of_chat = json!({"max_completion_tokens": 64, "stream_options": {"include_usage": true}});
     for (path, more) in [
         (CHAT, of_chat),

@@ -218,6 +218,7 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
             }
         }
     }
+    faults.extend(unknown_plans(plans, catalog));
     let popular: Vec<_> = plans.iter().filter(|(_, plan)| plan.popular).collect();
     if let [(first, _), others @ ..] = popular.as_slice() {
         for (name, _) in others {
@@ -227,6 +228,26 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
         }
     }
     faults
+}
+
+/// The plans that open paths of providers name and that do not exist.
+fn unknown_plans<'a>(
+    plans: &'a IndexMap<String, PlanSettings>,
+    catalog: &'a Catalog,
+) -> impl Iterator<Item = Fault> + 'a {
+    let known = move || plans.keys().map(String::as_str);
+    catalog.providers().iter().flat_map(move |provider| {
+        let section = KeyPath::root().key("providers").key(&*provider.name);
+        let rules = provider.passthrough.iter().flat_map(|open| &open.rules);
+        rules.enumerate().flat_map(move |(number, rule)| {
+            let at = section.key("passthrough").index(number).key("plans");
+            let unknown = rule.plans.iter().enumerate();
+            let unknown = unknown.filter(move |(_, name)| !plans.contains_key(*name));
+            unknown.map(move |(place, name)| {
+                at.index(place).fault(unknown_name("plan", name, known()))
+            })
+        })
+    })
 }
 
 #[cfg(test)]
@@ -289,5 +310,18 @@ models: {m: {family: f}}
   r: {money: '25.00', validity: 30d}
 ";
         assert_eq!(reported(most), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_open_path_is_for_plans_that_exist() {
+        let text = CATALOG.replace(
+            "formats: [chat]",
+            "formats: [chat], passthrough: [{path: /v1/files, methods: [GET], charge: 0, plans: [p, q]}]",
+        );
+        let text = format!("{text}plans: {{p: {{tokens: 1, validity: 1d}}}}\n");
+        let loaded = Loader::new(&ProcessEnvironment).parse(&text, Path::new("x.yaml"));
+        let faults = loaded.err().map(|it| it.to_string()).unwrap_or_default();
+        let expected = "providers.a.passthrough[0].plans[1]: no plan 'q'";
+        assert!(faults.contains(expected), "{faults}");
     }
 }

@@ -375,6 +375,9 @@ impl Balances for PricedBalances {
 
 /// What the tokens of a request take from the balances of its key.
 pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext) -> Tariff {
+    if let Some(fixed) = &request.fixed {
+        return fixed.tariff;
+    }
     let route = request.route.as_ref();
     let Some(model) = route.and_then(|route| catalog.model(route.model)) else {
         return Tariff::default();
@@ -424,6 +427,15 @@ pub async fn reserve_when_loaded(
 }
 
 fn request_info(request: &RequestContext) -> Option<RequestInfo> {
+    if let Some(fixed) = &request.fixed {
+        return Some(RequestInfo {
+            id: request.id,
+            model: Arc::clone(&fixed.name),
+            reason: None,
+            format: None,
+            streamed: false,
+        });
+    }
     let facts = request.facts_if_read();
     let route = request.route.as_ref()?;
     Some(RequestInfo {
@@ -433,7 +445,7 @@ fn request_info(request: &RequestContext) -> Option<RequestInfo> {
             _ => Arc::clone(&route.model_id),
         },
         reason: route.reason.as_deref().map(Into::into),
-        format: request.format()?,
+        format: Some(request.format()?),
         streamed: facts.is_some_and(|facts| facts.stream),
     })
 }

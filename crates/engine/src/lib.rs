@@ -5,6 +5,7 @@
 //! - [`pipeline`]: the filters in order.
 //! - Services for filters: [`catalog`] with [`choose`], [`accounts`] with [`keys`] and [`owned`], and
 //!   [`counts`].
+//! - [`open_path`]: paths of providers that are not translated.
 //! - [`candidate`] and [`conversation`]: requests fitted to candidates, and hashes of conversations.
 
 #![forbid(unsafe_code)]
@@ -18,5 +19,6 @@ pub mod conversation;
 pub mod counts;
 pub mod endpoints;
 pub mod keys;
+pub mod open_path;
 pub mod owned;
 pub mod pipeline;

@@ -145,7 +145,7 @@ impl Owned {
             id: due.request,
             model: Arc::clone(&due.asked),
             reason: None,
-            format: Format::Responses,
+            format: Some(Format::Responses),
             streamed: false,
         };
         match self.ledger.reserve(key, info.clone(), bound, tariff) {

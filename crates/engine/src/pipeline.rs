@@ -19,6 +19,8 @@ pub struct Pipeline {
     body: Vec<Named>,
     /// Those of them that see requests for what a provider has stored as well.
     stored: Vec<Named>,
+    /// The same for open paths of providers.
+    passthrough: Vec<Named>,
     answer: Vec<DynFilter>,
     error: Vec<DynFilter>,
 }
@@ -35,6 +37,8 @@ pub enum Part {
     Body,
     /// In place of that, for what a provider has stored: filters that need to see it.
     Stored,
+    /// The same for an open path of a provider, whose body is not read.
+    Passthrough,
 }
 
 impl Pipeline {
@@ -75,6 +79,9 @@ impl Pipeline {
             if kind.phases.stored {
                 self.stored.push(named.clone());
             }
+            if kind.phases.passthrough {
+                self.passthrough.push(named.clone());
+            }
             self.body.push(named);
         } else {
             self.head.push(named);
@@ -107,6 +114,7 @@ impl Pipeline {
             Part::Head => &self.head,
             Part::Body => &self.body,
             Part::Stored => &self.stored,
+            Part::Passthrough => &self.passthrough,
         }
     }
 

@@ -11,6 +11,7 @@ use tollgate_engine::candidate::{
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
+use tollgate_engine::open_path::OpenPath;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
@@ -276,30 +277,81 @@ pub(super) fn of_holder(
     credential: usize,
     has_address: bool,
 ) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
+    let format = Some(Format::Responses);
+    let reason = "what is asked for is stored there".to_owned();
+    let shown = of_handle(handle, credential, format, reason, has_address);
+    let outcome = sent_to(shown.asked.then_some(&shown));
+    (vec![shown], outcome)
+}
+
+/// The credentials of a provider for a request to one of its open paths, and the outcome.
+pub(super) fn of_open_path(
+    handle: &Arc<DeploymentHandle>,
+    path: &OpenPath,
+    has_address: bool,
+) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
+    let now = clock::steady_ms(Instant::now());
+    let asked = path.asked(now, fastrand::u64(..));
+    let mut candidates = Vec::new();
+    let Some(open) = path.open() else {
+        return (candidates, Ok(Outcome::AnsweredHere));
+    };
+    let handles = std::slice::from_ref(handle);
+    let left_out = plan(handles, &open.balancing, &asked, |choice| {
+        let reason = format!("{}; the request passes as it is", choice.why);
+        let shown = of_handle(handle, choice.credential, None, reason, has_address);
+        candidates.push(shown);
+    });
+    let outcome = sent_to(candidates.first().filter(|first| first.asked));
+    for out in left_out.0 {
+        let Some(credential) = handle.credentials.get(out.credential) else {
+            continue;
+        };
+        let reason = in_words(out.obstacle, credential.account.token.as_deref(), now);
+        let shown = of_handle(handle, out.credential, None, reason, has_address);
+        // A last resort is among the candidates already.
+        if !candidates.iter().any(|it| it.is_same(&shown)) {
+            candidates.push(CandidateShown {
+                asked: false,
+                ..shown
+            });
+        }
+    }
+    (candidates, outcome)
+}
+
+fn of_handle(
+    handle: &DeploymentHandle,
+    credential: usize,
+    format: Option<Format>,
+    reason: String,
+    has_address: bool,
+) -> CandidateShown {
     let deployment = &handle.deployment;
     let credential = handle.credentials.get(credential);
     let credential = credential.and_then(|it| it.configured.as_ref());
-    let provider = deployment.provider.name.to_string();
-    let shown = CandidateShown {
+    CandidateShown {
         asked: has_address,
         reason: match has_address {
-            true => "what is asked for is stored there".to_owned(),
+            true => reason,
             false => "its name has no address".to_owned(),
         },
-        provider: provider.clone(),
+        provider: deployment.provider.name.to_string(),
         credential: credential.map(|it| it.name.to_string()),
         model: deployment.upstream_model("*").to_owned(),
         priority: deployment.priority.into(),
         weight: deployment.weight.into(),
-        format: Some(Format::Responses.as_str().to_owned()),
+        format: format.map(|format| format.as_str().to_owned()),
         translated: false,
         dropped: Vec::new(),
-    };
-    let outcome = match has_address {
-        true => Ok(Outcome::Sent { provider }),
-        false => Err(UpstreamFault::unreachable().public()),
-    };
-    (vec![shown], outcome)
+    }
+}
+
+fn sent_to(first: Option<&CandidateShown>) -> Result<Outcome, PublicError> {
+    let first = first.ok_or_else(|| UpstreamFault::unreachable().public())?;
+    Ok(Outcome::Sent {
+        provider: first.provider.clone(),
+    })
 }
 
 impl CandidateShown {

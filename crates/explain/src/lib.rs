@@ -26,6 +26,7 @@ use tollgate_engine::accounts;
 use tollgate_engine::accounts::Accounts;
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::endpoints;
+use tollgate_engine::open_path::{self, OpenPath};
 use tollgate_engine::pipeline::{Part, Pipeline};
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store, StoreError};
@@ -350,6 +351,9 @@ impl Walk<'_> {
         if self.request.endpoint.is_stored() {
             return self.stored();
         }
+        if self.request.endpoint == Endpoint::Passthrough {
+            return self.open_path();
+        }
         let Some(format) = self
             .request
             .format()
@@ -406,6 +410,29 @@ impl Walk<'_> {
         let (handle, credential) = runtime.block_on(running.holder(identity, id))?;
         let has_address = running.has_address(&handle.deployment.provider.name);
         let (candidates, outcome) = candidates::of_holder(&handle, credential, has_address);
+        self.candidates = candidates;
+        outcome
+    }
+
+    /// What becomes of a request for an open path of a provider, with its first method.
+    fn open_path(&mut self) -> Result<Outcome, PublicError> {
+        let matched = endpoints::match_path(self.order.split().0)?;
+        let rest = matched.id.unwrap_or_default();
+        let path = OpenPath::find(self.catalog.catalog(), rest)?;
+        let method = path.methods().into_iter().next().unwrap_or_default();
+        let rule = path.rule(&method, self.request.identity()?)?;
+        self.request.fixed = Some(open_path::charge(rule));
+        if let Some(outcome) = self.pass(Part::Passthrough)? {
+            return Ok(outcome);
+        }
+        let provider = &path.provider.name;
+        let running = self.ground.running;
+        let has_address = running.is_none_or(|it| it.has_address(provider));
+        let alone = Fleet::new(self.catalog.catalog(), None);
+        let fleet = running.map_or(&alone, |it| &**it.fleet());
+        let handle = fleet.open_paths(provider);
+        let handle = handle.ok_or_else(endpoints::unknown_path)?;
+        let (candidates, outcome) = candidates::of_open_path(handle, &path, has_address);
         self.candidates = candidates;
         outcome
     }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::IpAddr, sync::Arc};
 use tollgate_types::{
     AdmissionGuard, ErrorCode, Format, Identity, InputCount, PublicError, RequestFacts, RequestId,
-    ReservationGuard, StoredAt,
+    ReservationGuard, StoredAt, Tariff, Usage,
 };
 
 /// The head of a request as the client sent it.
@@ -46,6 +46,8 @@ pub struct RequestContext {
     pub stored_tokens: Option<u64>,
     /// The model that answers. Set by `model`.
     pub route: Option<Route>,
+    /// What the request is charged, if that depends on nothing that it or its answer contains.
+    pub fixed: Option<FixedCharge>,
     /// Headers for the provider, in addition to those that the gateway sets.
     pub upstream_headers: Vec<(HeaderName, HeaderValue)>,
     /// Headers for the answer.
@@ -78,6 +80,7 @@ impl RequestContext {
             input: None,
             stored_at: None,
             stored_tokens: Some(0),
+            fixed: None,
             route: None,
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),
@@ -145,6 +148,31 @@ pub struct Route {
     pub model_id: Arc<str>,
     /// Why this model, if the gateway chose it (`auto`).
     pub reason: Option<Arc<str>>,
+}
+
+/// A charge that the configuration fixes.
+#[derive(Clone, Debug)]
+pub struct FixedCharge {
+    /// What stands in the record in place of a model.
+    pub name: Arc<str>,
+    /// What the request takes from balances: it counts as one token of output.
+    pub tariff: Tariff,
+}
+
+impl FixedCharge {
+    /// The usage of a request that is charged.
+    pub const USAGE: Usage = Usage {
+        input: 0,
+        cache_read: 0,
+        cache_write: 0,
+        output: 1,
+        reasoning: 0,
+    };
+
+    /// The tokens that it takes.
+    pub fn tokens(&self) -> u64 {
+        self.tariff.weights.charge(&Self::USAGE)
+    }
 }
 
 /// A text that is never printed.

@@ -46,6 +46,8 @@ pub enum Endpoint {
     Embeddings,
     /// Documents in the order of their relevance to a query.
     Rerank,
+    /// A path of a provider that the configuration opens.
+    Passthrough,
 }
 
 /// One row of the table of endpoints.
@@ -206,6 +208,20 @@ impl Endpoint {
             methods: &[Method::POST],
             purpose: "documents by their relevance to a query",
         },
+        EndpointInfo {
+            endpoint: Self::Passthrough,
+            path: Self::Passthrough.path(),
+            format: Self::Passthrough.format(),
+            // The configuration names those of each path.
+            methods: &[
+                Method::GET,
+                Method::POST,
+                Method::PUT,
+                Method::PATCH,
+                Method::DELETE,
+            ],
+            purpose: "a path of a provider that the configuration opens",
+        },
     ];
 
     /// Where its answers come from.
@@ -229,6 +245,7 @@ impl Endpoint {
             Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
                 EndpointKind::Stored(Format::Responses)
             }
+            Self::Passthrough => EndpointKind::Passthrough,
         }
     }
 
@@ -248,6 +265,11 @@ impl Endpoint {
     /// Whether its answers have output tokens.
     pub const fn has_output(self) -> bool {
         !matches!(self, Self::Embeddings | Self::Rerank)
+    }
+
+    /// Whether the gateway itself answers.
+    pub const fn is_local(self) -> bool {
+        matches!(self.kind(), EndpointKind::Local)
     }
 
     /// Whether it is about something that a provider has stored, named in the path.
@@ -278,6 +300,7 @@ impl Endpoint {
             Self::GeminiCountTokens => "/v1beta/models/{id}:countTokens",
             Self::Embeddings => "/v1/embeddings",
             Self::Rerank => "/v1/rerank",
+            Self::Passthrough => "/passthrough/{provider}/{path}",
         }
     }
 
@@ -287,7 +310,7 @@ impl Endpoint {
             EndpointKind::Local if matches!(self, Self::GeminiModels | Self::GeminiModel) => {
                 Some(Format::Gemini)
             }
-            EndpointKind::Local => None,
+            EndpointKind::Local | EndpointKind::Passthrough => None,
             EndpointKind::Model(format) | EndpointKind::Stored(format) => Some(format),
         }
     }
@@ -302,6 +325,8 @@ pub enum EndpointKind {
     Model(Format),
     /// A provider returns something that it has stored, in this format.
     Stored(Format),
+    /// One provider answers. The gateway reads neither the body of the request nor that of the answer.
+    Passthrough,
 }
 
 #[cfg(test)]
@@ -310,7 +335,8 @@ mod tests {
 
     #[test]
     fn head_is_answered_wherever_get_is() {
-        for row in Endpoint::TABLE {
+        let rows = Endpoint::TABLE.iter();
+        for row in rows.filter(|row| row.endpoint != Endpoint::Passthrough) {
             let has = |method| row.methods.contains(&method);
             assert_eq!(has(Method::GET), has(Method::HEAD), "{row:?}");
         }

@@ -32,6 +32,9 @@ pub struct Phases {
     /// With `body`: also on requests for stored responses, which have no body. Filters without `body`
     /// run on every request.
     pub stored: bool,
+    /// With `body`: also on requests for the paths of providers that the configuration opens, whose
+    /// body is not read.
+    pub passthrough: bool,
     /// Before the head of each answer is sent.
     pub answer: bool,
     /// Before each error is sent.
@@ -43,6 +46,7 @@ impl Phases {
     pub const HEAD: Self = Self {
         body: false,
         stored: false,
+        passthrough: false,
         answer: false,
         error: false,
     };

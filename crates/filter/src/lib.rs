@@ -20,7 +20,7 @@ mod filter;
 mod kind;
 mod services;
 
-pub use context::{Head, RequestContext, Route, Secret};
+pub use context::{FixedCharge, Head, RequestContext, Route, Secret};
 pub use dry::DryReservation;
 pub use endpoint::{Endpoint, EndpointInfo, EndpointKind};
 pub use filter::{DynFilter, Filter, Verdict};

@@ -59,7 +59,8 @@ pub(crate) struct Entry {
     /// Why the gateway chose this model, if the request left the choice to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    pub(crate) format: Format,
+    /// `None`: it passed to its provider unread.
+    pub(crate) format: Option<Format>,
     pub(crate) streamed: bool,
     pub(crate) status: u16,
     pub(crate) error: Option<ErrorCode>,
@@ -212,7 +213,7 @@ pub(crate) mod tests {
             asked: kept_name(&"\"\u{1}é".repeat(100).into()),
             served: kept_name(&"m".repeat(500).into()),
             reason: Some(kept_reason(&"\\ é".repeat(100))),
-            format: Format::Responses,
+            format: Some(Format::Responses),
             streamed: false,
             status: u16::MAX,
             error: Some(ErrorCode::ContentPolicyViolation),
@@ -300,7 +301,7 @@ pub(crate) mod tests {
     #[test]
     fn a_whole_record_is_read_back_and_a_part_of_it_is_not() {
         for (place, state) in BillingState::ALL.into_iter().enumerate() {
-            for format in Format::ALL {
+            for format in Format::ALL.map(Some).into_iter().chain([None]) {
                 for error in ErrorCode::ALL.iter().map(|code| Some(*code)).chain([None]) {
                     let entry = Entry {
                         asked: "asked".into(),

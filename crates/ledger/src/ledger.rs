@@ -93,8 +93,8 @@ pub struct RequestInfo {
     pub model: Arc<str>,
     /// Why the gateway chose the model that serves, if the request left the choice to it.
     pub reason: Option<Box<str>>,
-    /// The caller's format.
-    pub format: Format,
+    /// The caller's format. `None`: the request passes to its provider unread.
+    pub format: Option<Format>,
     /// Whether the answer is streamed.
     pub streamed: bool,
 }

@@ -90,6 +90,11 @@ enum Kind {
 }
 
 impl Source {
+    /// Whether its tokens sign requests.
+    pub const fn signs(&self) -> bool {
+        matches!(self.kind, Kind::Aws(_))
+    }
+
     /// Checks the settings of Google.
     pub fn google(
         settings: &GoogleSettings,

@@ -15,6 +15,7 @@ mod catalog;
 mod formats;
 pub mod health;
 mod model;
+mod passthrough;
 pub mod plan;
 mod price;
 mod provider;
@@ -25,6 +26,7 @@ pub use candidates::Candidates;
 pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;
 pub use model::{Model, ModelFeature, ModelKind};
+pub use passthrough::{Passthrough, PassthroughRule};
 pub use price::PriceList;
 pub use provider::{
     AnswerTimeouts, BodyPatch, Check, Credential, Deployment, Endpoint, Http2, MODEL, Provider,

@@ -1,5 +1,6 @@
 //! Providers, what the gateway logs in to them with, and the deployments at them.
 
+use crate::Passthrough;
 use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, PriceList, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
@@ -40,6 +41,8 @@ pub struct Provider {
     pub health: Option<BreakerPolicy>,
     /// How it is looked after beside the requests.
     pub check: Option<Check>,
+    /// Its paths that are open; `None` if none are.
+    pub passthrough: Option<Passthrough>,
     /// Where it serves each format; `None` if it does not speak the format.
     pub(crate) endpoints: PerFormat<Option<Endpoint>>,
 }
@@ -230,6 +233,15 @@ impl Credential {
         }
     }
 
+    /// Whether it signs requests, for which their body must be there.
+    pub fn signs(&self) -> bool {
+        match &self.login {
+            LogIn::Fixed(_) => false,
+            LogIn::Signed(_) => true,
+            LogIn::Tokens { source, .. } => source.signs(),
+        }
+    }
+
     /// A token of its source, which is to be fetched. `None`: it logs in with a secret.
     pub(crate) fn token(&self, provider: &Arc<str>) -> Option<Arc<Token>> {
         let LogIn::Tokens { source, header } = &self.login else {
@@ -301,6 +313,21 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// What stands for the open paths of a provider, so that their health is not that of a model.
+    pub(crate) fn of_open_paths(provider: &Arc<Provider>) -> Self {
+        Self {
+            name: format!("{}/passthrough", provider.name).into(),
+            provider: Arc::clone(provider),
+            upstream_model: UpstreamModel::Fixed("".into()),
+            formats: provider.formats(),
+            priority: 0,
+            weight: 1,
+            cost: None,
+            price: None,
+            limits: Limits::default(),
+        }
+    }
+
     /// Whether tokens are counted there.
     pub fn counts_tokens(&self) -> bool {
         let endpoint = self.provider.endpoint(Format::Messages);

@@ -3,12 +3,14 @@
 //! The comments here are the reference: the JSON Schema and the operator's page are made
 //! from them. Nothing is checked here beyond shape; [`crate::Catalog::build`] does that.
 
+mod passthrough;
 mod price;
 mod routing;
 
 pub use crate::auto::settings::{
     AutoSettings, Conditions, PriceCapSettings, ProfileSettings, RuleSettings,
 };
+pub use passthrough::{PassthroughMethod, PassthroughSettings};
 pub use price::{PriceChangeSettings, PriceSettings};
 pub use routing::{
     AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
@@ -85,6 +87,10 @@ pub struct ProviderSettings {
     /// How it is looked after beside the requests, so that one that is down is known before a
     /// request meets it. Default: requests alone show it.
     pub check: Option<CheckSettings>,
+    /// Other paths of the provider that keys may use, such as those of images, audio, files and
+    /// batches. Default: none.
+    #[serde(default)]
+    pub passthrough: Vec<PassthroughSettings>,
 }
 
 /// A format by its name, or with the settings that differ from the usual.

@@ -58,6 +58,15 @@ impl Format {
     /// The formats of clients whose requests are translated.
     pub const OF_CLIENTS: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
+    /// The name of a request that is charged, in records and metrics: `passthrough` for one that passes
+    /// to its provider unread.
+    pub const fn name_of(format: Option<Self>) -> &'static str {
+        match format {
+            Some(format) => format.as_str(),
+            None => "passthrough",
+        }
+    }
+
     /// The name used in configuration, metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The units of balances: what is kept for each, and what tokens take from a balance in it.
 
-use crate::{Prices, Weights};
+use crate::{Money, Prices, Weights};
 
 /// What a balance, a grant or a charge is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,6 +144,28 @@ pub struct Tariff {
 }
 
 impl Tariff {
+    /// That of a request which counts as one token of output, whatever it uses. `None`: it takes more than a
+    /// weight or a price can be.
+    pub fn fixed(tokens: u64, price: Option<Money>) -> Option<Self> {
+        let prices = |price: Money| {
+            let output = price.nanos().checked_mul(Prices::TOKENS)?;
+            Some(Prices {
+                input: Money::ZERO,
+                cache_read: Money::ZERO,
+                cache_write: Money::ZERO,
+                output: Money::from_nanos(output),
+            })
+        };
+        let prices = match price {
+            Some(price) => Some(prices(price)?),
+            None => None,
+        };
+        Some(Self {
+            weights: Weights::fixed(tokens)?,
+            prices,
+        })
+    }
+
     /// What a token takes at most from a balance in this unit; `None` if that is unknown.
     pub fn rates(&self, unit: Unit) -> Option<Rates> {
         match unit {
@@ -159,5 +181,38 @@ impl From<Weights> for Tariff {
             weights,
             prices: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Usage;
+
+    #[test]
+    fn a_fixed_tariff_takes_its_charge_exactly_in_both_units() {
+        let used = Usage {
+            output: 1,
+            ..Usage::default()
+        };
+        for (tokens, price) in [
+            (0, "0"),
+            (0, "0.000000001"),
+            (7, "0.04"),
+            (4_294_967, "18446"),
+        ] {
+            let price: Money = price.parse().unwrap();
+            let tariff = Tariff::fixed(tokens, Some(price)).unwrap();
+            assert_eq!(tariff.weights.charge(&used), tokens);
+            assert_eq!(tariff.prices.unwrap().cost(&used), price);
+            for (unit, amount) in [(Unit::Tokens, tokens), (Unit::Money, price.nanos())] {
+                let rates = tariff.rates(unit).unwrap();
+                assert_eq!(rates.whole(rates.parts_of(0, 1)), amount);
+            }
+            assert_eq!(tariff.weights.charge(&Usage::default()), 0);
+        }
+        assert_eq!(Tariff::fixed(4_294_968, None), None);
+        assert_eq!(Tariff::fixed(0, "18447".parse().ok()), None);
+        assert_eq!(Tariff::fixed(1, None).unwrap().rates(Unit::Money), None);
     }
 }

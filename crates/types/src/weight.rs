@@ -9,7 +9,7 @@ pub struct Weight(u32);
 impl Weight {
     /// One token counts for one.
     pub const ONE: Self = Self(1000);
-    /// The heaviest: one token counts for a thousand.
+    /// The heaviest of a model: one token counts for a thousand.
     pub const MAX: Self = Self(1_000_000);
 
     /// From thousandths; more than [`Weight::MAX`] becomes that.
@@ -67,6 +67,19 @@ impl Default for Weights {
 }
 
 impl Weights {
+    /// Those under which one token of output is charged so many tokens, and nothing else is charged.
+    /// `None`: no weight is so heavy.
+    pub fn fixed(tokens: u64) -> Option<Self> {
+        let nothing = Weight(0);
+        let thousandths = tokens.checked_mul(1000)?;
+        Some(Self {
+            input: nothing,
+            cache_read: nothing,
+            cache_write: nothing,
+            output: Weight(u32::try_from(thousandths).ok()?),
+        })
+    }
+
     /// The tokens that `usage` is charged: the weighted sum, rounded up once.
     pub fn charge(&self, usage: &Usage) -> u64 {
         let sum = self

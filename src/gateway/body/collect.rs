@@ -16,7 +16,7 @@ use tollgate_types::{Format, KeyShares, PublicError};
 use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
 
 /// What looks at a body.
-pub(super) fn peeker(format: Format, reading: Reading) -> Peeker {
+pub fn peeker(format: Format, reading: Reading) -> Peeker {
     // What a request without a model gets is decided by the `model` filter.
     let limits = PeekLimits {
         model_required: false,
@@ -35,7 +35,7 @@ pub(super) fn peeker(format: Format, reading: Reading) -> Peeker {
 
 /// A body that is being read.
 pub(super) struct Reader {
-    peeker: Peeker,
+    peeker: Option<Peeker>,
     chunks: Vec<Bytes>,
     /// A body that comes in pieces, as the one piece that it is counted and sent in.
     whole: Vec<u8>,
@@ -61,8 +61,8 @@ pub(super) struct Reader {
 impl Reader {
     /// Nothing has come yet.
     pub(super) fn new(
-        peeker: Peeker,
-        reading: Reading,
+        peeker: Option<Peeker>,
+        coding: Option<Coding>,
         length: Option<u64>,
         body_limits: BodyLimits,
         bounds: Bounds,
@@ -75,8 +75,8 @@ impl Reader {
             read: 0,
             arrived: 0,
             declared: length,
-            length: length.filter(|_| reading.coding.is_none()),
-            coding: reading.coding,
+            length: length.filter(|_| coding.is_none()),
+            coding,
             unpacker: None,
             limits: body_limits,
             complete: false,
@@ -117,7 +117,9 @@ impl Reader {
                 Some(chunk) => self.take_arrived(chunk).await?,
                 None => return self.end_unpacking().await,
             }
-            let must_have_length = session.is_http2() || self.coding.is_some();
+            // Without a peeker the last chunk cannot be told from the others.
+            let must_have_length =
+                session.is_http2() || self.coding.is_some() || self.peeker.is_none();
             if self.declared.is_none() && self.arrived > RETRY_BUFFER && must_have_length {
                 return Err(length_required().into());
             }
@@ -191,8 +193,10 @@ impl Reader {
             .permit
             .grow_or_wait(needed, Duration::ZERO, &mut self.waited);
         room.await.map_err(load::shed)?;
-        let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
-        self.complete = matches!(progress, Progress::Complete);
+        if let Some(peeker) = &mut self.peeker {
+            let progress = peeker.push(&chunk).map_err(|fault| fault.public())?;
+            self.complete = matches!(progress, Progress::Complete);
+        }
         self.keep(chunk).await.map_err(load::shed)?;
         Ok(())
     }
@@ -253,7 +257,8 @@ impl Reader {
             }
             self.chunks.push(self.whole.into());
         }
-        let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
+        let peeked = self.peeker.map(Peeker::finish).transpose();
+        let peeked = peeked.map_err(|fault| fault.public())?.unwrap_or_default();
         let (chunks, permit) = match <[Bytes; 1]>::try_from(self.chunks) {
             Ok([whole]) if self.read > SMALL => (vec![self.permit.keep(whole)], None),
             Ok([whole]) => (vec![whole], Some(self.permit)),

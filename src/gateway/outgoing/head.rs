@@ -4,10 +4,11 @@
 use super::purpose;
 use crate::gateway::attempt::{Candidate, LogIn};
 use crate::gateway::exchange::Exchange;
+use crate::gateway::open_path;
 use crate::gateway::stored;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use std::time::SystemTime;
@@ -21,12 +22,7 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     let candidate = exchange.attempts.current()?;
     let request = exchange.stage.request()?;
     let LogIn { name, proof } = candidate.log_in()?;
-    let mut parts = upstream_head(
-        candidate,
-        proof.as_ref(),
-        request,
-        &session.req_header().headers,
-    )?;
+    let mut parts = upstream_head(exchange, candidate, proof.as_ref(), request, session)?;
     parts.uri = match exchange.attempts.uri() {
         Some(uri) => uri.clone(),
         // Nothing stored belongs to a path with a model.
@@ -40,14 +36,27 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
         parts.uri = stored::target(&parts.uri, request.endpoint, session)?;
         parts.headers.remove(CONTENT_TYPE);
     }
+    if exchange.opened.is_some() {
+        parts.method = session.req_header().method.clone();
+    }
     if let Some(beta) = beta(session, request, candidate) {
         parts.uri = with_query(&parts.uri, beta)?;
     }
-    let prices = candidate.prices().copied();
+    let prices = match &request.fixed {
+        Some(fixed) => fixed.tariff.prices,
+        None => candidate.prices().copied(),
+    };
+    let upload = exchange.upload().map(|upload| upload.length);
     exchange.settlement.set_prices(prices);
     let body = &exchange.attempts.begin(name).body;
+    if let Some(length) = upload {
+        parts.headers.remove(CONTENT_LENGTH);
+        // Pingora sends chunks if the length is not known.
+        parts
+            .headers
+            .extend(length.map(|it| (CONTENT_LENGTH, it.into())));
     // A POST without a body says so.
-    if body.is_some() || parts.method == Method::POST {
+    } else if body.is_some() || parts.method == Method::POST {
         let length = body.as_ref().map_or(0, Bytes::len);
         parts.headers.insert(CONTENT_LENGTH, length.into());
     } else {
@@ -93,18 +102,29 @@ fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
 /// The head that goes to the provider, built on what is the same for all its requests:
 /// what is not put here or there does not leave.
 fn upstream_head(
+    exchange: &Exchange,
     candidate: &Candidate,
     proof: Option<&Proof>,
     request: &RequestContext,
-    caller: &HeaderMap,
+    session: &Session,
 ) -> Option<http::request::Parts> {
+    let caller = &session.req_header().headers;
     let format = candidate.format;
     let provider = &candidate.deployment.provider;
     let base = candidate.pool.base(format, purpose(request))?;
     let mut headers = base.headers.clone();
+    let of_path = open_path::passed_headers(exchange);
+    if of_path.is_some() {
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    }
     // What a caller's header is passed as takes the place of the gateway's own, such as
     // `user-agent`; several of one name stay several.
-    for name in &provider.pass_headers {
+    for name in provider
+        .pass_headers
+        .iter()
+        .chain(of_path.into_iter().flatten())
+    {
         if caller.contains_key(name) {
             headers.remove(name);
         }

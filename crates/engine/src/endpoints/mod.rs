@@ -25,7 +25,8 @@ use tollgate_types::{ErrorCode, PublicError};
 pub struct Matched<'a> {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// What stands for `{id}`, where the path has one, still percent-encoded.
+    /// What stands for `{id}`, where the path has one, still percent-encoded; of an open path, all that
+    /// follows `/passthrough/`.
     pub id: Option<&'a str>,
 }
 
@@ -72,6 +73,13 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
 
 /// A path with an identifier in it.
 fn with_id(path: &str) -> Option<Matched<'_>> {
+    if let Some(rest) = path.strip_prefix("/passthrough/") {
+        let matched = Matched {
+            endpoint: Endpoint::Passthrough,
+            id: Some(rest),
+        };
+        return Some(matched);
+    }
     let (endpoint, id) = if let Some(id) = path.strip_prefix("/v1/models/") {
         (Endpoint::Model, id)
     } else {
@@ -98,7 +106,8 @@ fn no_compaction() -> PublicError {
     )
 }
 
-fn unknown_path() -> PublicError {
+/// The error for a path that has no endpoint.
+pub fn unknown_path() -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
         "unknown path: GET /v1 lists the endpoints",
@@ -112,12 +121,11 @@ fn unknown_path() -> PublicError {
 /// 405 `method_not_allowed`, or 426 `invalid_request` for a WebSocket, which makes
 /// clients that try one first fall back at once.
 pub fn check_method(
-    endpoint: Endpoint,
+    allowed: &[Method],
     method: &Method,
     wants_upgrade: bool,
 ) -> Result<(), PublicError> {
     const UPGRADE_REQUIRED: u16 = 426;
-    let allowed = methods(endpoint);
     if allowed.contains(method) && !wants_upgrade {
         return Ok(());
     }
@@ -131,21 +139,22 @@ pub fn check_method(
         ErrorCode::MethodNotAllowed,
         format!(
             "the method {method} is not allowed here; allowed: {}",
-            allow(endpoint)
+            allow(allowed)
         ),
     ))
 }
 
-/// The value of `Allow` for an endpoint.
-pub fn allow(endpoint: Endpoint) -> String {
-    methods(endpoint)
+/// The value of `Allow`.
+pub fn allow(methods: &[Method]) -> String {
+    methods
         .iter()
         .map(Method::as_str)
         .collect::<Vec<_>>()
         .join(", ")
 }
 
-fn methods(endpoint: Endpoint) -> &'static [Method] {
+/// The methods of an endpoint. Those of an open path stand in the configuration.
+pub fn methods(endpoint: Endpoint) -> &'static [Method] {
     let row: Option<&EndpointInfo> = Endpoint::TABLE.iter().find(|row| row.endpoint == endpoint);
     row.map_or(&[], |row| row.methods)
 }
@@ -160,10 +169,11 @@ mod tests {
             let path = row.path.replace("{id}", "some-model");
             let matched = match_path(&path).expect("a row");
             assert_eq!(matched.endpoint, row.endpoint);
-            assert_eq!(
-                matched.id,
-                row.path.contains("{id}").then_some("some-model")
-            );
+            let id = match row.endpoint {
+                Endpoint::Passthrough => Some("{provider}/{path}"),
+                _ => row.path.contains("{id}").then_some("some-model"),
+            };
+            assert_eq!(matched.id, id);
         }
     }
 
@@ -201,9 +211,10 @@ mod tests {
 
     #[test]
     fn a_websocket_is_refused_with_the_advice_to_use_http() {
-        let error = check_method(Endpoint::Responses, &Method::GET, true).expect_err("refused");
+        let responses = methods(Endpoint::Responses);
+        let error = check_method(responses, &Method::GET, true).expect_err("refused");
         assert_eq!((error.status, error.code), (426, ErrorCode::InvalidRequest));
-        let error = check_method(Endpoint::Responses, &Method::GET, false).expect_err("refused");
+        let error = check_method(responses, &Method::GET, false).expect_err("refused");
         assert_eq!(
             (error.status, error.code),
             (405, ErrorCode::MethodNotAllowed)

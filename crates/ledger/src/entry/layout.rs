@@ -13,14 +13,16 @@ use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
 pub(super) const LAYOUT: u8 = 1;
 
 // What is written of these is the place: at the end alone there may come more.
-const FORMATS: [Format; 7] = [
-    Format::Chat,
-    Format::Responses,
-    Format::Messages,
-    Format::Gemini,
-    Format::Converse,
-    Format::Embeddings,
-    Format::Rerank,
+// `None`: the request passed to its provider unread.
+const FORMATS: [Option<Format>; 8] = [
+    Some(Format::Chat),
+    Some(Format::Responses),
+    Some(Format::Messages),
+    Some(Format::Gemini),
+    Some(Format::Converse),
+    Some(Format::Embeddings),
+    Some(Format::Rerank),
+    None,
 ];
 const STATES: [BillingState; 5] = [
     BillingState::Completed,

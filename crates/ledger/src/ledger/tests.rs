@@ -90,7 +90,7 @@ impl House {
             id: RequestId::from_parts(1_790_000_000_000, u128::from(number)),
             model: "alpha-sonnet-5".into(),
             reason: None,
-            format: Format::Chat,
+            format: Some(Format::Chat),
             streamed: true,
         }
     }

@@ -39,7 +39,7 @@ pub fn request(id: RequestId) -> RequestInfo {
         id,
         model: "alpha-sonnet-5".into(),
         reason: None,
-        format: Format::Chat,
+        format: Some(Format::Chat),
         streamed: true,
     }
 }

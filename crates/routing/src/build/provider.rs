@@ -1,6 +1,8 @@
-//! Providers: address, credentials, headers. `endpoint` builds the paths of their formats.
+//! Providers: address, credentials, headers. `endpoint` builds the paths of their formats,
+//! `passthrough` the other paths that are open.
 
 mod endpoint;
+mod passthrough;
 
 use super::{Builder, names};
 use crate::provider::LogIn;
@@ -93,6 +95,7 @@ impl<'a> Builder<'a> {
         let headers = self.build_headers(settings, path);
         let pass_headers = self.build_pass_headers(settings, path);
         let stream_events = self.build_stream_events(settings, path);
+        let passthrough = self.build_passthrough(name, settings, prefix, &endpoints, path);
         let address = address?;
         let tls = self.build_tls(settings.tls.as_ref(), &address, path);
         let authority = HeaderValue::from_str(&address.authority)
@@ -114,6 +117,7 @@ impl<'a> Builder<'a> {
             tokenizer: settings.tokenizer,
             health: self.build_health(settings.health.as_ref(), path),
             check: self.build_check(settings.check.as_ref(), path),
+            passthrough,
             endpoints,
         })
     }

@@ -517,3 +517,83 @@ fn a_weight_that_would_be_another_is_refused() {
         assert_eq!(model.weights.input.thousandths(), thousandths);
     }
 }
+
+/// What is wrong with an open path of the provider `a`, whose other fields are right.
+fn of_open_path(more: &Value) -> Vec<String> {
+    let mut entry = json!({"path": "/v1/files", "methods": ["GET"], "charge": 0});
+    for (key, value) in more.as_object().unwrap() {
+        entry[key] = value.clone();
+    }
+    let formats = json!(["chat", "gemini", {"name": "responses", "path": "/r?v=1"}]);
+    let provider = json!({
+        "address": "http://a.example/x", "formats": formats, "passthrough": [entry],
+    });
+    let settings = json!({
+        "providers": {"a": provider},
+        "families": {"f": {"group": "g", "deployments": ["a"]}},
+    });
+    build(settings).map_or_else(|faults| faults, |_| Vec::new())
+}
+
+#[test]
+fn an_open_path_is_plain_and_serves_no_format() {
+    for path in ["/v1/files", "/v1/files/*", "/v1", "/v1/*", "/a/b:c/*"] {
+        assert_eq!(of_open_path(&json!({"path": path})), [""; 0], "{path}");
+    }
+    for path in [
+        "", "/", "/*", "v1", "/v1/", "/v1/../x", "/v1/*/x", "/v1*", "/v1?a=b", "/v1/%2f",
+    ] {
+        let faults = of_open_path(&json!({"path": path}));
+        assert_eq!(faults.len(), 1, "{path}: {faults:?}");
+        assert!(
+            faults[0].contains("providers.a.passthrough[0].path"),
+            "{faults:?}"
+        );
+    }
+    for path in [
+        "/v1/*",
+        "/v1/chat/*",
+        "/v1/chat/completions",
+        "/v1/chat/completions/*",
+        "/r",
+        "/v1beta/*",
+        "/v1beta/models/*",
+        "/v1beta/models/x:generateContent",
+    ] {
+        let faults = of_open_path(&json!({"path": path, "methods": ["GET", "POST"]}));
+        assert!(
+            faults[0].contains("serves the format"),
+            "{path}: {faults:?}"
+        );
+    }
+    for path in [
+        "/v1/chat",
+        "/v1/files/*",
+        "/v1beta/files/*",
+        "/r/x",
+        "/v1/chat/completionsx",
+    ] {
+        let faults = of_open_path(&json!({"path": path, "methods": ["POST"]}));
+        assert_eq!(faults, [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn an_open_path_passes_no_header_of_the_gateways() {
+    for (field, header) in [
+        ("pass_headers", "authorization"),
+        ("pass_headers", "x-api-key"),
+        ("pass_headers", "cookie"),
+        ("pass_headers", "transfer-encoding"),
+        ("answer_headers", "set-cookie"),
+        ("answer_headers", "x-request-id"),
+        ("answer_headers", "transfer-encoding"),
+        ("answer_headers", "no name"),
+    ] {
+        let faults = of_open_path(&json!({field: [header]}));
+        assert_eq!(faults.len(), 1, "{header}: {faults:?}");
+        assert!(faults[0].contains(field), "{faults:?}");
+    }
+    let faults = of_open_path(&json!({"methods": []}));
+    assert!(faults[0].contains("at least one method"), "{faults:?}");
+}

@@ -133,6 +133,8 @@ pub struct Fleet {
     deployment_credentials: Map<(Arc<str>, Arc<str>), DeploymentCredentialHealth>,
     /// By model.
     handles: HashMap<Arc<str>, Arc<[Arc<DeploymentHandle>]>>,
+    /// By provider: those of open paths, which have no model.
+    open: Map<Arc<str>, DeploymentHandle>,
 }
 
 impl Fleet {
@@ -143,6 +145,13 @@ impl Fleet {
         let earlier = earlier.unwrap_or(&empty);
         for provider in catalog.providers() {
             fleet.add_provider(provider, earlier);
+        }
+        for provider in catalog.providers() {
+            if provider.passthrough.is_some() {
+                let deployment = Arc::new(Deployment::of_open_paths(provider));
+                let handle = Arc::new(fleet.handle(&deployment, earlier));
+                fleet.open.insert(Arc::clone(&provider.name), handle);
+            }
         }
         for model in catalog.all() {
             let handles = model.deployments.iter();
@@ -159,9 +168,15 @@ impl Fleet {
         self.handles.get(&model.id).cloned().unwrap_or_default()
     }
 
-    /// Every handle; listed aliases repeat those of their model.
+    /// The handle for the open paths of a provider. `None` if it has none.
+    pub fn open_paths(&self, provider: &str) -> Option<&Arc<DeploymentHandle>> {
+        self.open.get(provider)
+    }
+
+    /// Every handle, those of open paths last; listed aliases repeat those of their model.
     pub fn all(&self) -> impl Iterator<Item = &Arc<DeploymentHandle>> {
-        self.handles.values().flat_map(|handles| handles.iter())
+        let of_models = self.handles.values().flat_map(|handles| handles.iter());
+        of_models.chain(self.open.values())
     }
 
     /// Every model with its handles; listed aliases repeat those of their model.

@@ -46,7 +46,7 @@ impl RouteMeter {
         if let Some(meter) = ROUTES.read().get(&key) {
             return Arc::clone(meter);
         }
-        let labels = [format.map_or(NO_FORMAT, Format::as_str), model, provider];
+        let labels = [format_label(format, model), model, provider];
         let [format, model, provider] = labels;
         let requests = |status: &str, code: &str| {
             METRICS
@@ -118,11 +118,19 @@ pub(super) fn exemplars() -> OfBuckets {
     all
 }
 
+/// The label of a request to `model`: an open path has a name in place of a model, and no format.
+const fn format_label(format: Option<Format>, model: &str) -> &'static str {
+    match format {
+        None if model.is_empty() => NO_FORMAT,
+        format => Format::name_of(format),
+    }
+}
+
 /// The record of a finished request.
 pub struct Finished<'a> {
     /// The caller's format.
     pub format: Option<Format>,
-    /// The model that answered, or was chosen to.
+    /// The model that answered, or was chosen to; of an open path, the name of its entry.
     pub model: Option<&'a Arc<str>>,
     /// The provider that was asked last.
     pub provider: Option<&'a Arc<str>>,
@@ -153,7 +161,7 @@ pub fn request_finished(finished: &Finished<'_>) {
     if finished.status == 200 && finished.code.is_none() {
         meter.ok.inc();
     } else {
-        let format = finished.format.map_or(NO_FORMAT, Format::as_str);
+        let format = format_label(finished.format, model);
         let code = finished.code.map_or("", ErrorCode::as_str);
         let status = finished.status.to_string();
         METRICS

@@ -10,7 +10,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
 };
-use tollgate_types::{PerUnit, RequestId, Unit};
+use tollgate_types::{Format, PerUnit, RequestId, Unit};
 
 /// How much later a record may be entered and still have the time of its settlement, in
 /// milliseconds.
@@ -191,7 +191,7 @@ fn insert(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres:
             &numbers(&|it| it.at),
             &all(records, |it| plain(&it.entry.asked)),
             &all(records, |it| plain(&it.entry.served)),
-            &all(records, |it| it.entry.format.as_str()),
+            &all(records, |it| Format::name_of(it.entry.format)),
             &all(records, |it| it.entry.streamed),
             &all(records, |it| i64::from(it.entry.status)),
             &all(records, |it| it.entry.error.map(|code| code.as_str())),

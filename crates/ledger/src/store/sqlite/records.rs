@@ -10,7 +10,7 @@ use rusqlite::{
     CachedStatement,
     types::{ToSqlOutput, ValueRef},
 };
-use tollgate_types::{Money, PerUnit};
+use tollgate_types::{Format, Money, PerUnit};
 
 /// How many rows a statement enters if there are as many: with 20 rows a settlement takes a tenth more
 /// of the writer's time, with one a third more.
@@ -147,7 +147,7 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
         number(*at),
         text(&entry.asked),
         text(&entry.served),
-        text(entry.format.as_str()),
+        text(Format::name_of(entry.format)),
         flag(entry.streamed),
         ValueRef::Integer(entry.status.into()),
         entry

@@ -76,7 +76,7 @@ impl<'a> Node<'a> {
                 id: RequestId::from_parts(0, number.into()),
                 model: "m".into(),
                 reason: None,
-                format: Format::Chat,
+                format: Some(Format::Chat),
                 streamed: false,
             };
             match self.ledger.reserve(key, request, bound, Weights::default()) {

@@ -65,7 +65,7 @@ fn entry(number: u64) -> Entry {
         asked: format!("asked-{}", number / 7).into(),
         served: format!("served-{}", number / 3).into(),
         reason: (number % 4 == 1).then(|| format!("because {}", number / 8)),
-        format: Format::ALL[nth(5) % 3],
+        format: Some(Format::ALL[nth(5) % 3]),
         streamed: number % 6 < 3,
         status: 200 + u16::try_from(number / 9).unwrap(),
         error: (number % 5 == 2).then(|| errors[nth(2) % errors.len()]),
@@ -125,7 +125,7 @@ fn of_many_records_each_says_what_its_request_was() {
         assert_eq!(*found.model_asked, *entry.asked);
         assert_eq!(*found.model_served, *entry.served);
         assert_eq!(found.route_reason, entry.reason);
-        assert_eq!(found.format, entry.format.as_str());
+        assert_eq!(found.format, Format::name_of(entry.format));
         assert_eq!(found.streamed, entry.streamed);
         assert_eq!(found.status, entry.status);
         assert_eq!(found.error.as_deref(), entry.error.map(ErrorCode::as_str));

@@ -1,0 +1,80 @@
+//! The body of a request that passes to its provider while it comes. It takes no memory, and can be sent
+//! once.
+
+use super::body::{too_large, took_too_long};
+use crate::limits::BodyLimits;
+use std::time::{Duration, Instant};
+use tollgate_types::PublicError;
+
+/// A body on its way.
+pub struct StreamedBody {
+    /// Its length, if the head has it.
+    pub length: Option<u64>,
+    most: u64,
+    limits: BodyLimits,
+    passed: u64,
+    begun: Option<Instant>,
+    is_done: bool,
+    refusal: Option<PublicError>,
+}
+
+impl StreamedBody {
+    /// A body of more bytes is streamed. A smaller one can be sent again with another credential.
+    pub const FROM: u64 = 1024 * 1024;
+
+    /// A body of which nothing has passed. `most`: the most bytes of it.
+    pub const fn new(length: Option<u64>, most: u64, limits: BodyLimits) -> Self {
+        Self {
+            length,
+            most,
+            limits: BodyLimits {
+                // The provider decides how fast it takes the body: the rate alone counts.
+                time: Duration::MAX,
+                ..limits
+            },
+            passed: 0,
+            begun: None,
+            is_done: false,
+            refusal: None,
+        }
+    }
+
+    /// Notes a piece that is about to pass.
+    ///
+    /// # Errors
+    ///
+    /// The body is too large, or comes too slowly: [`Self::take_refusal`] says which.
+    pub fn pass(&mut self, piece: &[u8], end: bool, now: Instant) -> Result<(), ()> {
+        let begun = *self.begun.get_or_insert(now);
+        let size = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        self.passed = self.passed.saturating_add(size);
+        self.is_done = end;
+        let taken = now.saturating_duration_since(begun);
+        self.refusal = match () {
+            () if self.passed > self.most => Some(too_large(self.most)),
+            () if !end && self.limits.left(self.passed, taken).is_zero() => Some(took_too_long()),
+            () => None,
+        };
+        self.refusal.as_ref().map_or(Ok(()), |_| Err(()))
+    }
+
+    /// Bytes that have passed.
+    pub const fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// Whether its end has not come.
+    pub const fn is_awaited(&self) -> bool {
+        !self.is_done
+    }
+
+    /// Whether an attempt can send it: nothing of it has passed.
+    pub const fn can_be_sent(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Why it does not pass.
+    pub const fn take_refusal(&mut self) -> Option<PublicError> {
+        self.refusal.take()
+    }
+}

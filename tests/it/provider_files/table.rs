@@ -1,0 +1,324 @@
+//! What each ready file promises, driven against a stand-in that speaks its provider's formats. The page of
+//! providers is made of what happens.
+
+use super::recorded::is_recorded;
+use super::refusals::refused;
+use super::speaker::{REFUSE, SAID, TOOL, refuse, speak};
+use super::{BEARER, Documented, FILES, NONE, including};
+use crate::support::issuer::Issuer;
+use crate::support::{
+    Answer, CHAT, COUNT_TOKENS, FORMATS, Gateway, RESPONSES, Service, eventually, prompt, root,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use tollgate_sim::vendors::{VENDORS, VendorError};
+
+const PAGE: &str = "docs/reference/providers.md";
+
+/// An image of one dot.
+const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// The columns.
+pub const CELLS: [&str; 7] = [
+    "Chat", "Stream", "Tools", "Images", "Thinking", "Count", "Errors",
+];
+
+/// The vendor whose errors the provider sends, as the simulated provider knows them.
+fn vendor(file: &str) -> &str {
+    match file {
+        "azure-openai" => "azure",
+        "bedrock-runtime" => "bedrock",
+        "bedrock" | "vertex" => "anthropic",
+        "gemini" => "google",
+        "llama-cpp" => "llamacpp",
+        other => other,
+    }
+}
+
+/// The errors of a provider, or those of OpenAI for one whose own are not known.
+fn errors_of(file: &str) -> (Vec<&'static VendorError>, bool) {
+    let of = |vendor: &str| {
+        let errors = VENDORS.iter();
+        let errors = errors.filter(|it| it.name.split('-').next() == Some(vendor));
+        errors.collect::<Vec<_>>()
+    };
+    let own = of(vendor(file));
+    match own.is_empty() {
+        true => (of("openai"), false),
+        false => (own, true),
+    }
+}
+
+/// A gateway with a file, and its provider.
+struct Row {
+    file: &'static Documented,
+    gateway: Gateway,
+    service: Service,
+    _issuer: Issuer,
+}
+
+impl Row {
+    async fn of(file: &'static Documented, refusal: &'static VendorError) -> Self {
+        let service = Service::answering(move |seen| match refused(file, seen) {
+            None => speak(seen, refusal),
+            Some((status, reason)) => {
+                eprintln!("{}: {reason}", file.file);
+                refuse(status)
+            }
+        })
+        .await;
+        let issuer = Issuer::start().await;
+        let gateway = including(file, service.address, &issuer).await;
+        let row = Self {
+            file,
+            gateway,
+            service,
+            _issuer: issuer,
+        };
+        // Until it has a token, the gateway answers 503.
+        let ready = async || (row.ask(CHAT, json!({})).await.status == 200).then_some(());
+        eventually("a token", ready).await;
+        row
+    }
+
+    async fn ask(&self, path: &str, more: Value) -> Answer {
+        let body = prompt(path, self.file.model.0, "Say hello.", more);
+        self.gateway.post(path, &body).await
+    }
+
+    fn sent(&self) -> Value {
+        serde_json::from_slice(&self.service.last().body).unwrap()
+    }
+
+    /// The formats in which the provider is asked by clients of all three, each of which gets the text.
+    async fn chat(&self, stream: bool) -> String {
+        /// What a client says as the developer.
+        const ADVICE: &str = "Be brief.";
+        let mut formats = BTreeSet::new();
+        for path in FORMATS {
+            let mut more = match path {
+                CHAT => json!({"messages": [{"role": "developer", "content": ADVICE},
+                    {"role": "user", "content": "Say hello."}]}),
+                RESPONSES => json!({"instructions": ADVICE}),
+                _ => json!({"system": ADVICE}),
+            };
+            more["stream"] = json!(stream);
+            let answer = self.ask(path, more).await;
+            answer.assert_ok();
+            assert!(
+                self.sent().to_string().contains(ADVICE),
+                "{}",
+                self.file.file
+            );
+            assert!(
+                answer.text().contains(SAID),
+                "{}: {answer:?}",
+                self.file.file
+            );
+            formats.insert(format_of(&self.service.last().target));
+        }
+        formats.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
+    async fn tools(&self) -> String {
+        for path in FORMATS {
+            for stream in [false, true] {
+                let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+                let tool = match path {
+                    CHAT => {
+                        json!({"type": "function", "function": {"name": TOOL, "parameters": schema}})
+                    }
+                    RESPONSES => json!({"type": "function", "name": TOOL, "parameters": schema}),
+                    _ => json!({"name": TOOL, "input_schema": schema}),
+                };
+                let answer = self
+                    .ask(path, json!({"tools": [tool], "stream": stream}))
+                    .await;
+                answer.assert_ok();
+                assert!(
+                    answer.text().contains(TOOL),
+                    "{}: {answer:?}",
+                    self.file.file
+                );
+            }
+        }
+        "yes".to_owned()
+    }
+
+    async fn images(&self) -> String {
+        let url = format!("data:image/png;base64,{IMAGE}");
+        let said = json!([{"role": "user", "content": [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]}]);
+        let body = json!({"model": self.file.model.0, "messages": said});
+        let before = self.service.seen().len();
+        let answer = self.gateway.post(CHAT, &body).await;
+        let was_asked = self.service.seen().len() > before;
+        let has_image = was_asked && self.sent().to_string().contains(IMAGE);
+        let outcome = match (answer.status, has_image) {
+            (200, true) => "yes",
+            (200, false) => "translated away",
+            (400, false) => "no",
+            _ => panic!("{}: {answer:?}", self.file.file),
+        };
+        outcome.to_owned()
+    }
+
+    /// The field in which the provider is asked to think.
+    async fn thinking(&self) -> String {
+        const FIELDS: [&str; 6] = [
+            "/reasoning_effort",
+            "/reasoning/effort",
+            "/output_config/effort",
+            "/thinking/budget_tokens",
+            "/generationConfig/thinkingConfig/thinkingLevel",
+            "/generationConfig/thinkingConfig/thinkingBudget",
+        ];
+        let asked = json!({"reasoning_effort": "high", "max_completion_tokens": 9000});
+        let answer = self.ask(CHAT, asked).await;
+        if answer.status == 400 {
+            return "no".to_owned();
+        }
+        answer.assert_ok();
+        let sent = self.sent();
+        let field = FIELDS.iter().find(|field| sent.pointer(field).is_some());
+        field.map_or_else(
+            || "translated away".to_owned(),
+            |field| format!("`{}`", field[1..].replace('/', ".")),
+        )
+    }
+
+    async fn count(&self) -> String {
+        let answer = self.ask(COUNT_TOKENS, json!({})).await;
+        answer.assert_ok();
+        let by = answer.header("x-token-count-source").expect("a source");
+        match by {
+            "upstream" => "provider".to_owned(),
+            _ => "gateway".to_owned(),
+        }
+    }
+
+    /// How the credential is sent.
+    fn auth(&self) -> String {
+        let seen = self.service.last();
+        match self.file.header {
+            NONE => {
+                assert_eq!(seen.header(BEARER), None);
+                "none".to_owned()
+            }
+            BEARER if seen.header(BEARER).unwrap().contains("issued-token") => {
+                "access token".to_owned()
+            }
+            BEARER => "bearer".to_owned(),
+            other => {
+                assert!(seen.header(other).is_some());
+                format!("`{other}`")
+            }
+        }
+    }
+}
+
+/// The format of a path.
+pub fn format_of(target: &str) -> &'static str {
+    let path = target.split('?').next().unwrap();
+    match () {
+        () if path.ends_with("chat/completions") => "chat",
+        () if path.ends_with("responses") => "responses",
+        () if path.contains("enerateContent") => "gemini",
+        () => "messages",
+    }
+}
+
+/// What the client gets for an error of a vendor.
+fn expected(error: &VendorError) -> (u16, &'static str) {
+    crate::errors::reported(error.name)
+}
+
+async fn errors(file: &'static Documented) -> String {
+    let (errors, are_own) = errors_of(file.file);
+    for error in &errors {
+        let row = Row::of(file, error).await;
+        let body = prompt(CHAT, file.model.0, REFUSE, json!({}));
+        let answer = row.gateway.post(CHAT, &body).await;
+        let (status, code) = expected(error);
+        assert_eq!(
+            answer.error(),
+            (status, code.to_owned()),
+            "{}: {}",
+            file.file,
+            error.name
+        );
+    }
+    match are_own {
+        true => format!("{} of its own", errors.len()),
+        false => "as OpenAI's".to_owned(),
+    }
+}
+
+async fn cells(file: &'static Documented) -> (String, [String; 7]) {
+    let row = Row::of(file, &VENDORS[0]).await;
+    let auth = row.auth();
+    let cells = [
+        row.chat(false).await,
+        row.chat(true).await,
+        row.tools().await,
+        row.images().await,
+        row.thinking().await,
+        row.count().await,
+        errors(file).await,
+    ];
+    (auth, cells)
+}
+
+#[tokio::test]
+async fn the_page_of_providers_is_what_the_files_do() {
+    let mut table = String::new();
+    for file in FILES {
+        let (auth, cells) = cells(file).await;
+        table.push_str(&format!(
+            "| `{}` | `{}` | {auth} |",
+            file.file, file.model.0
+        ));
+        for (cell, column) in cells.iter().zip(CELLS) {
+            let mark = if is_recorded(file.file, column) {
+                " ●"
+            } else {
+                ""
+            };
+            table.push_str(&format!(" {cell}{mark} |"));
+        }
+        table.push('\n');
+    }
+    let columns = CELLS.join(" | ");
+    let lines = "|---".repeat(3 + CELLS.len());
+    let page =
+        format!("{HEAD}\n| File | Model | Credential | {columns} |\n{lines}|\n{table}{FOOT}");
+    let path = root().join(PAGE);
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page,
+        "{PAGE} is not what the files do. Write it with TOLLGATE_BLESS=1:\n{page}"
+    );
+}
+
+const HEAD: &str = "\
+# Providers
+
+What each [ready file](../guides/providers.md) does for clients of chat, responses and messages. A test drives every cell against a
+stand-in that speaks the provider's formats at its paths, and writes this page.
+";
+
+const FOOT: &str = "
+- **●**: recorded traffic of this provider agrees. Without it, the provider's documentation alone says so.
+- **Chat**, **Stream**: the formats in which the provider is asked; other clients are [translated](translation.md).
+- **Tools**: a client of each format offers a tool and gets its call, streamed or not.
+- **Images**: an image in chat reaches the provider; `no`: the client gets 400.
+- **Thinking**: the field that `reasoning_effort` of chat becomes.
+- **Count**: what counts `POST /v1/messages/count_tokens`; the gateway counts for every provider.
+- **Errors**: how many errors in the provider's own words are [classified](errors.md); `as OpenAI's`: those of OpenAI.
+";
