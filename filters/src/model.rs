@@ -90,6 +90,7 @@ impl Model {
                 key: &identity.key,
                 headers: head.headers,
                 is_answered: needs.is_answered,
+                needs_price: needs.is_answered && identity.pays_money,
             };
             self.choose(&asked, identity, needs)
         } else {
@@ -107,6 +108,13 @@ impl Model {
             let model = self.catalog.resolve(name);
             model.is_some_and(|model| identity.groups.admits(model.group))
         };
+        if facts.adviser && identity.pays_money {
+            return Err(PublicError::invalid_request(
+                "'tools[].type' of an adviser is not supported with a key that pays in money, because what \
+                 an adviser costs is not reported: leave the tool out",
+            )
+            .with_param("tools"));
+        }
         if facts.adviser && !facts.tool_models.iter().all(admits) {
             return Err(PublicError::invalid_request(
                 "'tools[].type' of an adviser is not supported with a 'model' that this key may \
@@ -324,6 +332,17 @@ mod tests {
             assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
             assert!(error.message.contains("'tools[].type'"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_adviser_is_not_for_keys_that_pay_in_money() {
+        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+        scene.change_facts(|facts| facts.adviser = true);
+        let identity = scene.request.identity.as_mut().expect("an identity");
+        std::sync::Arc::make_mut(identity).pays_money = true;
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+        assert!(error.message.contains("pays in money"), "{error}");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::{
 };
 use tempfile::TempDir;
 use tollgate_ledger::{
-    ApiKey, BillingState, Clock, Ending, GrantTerms, KeyHasher, Least, Ledger, LedgerSettings,
-    NewKey, RequestInfo, Reserve, Store, StoreError, UpperBound, Verification,
+    ApiKey, BillingState, Clock, Ending, GrantTerms, KeyHasher, Ledger, LedgerSettings, NewKey,
+    RequestInfo, Reserve, Store, StoreError, UpperBound, Verification,
 };
 use tollgate_types::{Format, KeyId, RequestId, Usage, Weights};
 
@@ -169,16 +169,9 @@ async fn settle(ledger: &Ledger, key: &KeyId, before: impl Fn()) {
             Reserve::Reserved(reservation) => {
                 before();
                 reservation.settle(&Ending {
-                    state: BillingState::Completed,
                     status: 200,
-                    error: None,
                     reported: Some(usage),
-                    absurd: false,
-                    delivered: usage,
-                    produced: 0,
-                    stored_input: 0,
-                    least: Least::default(),
-                    model_served: None,
+                    ..Ending::unreported(BillingState::Completed, usage)
                 });
                 return;
             }

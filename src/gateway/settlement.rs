@@ -17,7 +17,7 @@ use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least, Money,
-    Prices, ReasoningMode, RequestId, ReservationGuard, Settled, Usage,
+    Prices, ReasoningMode, RequestId, ReservationGuard, Settled, Usage, UsageDetails,
 };
 
 /// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
@@ -73,6 +73,7 @@ impl SettlementGuard {
         if is_whole && usage.total() > 0 {
             *used = Used {
                 reported: Some(due.rest(&usage)),
+                details: used.details,
                 absurd: used.absurd,
                 ..Used::default()
             };
@@ -128,6 +129,7 @@ impl SettlementGuard {
                 status: how.status,
                 error: how.code,
                 reported: used.reported,
+                details: used.details,
                 absurd: used.absurd,
                 delivered: used.delivered,
                 produced: used.produced,
@@ -171,6 +173,8 @@ struct Outcome {
 struct Used {
     /// What the provider reported at the end of its answer.
     reported: Option<Usage>,
+    /// Parts of it that can have prices of their own.
+    details: UsageDetails,
     /// Whether the report has numbers that are no counts, or that contradict each other.
     absurd: bool,
     /// What was sent and delivered: by the gateway's count, or by the provider's reports so far if they are
@@ -219,9 +223,9 @@ pub fn cost(exchange: &Exchange) -> Option<Money> {
     if let Some((_, settled)) = exchange.settlement.settled() {
         return settled.cost;
     }
-    let usage = exchange.answer.usage()?.believed()?;
+    let report = exchange.answer.usage()?;
     let prices = exchange.attempts.current()?.prices()?;
-    Some(prices.cost(&usage))
+    Some(prices.cost(&report.believed()?, &report.details))
 }
 
 /// Settles an answer that ends with this error after its head was sent.
@@ -249,6 +253,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         _ => used(exchange, reported),
     };
     used.absurd = is_doubtful;
+    used.details = report.map_or_else(UsageDetails::default, |report| report.details);
     let sent = exchange.sent;
     let mut how = Outcome {
         state,

@@ -13,7 +13,7 @@ use http::Method;
 use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tollgate_filter::{Endpoint, StoredThings};
 use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
@@ -206,11 +206,17 @@ pub async fn hold_due(
     };
     let paying = owned.begin_paying(id).ok_or_else(not_settled)?;
     let model = snapshot.catalog.catalog().resolve(&due.served);
-    let now = SystemTime::now();
-    let price = model.and_then(|model| model.price.as_ref());
+    let stored_at = exchange
+        .stage
+        .request()
+        .and_then(|request| request.stored_at.as_ref());
+    let provider = stored_at.map(|at| &*at.provider);
+    // As the request that made it was charged.
+    let prices = model.and_then(|model| model.prices_at(provider, due.request.time()));
     let tariff = Tariff {
         weights: model.map(|model| model.weights).unwrap_or_default(),
-        prices: price.map(|price| *price.at(now)),
+        prices,
+        ..Tariff::default()
     };
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);

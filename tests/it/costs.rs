@@ -1,7 +1,12 @@
 //! What requests cost in money: for the caller, in the history, in the access log and in the metrics.
 
-use crate::support::{Answer, CHAT, Config, FORMATS, Gateway, Provider, Request, prompt};
+use crate::support::{
+    self, Act, Answer, CHAT, Config, FORMATS, Gateway, LONG, MESSAGES, Provider, Request, Upstream,
+    json_answer, prompt,
+};
 use serde_json::{Value, json};
+use tollgate_ledger::GrantTerms;
+use tollgate_types::Money;
 
 /// Models with a price of their own, with another one at their deployment, and without any.
 fn config(provider: &Provider) -> Config {
@@ -158,4 +163,53 @@ async fn another_price_counts_for_later_requests_alone() {
     })
     .await;
     assert_eq!(history(&gateway, &id(&before)).await, first);
+}
+
+#[tokio::test]
+async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
+    let usage = json!({
+        "input_tokens": 1000, "cache_creation_input_tokens": 100, "output_tokens": 20,
+        "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
+        "server_tool_use": {"web_search_requests": 2}, "service_tier": "priority",
+    });
+    let body = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "stop_sequence": null, "usage": usage,
+    });
+    let answer = json_answer("200 OK", "", &body.to_string());
+    let upstream = Upstream::playing([Act::ReadRequest, Act::send(answer), Act::Again]).await;
+    let mut provider = support::provider(upstream.address);
+    provider["formats"] = json!(["messages"]);
+    let price = json!({
+        "input": 3, "cache_write": 3.75, "cache_write_1h": 6, "output": 15,
+        "tool_calls": {"web_search": 0.01}, "tiers": {"priority": 2},
+    });
+    let config = Config::new()
+        .provider("sim", provider)
+        .model("priced", json!(["sim/upstream-model"]))
+        .with("models.priced.price", price);
+    let gateway = Gateway::start(config).await;
+    // 3000 + 60 x 3.75 + 40 x 6 + 300 millionths, twice, and two searches.
+    for path in [MESSAGES, CHAT] {
+        let answer = gateway
+            .send(&ask(&gateway, path, "priced", Value::Null))
+            .await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-cost"), Some("0.02753"), "{path}");
+    }
+    // Ten searches, which are reserved, are more than this key has.
+    let searches = json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]});
+    let poor = gateway.key_of(GrantTerms {
+        money: Money::from_nanos(90_000_000),
+        validity: LONG,
+        ..GrantTerms::default()
+    });
+    let body = prompt(MESSAGES, "priced", "Say something nice.", searches);
+    let request = Request::post(MESSAGES, &body);
+    gateway
+        .send(&request.clone().key(&poor))
+        .await
+        .assert_error(402, "quota_exhausted");
+    gateway.send(&request.key(&gateway.key)).await.assert_ok();
 }

@@ -133,6 +133,20 @@ async fn a_request_continues_the_trace_of_its_client() {
         (format!("00-{TRACE}-{PARENT}-01"), true, true),
         (format!("00-{TRACE}-{PARENT}-00"), true, false),
         (format!("00-{TRACE}-0000000000000000-01"), false, false),
+        (format!("ff-{TRACE}-{PARENT}-01"), false, false),
+        (format!("00-{TRACE}-{PARENT}-01-more"), false, false),
+        (
+            format!("00-{}-{PARENT}-01", TRACE.to_uppercase()),
+            false,
+            false,
+        ),
+        (format!("00-{TRACE}{TRACE}-{PARENT}-01"), false, false),
+        (
+            format!("00-{TRACE}-{PARENT}-01").replace('-', "--"),
+            false,
+            false,
+        ),
+        ("0".repeat(8000), false, false),
         ("nonsense".to_owned(), false, false),
     ] {
         let answer = gateway.send(&request(&parent)).await;

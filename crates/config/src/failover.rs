@@ -63,6 +63,8 @@ impl FailoverSettings {
     pub(super) fn check(&self) -> Vec<Fault> {
         /// The longest wait between two attempts.
         const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+        /// Money is reserved for prices that change within this time.
+        const LONGEST: Duration = Duration::from_secs(3600);
         let section = KeyPath::root().key("failover");
         let mut faults = Vec::new();
         if self.pause > LONGEST_PAUSE {
@@ -71,6 +73,10 @@ impl FailoverSettings {
         }
         if self.total.get().is_zero() {
             faults.push(section.key("total").fault("must be longer than 0s"));
+        }
+        if self.total > LONGEST {
+            let message = format!("must be at most {LONGEST}");
+            faults.push(section.key("total").fault(message));
         }
         faults
     }

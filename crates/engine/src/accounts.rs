@@ -373,6 +373,9 @@ impl Balances for PricedBalances {
     }
 }
 
+/// How often a request is expected to call each tool of its provider at most.
+const CALLS_PER_TOOL: u64 = 10;
+
 /// What the tokens of a request take from the balances of its key.
 pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext) -> Tariff {
     if let Some(fixed) = &request.fixed {
@@ -383,7 +386,11 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext) -> Tariff {
         return Tariff::default();
     };
     let at = request.stored_at.as_ref().map(|at| &*at.provider);
+    let tools = request
+        .facts_if_read()
+        .map_or(0, |facts| facts.hosted_tools);
     Tariff {
+        tool_calls: tools.saturating_mul(CALLS_PER_TOOL),
         weights: model.weights,
         prices: model.dearest_prices(at, SystemTime::now()),
     }

@@ -7,9 +7,10 @@ use crate::catalog::IndexedCatalog;
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate_filter::{Asked, Catalog, Chosen, ModelHandle, ModelView};
+use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::{ChoiceRequest, Decision, Model, Profile, plan};
 use tollgate_telemetry::{clock, events};
-use tollgate_types::{Format, RequestFacts};
+use tollgate_types::Format;
 
 impl Catalog for IndexedCatalog {
     fn resolve(&self, name: &str) -> Option<ModelView<'_>> {
@@ -118,7 +119,7 @@ impl<'a> Chooser<'a> {
         let request = ChoiceRequest {
             facts,
             allowed: &allowed,
-            available: &|model| is_available(catalog, model, facts),
+            available: &|model| is_available(catalog, model, self.asked),
             before,
         };
         // If no model is available, the chosen one answers with the time to retry.
@@ -149,19 +150,22 @@ impl<'a> Chooser<'a> {
 }
 
 /// Whether a deployment of a model is neither in cooldown nor full.
-fn is_available(catalog: &IndexedCatalog, model: &Model, facts: &RequestFacts) -> bool {
+fn is_available(catalog: &IndexedCatalog, model: &Model, asked: &Asked<'_>) -> bool {
     let Some(fleet) = catalog.fleet() else {
         return true;
     };
+    let handles = fleet.handles(model);
+    let can_pay = |it: &&Arc<DeploymentHandle>| !asked.needs_price || it.deployment.price.is_some();
+    let handles: Vec<_> = handles.iter().filter(can_pay).cloned().collect();
     plan::is_available(
-        &fleet.handles(model),
+        &handles,
         &plan::Asked {
             // Deployments of other formats get a translation.
             format: Format::Chat,
             counts_tokens: false,
             stored_at: None,
             conversation: None,
-            tokens: facts.likely_input_tokens(),
+            tokens: asked.facts.likely_input_tokens(),
             now: clock::steady_ms(Instant::now()),
             random: 0,
         },

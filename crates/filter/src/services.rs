@@ -133,6 +133,8 @@ pub struct Asked<'a> {
     pub headers: &'a HeaderMap,
     /// Whether the model answers. `false` for a request that only counts tokens.
     pub is_answered: bool,
+    /// Whether only deployments with a price can serve the request, because its key pays in money.
+    pub needs_price: bool,
 }
 
 /// A model that was chosen.

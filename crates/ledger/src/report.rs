@@ -6,7 +6,7 @@ use crate::{
     store::{Store, StoreError},
 };
 use serde::Serialize;
-use tollgate_types::{KeyId, RequestId};
+use tollgate_types::{KeyId, Money, RequestId};
 
 /// What records are added up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct ReportRow {
     pub group: Vec<Option<String>>,
     /// A number for each of [`ReportRow::SUMS`].
     pub sums: [u64; Self::SUMS.len()],
+    /// An amount for each of [`ReportRow::COSTS`].
+    pub costs: [Money; Self::COSTS.len()],
 }
 
 impl ReportRow {
@@ -68,6 +70,19 @@ impl ReportRow {
         "charged",
         "overdraft",
     ];
+
+    /// The amounts of a group: the cost of the requests whose prices were known, and what of it no grant of
+    /// money covered.
+    pub const COSTS: [&'static str; 2] = ["cost", "cost_overdraft"];
+
+    pub(crate) const NO_COSTS: [Money; Self::COSTS.len()] = [Money::ZERO; Self::COSTS.len()];
+    /// How many nano-units of an amount the database adds up by themselves, so that no sum is too great.
+    pub(crate) const NANOS: u64 = 1_000_000_000;
+
+    /// An amount from its two sums: of whole units and of the nano-units beside them.
+    pub(crate) const fn cost(units: u64, nanos: u64) -> Money {
+        Money::from_nanos(units.saturating_mul(Self::NANOS).saturating_add(nanos))
+    }
 }
 
 /// One request on record, as an operator sees it.

@@ -145,10 +145,10 @@ impl Profile {
             return false;
         }
         let now = SystemTime::now();
-        let prices = model.price.as_ref().map(|it| it.at(now));
+        let prices = model.prices_at(None, now);
         let is_above = |cap: Option<Money>, price: fn(&Prices) -> Money| {
             // The configuration was checked for candidates without a price.
-            cap.is_some_and(|cap| prices.is_none_or(|it| price(it) > cap))
+            cap.is_some_and(|cap| prices.as_ref().is_none_or(|it| price(it) > cap))
         };
         is_above(input, |it| it.input) || is_above(output, |it| it.output)
     }

@@ -159,11 +159,19 @@ impl Model {
     pub fn dearest_prices(&self, provider: Option<&str>, now: SystemTime) -> Option<Prices> {
         /// Requests are sent within this time. Prices that change in it count.
         const SENT_WITHIN: Duration = Duration::from_secs(3600);
+        self.prices(provider, |list| list.dearest(now, SENT_WITHIN))
+    }
+
+    /// The same at a time.
+    pub fn prices_at(&self, provider: Option<&str>, time: SystemTime) -> Option<Prices> {
+        self.prices(provider, |list| *list.at(time))
+    }
+
+    fn prices(&self, provider: Option<&str>, of: impl Fn(&PriceList) -> Prices) -> Option<Prices> {
         let can_serve = |it: &&Arc<Deployment>| provider.is_none_or(|at| *it.provider.name == *at);
         let deployments = self.deployments.iter().filter(can_serve);
         let prices = deployments.filter_map(|it| it.price.as_ref());
-        let prices = prices.map(|list| list.dearest(now, SENT_WITHIN));
-        prices.reduce(|all, prices| all.dearest(&prices))
+        prices.map(of).reduce(|all, prices| all.dearest(&prices))
     }
 
     /// Whether one of its deployments counts tokens.

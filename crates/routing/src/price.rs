@@ -2,7 +2,7 @@
 
 use crate::settings::PriceSettings;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tollgate_types::{Money, Prices};
+use tollgate_types::Prices;
 
 /// Prices with the dates from which they apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,26 +46,10 @@ impl PriceList {
 
 impl From<&PriceSettings> for PriceList {
     fn from(settings: &PriceSettings) -> Self {
-        let prices =
-            |input: Money, cache_read: Option<Money>, cache_write: Option<Money>, output| Prices {
-                input,
-                cache_read: cache_read.unwrap_or(input),
-                cache_write: cache_write.unwrap_or(input),
-                output,
-            };
-        let PriceSettings {
-            input,
-            cache_read,
-            cache_write,
-            output,
-            changes,
-        } = settings;
-        let changes = changes.iter().map(|it| {
-            let then = prices(it.input, it.cache_read, it.cache_write, it.output);
-            (it.from.unix_seconds(), then)
-        });
+        let changes = settings.changes.iter();
+        let changes = changes.map(|it| (it.from.unix_seconds(), Prices::from(it)));
         Self {
-            first: prices(*input, *cache_read, *cache_write, *output),
+            first: Prices::from(settings),
             changes: changes.collect(),
         }
     }

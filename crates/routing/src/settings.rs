@@ -11,7 +11,7 @@ pub use crate::auto::settings::{
     AutoSettings, Conditions, PriceCapSettings, ProfileSettings, RuleSettings,
 };
 pub use passthrough::{PassthroughMethod, PassthroughSettings};
-pub use price::{PriceChangeSettings, PriceSettings};
+pub use price::{PriceChangeSettings, PriceSettings, TierSettings, ToolPriceSettings};
 pub use routing::{
     AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
     RoutingSettings,

@@ -2,7 +2,7 @@
 //!
 //! The ledger decides which rule charges a request.
 
-use crate::{ErrorCode, Money, Prices, Rates, Usage};
+use crate::{ErrorCode, Money, Prices, Rates, Usage, UsageDetails};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -152,6 +152,8 @@ pub struct Ending {
     pub error: Option<ErrorCode>,
     /// The report of the upstream, if any; the last of several.
     pub reported: Option<Usage>,
+    /// The parts of that report that can have prices of their own.
+    pub details: UsageDetails,
     /// The report had numbers that are no counts (negative, fractional, unreadable), or a later report
     /// was lower.
     pub absurd: bool,
@@ -177,6 +179,7 @@ impl Ending {
             status: 0,
             error: None,
             reported: None,
+            details: UsageDetails::default(),
             absurd: false,
             delivered,
             produced: 0,

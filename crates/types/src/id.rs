@@ -1,7 +1,11 @@
 //! Identifiers.
 
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// The public identifier of an API key: safe to log, no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,6 +57,15 @@ impl RequestId {
                 .unwrap_or(b'0');
         }
         Self(text)
+    }
+
+    /// The time in it, that at which the request came; 1970 if it is none of the gateway.
+    pub fn time(&self) -> SystemTime {
+        const TIME: std::ops::Range<usize> = RequestId::PREFIX.len()..RequestId::PREFIX.len() + 10;
+        let digits = self.0.get(TIME).unwrap_or_default().iter();
+        let mut values = digits.map(|digit| Self::ALPHABET.iter().position(|it| it == digit));
+        let ms = values.try_fold(0_u64, |ms, value| Some(ms << 5 | value? as u64));
+        UNIX_EPOCH + Duration::from_millis(ms.unwrap_or(0))
     }
 
     /// From the text of an identifier; `None` if its length is wrong.

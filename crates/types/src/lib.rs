@@ -18,6 +18,7 @@ mod limits;
 mod maybe_ready;
 mod model;
 mod money;
+mod prices;
 mod request;
 mod share;
 mod shortage;
@@ -26,6 +27,7 @@ mod text;
 mod tokenizer;
 mod unit;
 mod usage;
+mod usage_details;
 mod weight;
 
 pub use capabilities::{
@@ -44,7 +46,8 @@ pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
 pub use limits::{Denied, Dimension, Limited, Limits};
 pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
-pub use money::{InvalidMoney, Money, Prices};
+pub use money::{InvalidMoney, Money};
+pub use prices::{Prices, SpecialPrices};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, StoredId,
     ThinkingRoom,
@@ -56,4 +59,5 @@ pub use text::hidden_character;
 pub use tokenizer::Tokenizer;
 pub use unit::{PerUnit, Rates, Tariff, Unit};
 pub use usage::Usage;
+pub use usage_details::{ProviderTool, ServiceTier, UsageDetails};
 pub use weight::{Weight, Weights};

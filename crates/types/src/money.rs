@@ -1,8 +1,7 @@
-//! Money: amounts, prices per million tokens, and the cost of a request.
+//! Amounts of money.
 //!
 //! All amounts are in one currency, which the operator's prices imply.
 
-use crate::Usage;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
@@ -140,57 +139,6 @@ impl schemars::JsonSchema for Money {
     }
 }
 
-/// The prices of a model at a point in time, per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prices {
-    /// Uncached input.
-    pub input: Money,
-    /// Input read from a cache.
-    pub cache_read: Money,
-    /// Input written to a cache.
-    pub cache_write: Money,
-    /// Output, reasoning included.
-    pub output: Money,
-}
-
-impl Prices {
-    /// How many tokens a price is for.
-    pub const TOKENS: u64 = 1_000_000;
-
-    /// The price of the dearest kind of input, because the state of a cache is not known beforehand.
-    pub fn dearest_input(&self) -> Money {
-        self.input.max(self.cache_read).max(self.cache_write)
-    }
-
-    /// Of each kind of tokens the higher price.
-    #[must_use]
-    pub fn dearest(&self, other: &Self) -> Self {
-        Self {
-            input: self.input.max(other.input),
-            cache_read: self.cache_read.max(other.cache_read),
-            cache_write: self.cache_write.max(other.cache_write),
-            output: self.output.max(other.output),
-        }
-    }
-
-    /// The cost of a request: the exact sum, rounded half up once, to a nano-unit. At most 4.5 million
-    /// units: every place that keeps it, and sums of it, have room for that.
-    pub fn cost(&self, usage: &Usage) -> Money {
-        const MOST: u64 = 1 << 52;
-        let sum = [
-            (self.input, usage.input),
-            (self.cache_read, usage.cache_read),
-            (self.cache_write, usage.cache_write),
-            (self.output, usage.output),
-        ]
-        .into_iter()
-        .map(|(price, tokens)| u128::from(price.0).saturating_mul(u128::from(tokens)))
-        .fold(0, u128::saturating_add);
-        let nanos = sum.saturating_add(u128::from(Self::TOKENS) / 2) / u128::from(Self::TOKENS);
-        Money(u64::try_from(nanos).unwrap_or(MOST).min(MOST))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,42 +191,5 @@ mod tests {
                 "{value}: {fault}"
             );
         }
-    }
-
-    #[test]
-    fn a_request_costs_the_exact_sum_rounded_once() {
-        let prices = Prices {
-            input: money("3"),
-            cache_read: money("0.3"),
-            cache_write: money("3.75"),
-            output: money("15"),
-        };
-        let usage = Usage {
-            input: 1000,
-            cache_read: 10,
-            cache_write: 100,
-            output: 20,
-            reasoning: 15,
-        };
-        // 3000 + 3 + 375 + 300 millionths.
-        assert_eq!(prices.cost(&usage).to_string(), "0.003678");
-        let of = |input, price| {
-            let prices = Prices {
-                input: money(price),
-                ..prices
-            };
-            let usage = Usage {
-                input,
-                ..Usage::default()
-            };
-            prices.cost(&usage).nanos()
-        };
-        // Three tenths of a nano-unit, half of one, and nine tenths.
-        assert_eq!(
-            (of(1, "0.0003"), of(1, "0.0005"), of(3, "0.0003")),
-            (0, 1, 1)
-        );
-        assert_eq!(of(u64::MAX, "999999999"), 1 << 52);
-        assert_eq!(prices.cost(&Usage::default()), Money::ZERO);
     }
 }

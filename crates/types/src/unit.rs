@@ -77,6 +77,8 @@ impl<T> PerUnit<T> {
 /// What a token takes from a balance at most: whole parts of the smallest amount of its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
+    /// Amounts for calls of a provider's tools.
+    calls: u64,
     input: u64,
     output: u64,
     /// How many parts make one amount.
@@ -86,9 +88,10 @@ pub struct Rates {
 impl Rates {
     /// What so much input and output takes at most, in parts.
     pub const fn parts_of(&self, input: u64, output: u64) -> u128 {
+        let calls = (self.calls as u128).saturating_mul(self.parts as u128);
         let input = (self.input as u128).saturating_mul(input as u128);
         let output = (self.output as u128).saturating_mul(output as u128);
-        input.saturating_add(output)
+        input.saturating_add(output).saturating_add(calls)
     }
 
     /// Parts in whole amounts, rounded up.
@@ -116,6 +119,7 @@ impl Rates {
 impl From<&Weights> for Rates {
     fn from(weights: &Weights) -> Self {
         Self {
+            calls: 0,
             input: weights.heaviest_input().thousandths().into(),
             output: weights.output.thousandths().into(),
             parts: 1000,
@@ -126,8 +130,9 @@ impl From<&Weights> for Rates {
 impl From<&Prices> for Rates {
     fn from(prices: &Prices) -> Self {
         Self {
+            calls: 0,
             input: prices.dearest_input().nanos(),
-            output: prices.output.nanos(),
+            output: prices.dearest_output().nanos(),
             parts: Prices::TOKENS,
         }
     }
@@ -141,6 +146,8 @@ pub struct Tariff {
     /// What they cost at most: the dearest prices of the deployments that the request can be sent to.
     /// `None`: none of them has a price.
     pub prices: Option<Prices>,
+    /// Calls of a provider's tools for which there must be money.
+    pub tool_calls: u64,
 }
 
 impl Tariff {
@@ -150,10 +157,8 @@ impl Tariff {
         let prices = |price: Money| {
             let output = price.nanos().checked_mul(Prices::TOKENS)?;
             Some(Prices {
-                input: Money::ZERO,
-                cache_read: Money::ZERO,
-                cache_write: Money::ZERO,
                 output: Money::from_nanos(output),
+                ..Prices::default()
             })
         };
         let prices = match price {
@@ -163,6 +168,7 @@ impl Tariff {
         Some(Self {
             weights: Weights::fixed(tokens)?,
             prices,
+            tool_calls: 0,
         })
     }
 
@@ -170,7 +176,10 @@ impl Tariff {
     pub fn rates(&self, unit: Unit) -> Option<Rates> {
         match unit {
             Unit::Tokens => Some(Rates::from(&self.weights)),
-            Unit::Money => self.prices.as_ref().map(Rates::from),
+            Unit::Money => self.prices.as_ref().map(|prices| Rates {
+                calls: prices.dearest_call().nanos().saturating_mul(self.tool_calls),
+                ..Rates::from(prices)
+            }),
         }
     }
 }
@@ -179,7 +188,7 @@ impl From<Weights> for Tariff {
     fn from(weights: Weights) -> Self {
         Self {
             weights,
-            prices: None,
+            ..Self::default()
         }
     }
 }
@@ -187,7 +196,7 @@ impl From<Weights> for Tariff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Usage;
+    use crate::{Usage, UsageDetails};
 
     #[test]
     fn a_fixed_tariff_takes_its_charge_exactly_in_both_units() {
@@ -204,7 +213,8 @@ mod tests {
             let price: Money = price.parse().unwrap();
             let tariff = Tariff::fixed(tokens, Some(price)).unwrap();
             assert_eq!(tariff.weights.charge(&used), tokens);
-            assert_eq!(tariff.prices.unwrap().cost(&used), price);
+            let cost = tariff.prices.unwrap().cost(&used, &UsageDetails::default());
+            assert_eq!(cost, price);
             for (unit, amount) in [(Unit::Tokens, tokens), (Unit::Money, price.nanos())] {
                 let rates = tariff.rates(unit).unwrap();
                 assert_eq!(rates.whole(rates.parts_of(0, 1)), amount);

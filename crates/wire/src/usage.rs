@@ -4,7 +4,7 @@
 //! report is; the readers (`answer`, `stream`) find the numbers.
 
 use crate::json::Number;
-use tollgate_types::Usage;
+use tollgate_types::{Usage, UsageDetails};
 
 /// The most tokens that a credible report has: greater integers are not exact in JSON.
 const MAX_TOKENS: u64 = 1 << 53;
@@ -14,6 +14,8 @@ const MAX_TOKENS: u64 = 1 << 53;
 pub struct ReportedUsage {
     /// The tokens, in exclusive form; zero for a number that was not reported.
     pub usage: Usage,
+    /// Parts of them, and what is charged besides.
+    pub details: UsageDetails,
     /// The input tokens were reported.
     pub has_input: bool,
     /// The output tokens were reported.
@@ -76,6 +78,8 @@ pub(crate) struct UsageReport {
     absurd: bool,
     /// The sum of the reports before it.
     before: Whole,
+    /// What any of them said last of each part.
+    pub(crate) details: UsageDetails,
 }
 
 /// The sum of several reports.
@@ -133,6 +137,14 @@ impl UsageReport {
         }
     }
 
+    /// Takes the number of a part, in the same way.
+    pub(crate) fn set_part(&mut self, part: fn(&mut UsageDetails) -> &mut u64, number: Number<'_>) {
+        match tokens(number) {
+            Some(tokens) => *part(&mut self.details) = tokens,
+            None => self.absurd = true,
+        }
+    }
+
     /// Notes that a field had another value than a number. `null` stands for an unknown number and
     /// is not reported here.
     pub(crate) const fn set_absurd(&mut self) {
@@ -156,6 +168,7 @@ impl UsageReport {
                 Counting::Exclusive => numbers.exclusive(),
                 Counting::Apart => numbers.apart(),
             },
+            details: self.details,
             has_input: numbers.input.is_some(),
             has_output: numbers.output.is_some()
                 // An answer that was cut while the model thought has no other output.

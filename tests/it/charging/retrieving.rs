@@ -1,6 +1,8 @@
 //! A response whose caller left before its end is paid for in full when it is retrieved, once.
 
 use super::*;
+use tollgate_ledger::GrantTerms;
+use tollgate_types::Money;
 
 /// What is asked, of which the provider stores the whole answer, and what that costs.
 async fn question(provider: &Provider) -> (Value, u64) {
@@ -108,6 +110,51 @@ async fn a_response_that_was_left_is_paid_for_when_it_is_retrieved_and_once() {
         send(&other, "GET", &target, &key).await.assert_ok();
         other.has_spent(&key, cost).await;
         other.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
+    let provider = Provider::start().await;
+    let price = json!({"input": 1000, "output": 1000});
+    let deployments = json!([
+        {"provider": "sim", "upstream_model": "upstream-model", "price": price},
+    ]);
+    for of_model in [Value::Null, json!({"input": 1, "output": 1})] {
+        let mut config = Config::of(&provider).model("test-model", deployments.clone());
+        if !of_model.is_null() {
+            config = config.with("models.test-model.price", of_model);
+        }
+        let gateway = Gateway::start(config).await;
+        let key = gateway.key_of(GrantTerms {
+            money: Money::from_nanos(1 << 50),
+            validity: LONG,
+            ..GrantTerms::default()
+        });
+        let (body, _) = question(&provider).await;
+        let request = Request::post(RESPONSES, &body).key(&key).orders(STALL);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        let read = connection.read_until(b"output_text.delta").await;
+        drop(connection);
+        let first = gateway.line_of(&answer).await;
+        let got = send(
+            &gateway,
+            "GET",
+            &format!("{RESPONSES}/{}", id_in(&read)),
+            &key,
+        )
+        .await;
+        got.assert_ok();
+        for line in [first, gateway.line_of(&got).await] {
+            let usage = &line["usage"];
+            let tokens = usage["input"].as_u64().unwrap() + usage["output"].as_u64().unwrap();
+            let cost: Money = line["cost"].as_str().unwrap().parse().unwrap();
+            assert!(tokens > 0, "{line}");
+            assert_eq!(cost.nanos(), tokens * 1_000_000, "{line}");
+        }
+        gateway.verify().await;
     }
 }
 

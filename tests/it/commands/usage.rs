@@ -58,7 +58,7 @@ async fn busy() -> (Gateway, Provider, [(String, u64); 2]) {
 async fn sums_are_those_that_the_keys_see_in_a_stable_order() {
     let (gateway, _provider, keys) = busy().await;
     let found = lines(&gateway, &[]).await;
-    let head = "key,key_name,plan,model,requests,input,cache_read,cache_write,output,reasoning,charged,overdraft";
+    let head = "key,key_name,plan,model,requests,input,cache_read,cache_write,output,reasoning,charged,overdraft,cost,cost_overdraft";
     assert_eq!(found[0].join(","), head);
     assert_eq!(found.len(), 3, "{found:?}");
     for (key, requests) in &keys {

@@ -15,7 +15,10 @@ pub(super) struct Csv {
 
 impl Csv {
     pub(super) fn new(output: Output, columns: &[&str]) -> Self {
-        let columns = columns.iter().chain(&ReportRow::SUMS);
+        let columns = columns
+            .iter()
+            .chain(&ReportRow::SUMS)
+            .chain(&ReportRow::COSTS);
         let columns: Vec<_> = columns.copied().collect();
         Self {
             output,
@@ -36,7 +39,8 @@ impl Table for Csv {
         let group = row.group.iter();
         let group = group.map(|value| cell(value.as_deref().unwrap_or_default()));
         let sums = row.sums.iter().map(|sum| Cow::from(sum.to_string()));
-        let line = group.chain(sums).collect::<Vec<_>>().join(",") + "\r\n";
+        let costs = row.costs.iter().map(|cost| Cow::from(cost.to_string()));
+        let line = group.chain(sums).chain(costs).collect::<Vec<_>>().join(",") + "\r\n";
         let written = self.output.write_all(line.as_bytes());
         written.map_err(|fault| failure(&fault))
     }

@@ -57,10 +57,15 @@ impl Parquet {
                 column.close()?;
             }
         }
-        for place in 0..ReportRow::SUMS.len() {
-            let sums = self.rows.iter().filter_map(|row| row.sums.get(place));
-            // They come from signed numbers of the database.
-            let sums: Vec<_> = sums.map(|sum| sum.cast_signed()).collect();
+        for place in 0..ReportRow::SUMS.len().saturating_add(ReportRow::COSTS.len()) {
+            let numbers = self.rows.iter().filter_map(|row| {
+                let costs = row.costs.iter().map(|cost| cost.nanos());
+                row.sums.iter().copied().chain(costs).nth(place)
+            });
+            // Sums come from signed numbers of the database; a cost has as much room.
+            let sums: Vec<_> = numbers
+                .map(|it| i64::try_from(it).unwrap_or(i64::MAX))
+                .collect();
             if let Some(mut column) = group.next_column()? {
                 column.typed::<Int64Type>().write_batch(&sums, None, None)?;
                 column.close()?;
@@ -91,7 +96,7 @@ impl Table for Parquet {
     }
 }
 
-/// Texts that may be missing, then numbers.
+/// Texts that may be missing, then numbers, then amounts with nine decimal places.
 fn schema(columns: &[&str]) -> Result<TypePtr, ParquetError> {
     let text = |name: &&str| {
         Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
@@ -104,8 +109,17 @@ fn schema(columns: &[&str]) -> Result<TypePtr, ParquetError> {
             .with_repetition(Repetition::REQUIRED)
             .build()
     };
+    let cost = |name: &&str| {
+        Type::primitive_type_builder(name, Physical::INT64)
+            .with_repetition(Repetition::REQUIRED)
+            .with_logical_type(Some(LogicalType::decimal(9, 18)))
+            .with_precision(18)
+            .with_scale(9)
+            .build()
+    };
     let fields = columns.iter().map(text);
     let fields = fields.chain(ReportRow::SUMS.iter().map(sum));
+    let fields = fields.chain(ReportRow::COSTS.iter().map(cost));
     let fields = fields.map(|field| field.map(Arc::new));
     let fields = fields.collect::<Result<_, _>>()?;
     let schema = Type::group_type_builder("usage").with_fields(fields);

@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-pub use tollgate_types::{Ending, Settled};
+pub use tollgate_types::{Ending, Settled, UsageDetails};
 use tollgate_types::{
     ErrorCode, Money, PerUnit, Prices, Rates, RequestId, ReservationGuard, Tariff, Unit, Usage,
 };
@@ -159,7 +159,7 @@ impl Reservation {
             ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
         };
         let charge = self.charge(&ending);
-        let amounts = self.amounts(&charge);
+        let amounts = self.amounts(&ending, &charge);
         let is_charged = amounts.iter().any(|amount| *amount > 0);
         let Some(slot) = self.slot.as_ref().filter(|_| is_charged) else {
             return;
@@ -216,7 +216,7 @@ impl Reservation {
         let charge = self.charge(ending);
         let now = self.ledger.shared.clock.now();
         let most = pieces_in(slot.count());
-        let amounts = self.amounts(&charge);
+        let amounts = self.amounts(ending, &charge);
         let payment = self.account.settle(&self.held, &amounts, most, now);
         let settled = Settled {
             charged: payment.tokens.paid(),
@@ -224,7 +224,7 @@ impl Reservation {
             source: charge.source,
             clamped: charge.clamped,
             usage: charge.usage,
-            cost: self.cost(&charge),
+            cost: self.cost(ending, &charge),
             cost_overdraft: self.cost_overdraft(&payment),
         };
         self.note(&settled);
@@ -251,15 +251,20 @@ impl Reservation {
     }
 
     /// The cost of what is charged, if the prices are known.
-    fn cost(&self, charge: &Charge) -> Option<Money> {
-        self.prices.map(|prices| prices.cost(&charge.usage))
+    fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
+        let is_believed = charge.source == CountSource::Reported && charge.usage.total() > 0;
+        let details = match is_believed {
+            true => ending.details,
+            false => UsageDetails::default(),
+        };
+        self.prices.map(|prices| prices.cost(&charge.usage, &details))
     }
 
     /// What is charged in each unit.
-    fn amounts(&self, charge: &Charge) -> PerUnit<u64> {
+    fn amounts(&self, ending: &Ending, charge: &Charge) -> PerUnit<u64> {
         PerUnit {
             tokens: charge.tokens,
-            money: self.cost(charge).unwrap_or_default().nanos(),
+            money: self.cost(ending, charge).unwrap_or_default().nanos(),
         }
     }
 
@@ -335,7 +340,7 @@ impl Reservation {
             clamped: charge.clamped,
             paid: pieces(&payment.tokens.pieces),
             overdraft: payment.tokens.overdraft,
-            cost: self.cost(charge),
+            cost: self.cost(ending, charge),
             cost_paid: pieces(&payment.money.pieces),
             cost_overdraft: self.cost_overdraft(payment),
             first_byte_ms: self.first_byte.map(millis),

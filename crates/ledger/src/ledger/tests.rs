@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    charge::{BillingState, CountSource, Least},
+    charge::{BillingState, CountSource},
     clock::Timestamp,
     history::{History, HistoryQuery},
     key::KeyHasher,
@@ -172,16 +172,9 @@ fn output(output: u64) -> Usage {
 
 fn completed(tokens: u64) -> Ending {
     Ending {
-        state: BillingState::Completed,
         status: 200,
-        error: None,
         reported: Some(output(tokens)),
-        absurd: false,
-        delivered: output(tokens),
-        produced: 0,
-        stored_input: 0,
-        least: Least::default(),
-        model_served: None,
+        ..Ending::unreported(BillingState::Completed, output(tokens))
     }
 }
 
@@ -220,6 +213,7 @@ fn prices() -> Prices {
         cache_read: of("0.3"),
         cache_write: of("3.75"),
         output: of("15"),
+        ..Prices::default()
     }
 }
 
@@ -481,16 +475,10 @@ async fn a_record_says_what_happened() {
     let mut reservation = house.reserve(&ledger, &key, 100).await.unwrap();
     reservation.first_byte();
     let settled = reservation.settle(&Ending {
-        state: BillingState::Incomplete,
         status: 200,
         error: Some(ErrorCode::UpstreamError),
-        reported: None,
-        absurd: false,
-        delivered: output(12),
-        produced: 0,
-        stored_input: 0,
-        least: Least::default(),
         model_served: Some("alpha-opus-5".into()),
+        ..Ending::unreported(BillingState::Incomplete, output(12))
     });
     assert_eq!(settled.source, CountSource::Estimated);
     assert!(ledger.close(PATIENCE));

@@ -8,8 +8,7 @@
 
 use std::{path::Path, time::Duration};
 use tollgate_ledger::{
-    BillingState, Clock, CreatedKey, Ending, GrantTerms, KeyHasher, Least, NewKey, RequestInfo,
-    Store,
+    BillingState, Clock, CreatedKey, Ending, GrantTerms, KeyHasher, NewKey, RequestInfo, Store,
 };
 use tollgate_types::{Format, RequestId, Usage};
 
@@ -47,15 +46,8 @@ pub fn request(id: RequestId) -> RequestInfo {
 /// The end of a request whose provider reported this.
 pub fn completed(usage: Usage) -> Ending {
     Ending {
-        state: BillingState::Completed,
         status: 200,
-        error: None,
         reported: Some(usage),
-        absurd: false,
-        delivered: usage,
-        produced: 0,
-        stored_input: 0,
-        least: Least::default(),
-        model_served: None,
+        ..Ending::unreported(BillingState::Completed, usage)
     }
 }

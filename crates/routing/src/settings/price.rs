@@ -3,38 +3,111 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_settings::Date;
-use tollgate_types::Money;
+use tollgate_types::{Money, Prices, SpecialPrices, Weight};
 
-/// What tokens cost, per million, in the one currency that all prices of the file are in.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PriceSettings {
-    /// Input.
-    pub input: Money,
-    /// Input read from a cache. Default: as `input`.
-    pub cache_read: Option<Money>,
-    /// Input written to a cache. Default: as `input`.
-    pub cache_write: Option<Money>,
-    /// Output, reasoning included.
-    pub output: Money,
-    /// Later prices, in the order of their dates. Requests that end before keep their cost.
-    #[serde(default)]
-    #[schemars(length(max = 64))]
-    pub changes: Vec<PriceChangeSettings>,
+/// Declares a section of the file with prices: the first prices and later ones have the same fields.
+macro_rules! price_section {
+    ($(#[$doc:meta])* $name:ident { $($more:tt)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            /// Input.
+            pub input: Money,
+            /// Input read from a cache. Default: as `input`.
+            pub cache_read: Option<Money>,
+            /// Input written to a cache. Default: as `input`.
+            pub cache_write: Option<Money>,
+            /// Input written to a cache for an hour. Default: as `cache_write`.
+            pub cache_write_1h: Option<Money>,
+            /// Sound in the input. Default: as `input`.
+            pub audio_input: Option<Money>,
+            /// Output, reasoning included.
+            pub output: Money,
+            /// Sound in the output. Default: as `output`.
+            pub audio_output: Option<Money>,
+            /// Images in the output. Default: as `output`.
+            pub image_output: Option<Money>,
+            /// Calls of the provider's own tools, each.
+            #[serde(default)]
+            pub tool_calls: ToolPriceSettings,
+            /// Service tiers in which tokens have other prices.
+            #[serde(default)]
+            pub tiers: TierSettings,
+            $($more)*
+        }
+
+        impl From<&$name> for Prices {
+            fn from(settings: &$name) -> Self {
+                let tools = &settings.tool_calls;
+                let tiers = &settings.tiers;
+                Self {
+                    input: settings.input,
+                    cache_read: settings.cache_read.unwrap_or(settings.input),
+                    cache_write: settings.cache_write.unwrap_or(settings.input),
+                    output: settings.output,
+                    special: SpecialPrices {
+                        cache_write_1h: settings.cache_write_1h,
+                        audio_input: settings.audio_input,
+                        audio_output: settings.audio_output,
+                        image_output: settings.image_output,
+                        tool_calls: [tools.web_search, tools.file_search, tools.code_execution],
+                        flex: factor(tiers.flex),
+                        priority: factor(tiers.priority),
+                        batch: factor(tiers.batch),
+                    },
+                }
+            }
+        }
+    };
 }
 
-/// Prices from a date on.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PriceChangeSettings {
-    /// The first day, in UTC.
-    pub from: Date,
-    /// Input.
-    pub input: Money,
-    /// Input read from a cache. Default: as `input`.
-    pub cache_read: Option<Money>,
-    /// Input written to a cache. Default: as `input`.
-    pub cache_write: Option<Money>,
-    /// Output, reasoning included.
-    pub output: Money,
+price_section! {
+    /// What tokens cost, per million, in the one currency that all prices of the file are in.
+    PriceSettings {
+        /// Later prices, in the order of their dates. Requests that end before keep their cost.
+        #[serde(default)]
+        #[schemars(length(max = 64))]
+        pub changes: Vec<PriceChangeSettings>,
+    }
+}
+
+price_section! {
+    /// Prices from a date on.
+    PriceChangeSettings {
+        /// The first day, in UTC.
+        pub from: Date,
+    }
+}
+
+/// What a call of a tool costs that the provider runs, in the currency of the prices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolPriceSettings {
+    /// A search of the web.
+    pub web_search: Money,
+    /// A search of stored files.
+    pub file_search: Money,
+    /// A run of code.
+    pub code_execution: Money,
+}
+
+/// By what the prices of tokens are multiplied in a service tier that the answer names. Three decimal places
+/// count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TierSettings {
+    /// `flex`. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub flex: Option<f64>,
+    /// `priority`. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub priority: Option<f64>,
+    /// `batch`. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub batch: Option<f64>,
+}
+
+fn factor(factor: Option<f64>) -> Weight {
+    factor.map_or(Weight::ONE, Weight::from_factor)
 }

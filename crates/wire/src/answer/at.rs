@@ -69,3 +69,24 @@ pub(crate) const DETAILS_CACHE_WRITE: u64 = at([Usage, PromptDetails, CacheWrite
 pub(crate) const USAGE_TOOL_INPUT: u64 = at([Usage, ToolInput]);
 pub(crate) const USAGE_REASONING: u64 = at([Usage, UsageReasoning]);
 pub(crate) const DETAILS_REASONING: u64 = at([Usage, CompletionDetails, UsageReasoning]);
+
+// Parts of it that can have prices of their own, and what is charged besides.
+pub(crate) const SERVICE_TIER: u64 = at([ServiceTier]);
+pub(crate) const USAGE_TIER: u64 = at([Usage, ServiceTier]);
+pub(crate) const USAGE_CACHE_HOUR: u64 = at([Usage, Other, CacheWriteHour]);
+pub(crate) const USAGE_SEARCHES: u64 = at([Usage, Other, SearchCalls]);
+pub(crate) const INPUT_AUDIO: u64 = at([Usage, PromptDetails, Audio]);
+pub(crate) const OUTPUT_AUDIO: u64 = at([Usage, CompletionDetails, Audio]);
+/// Lists by modality, and their entries.
+pub(crate) const INPUT_PARTS: u64 = at([Usage, PromptDetails]);
+pub(crate) const OUTPUT_PARTS: u64 = at([Usage, CompletionDetails]);
+pub(crate) const INPUT_PART: u64 = at([Usage, PromptDetails, Item]);
+pub(crate) const INPUT_PART_MODALITY: u64 = at([Usage, PromptDetails, Item, Modality]);
+pub(crate) const INPUT_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Tokens]);
+pub(crate) const OUTPUT_PART: u64 = at([Usage, CompletionDetails, Item]);
+pub(crate) const OUTPUT_PART_MODALITY: u64 = at([Usage, CompletionDetails, Item, Modality]);
+pub(crate) const OUTPUT_PART_TOKENS: u64 = at([Usage, CompletionDetails, Item, Tokens]);
+/// The items of a response: calls of tools are among them.
+pub(crate) const OUTPUT_ENTRY: u64 = at([Output, Item]);
+pub(crate) const OUTPUT_TYPE: u64 = at([Output, Item, Type]);
+pub(crate) const OUTPUT_ACTION: u64 = at([Output, Item, Other, Type]);

@@ -12,9 +12,11 @@ pub(crate) enum Key {
     /// An element of an array.
     Item,
     Arguments,
+    Audio,
     BlockReason,
     CacheRead,
     CacheWrite,
+    CacheWriteHour,
     Choices,
     CompletionDetails,
     Container,
@@ -33,6 +35,7 @@ pub(crate) enum Key {
     Message,
     /// Metadata and opaque values: nothing in it is text of the answer.
     Metadata,
+    Modality,
     Model,
     Object,
     Output,
@@ -45,9 +48,12 @@ pub(crate) enum Key {
     ReasoningDetails,
     Response,
     Role,
+    SearchCalls,
     SequenceNumber,
+    ServiceTier,
     Status,
     StopReason,
+    Tokens,
     ToolInput,
     Total,
     Type,
@@ -66,11 +72,13 @@ impl Key {
     pub(crate) fn of(name: &[u8]) -> Self {
         match name {
             b"arguments" | b"input" => Self::Arguments,
+            b"audio_tokens" => Self::Audio,
             b"cached_tokens"
             | b"num_cached_tokens"
             | b"cache_read_input_tokens"
             | b"prompt_cache_hit_tokens" => Self::CacheRead,
             b"cache_write_tokens" | b"cache_creation_input_tokens" => Self::CacheWrite,
+            b"ephemeral_1h_input_tokens" => Self::CacheWriteHour,
             b"choices" => Self::Choices,
             b"completion_tokens_details" | b"output_tokens_details" => Self::CompletionDetails,
             b"container" => Self::Container,
@@ -99,11 +107,13 @@ impl Key {
             b"response" => Self::Response,
             b"role" => Self::Role,
             b"sequence_number" => Self::SequenceNumber,
+            b"service_tier" => Self::ServiceTier,
             b"status" => Self::Status,
             b"stop_reason" => Self::StopReason,
             b"total_tokens" => Self::Total,
             b"type" => Self::Type,
             b"usage" => Self::Usage,
+            b"web_search_requests" => Self::SearchCalls,
             b"x_groq" => Self::XGroq,
             b"reasoning_tokens" | b"thinking_tokens" => Self::UsageReasoning,
             // Names and reasons.
@@ -251,6 +261,7 @@ impl Path {
             Key::Id,
             Key::Type,
             Key::Role,
+            Key::ServiceTier,
             Key::Model,
             Key::Object,
             Key::Status,

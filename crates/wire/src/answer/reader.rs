@@ -7,6 +7,7 @@ use super::{
     AnswerFacts, StopReason, at,
     event::EventFacts,
     kind::{EventKind, StreamEvents},
+    part::Part,
     path::{Key, KeySet, Path},
     sample::Sample,
     text::{EventText, TextClass},
@@ -16,6 +17,7 @@ use crate::{
     json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
     usage::{UsageField, UsageReport},
 };
+use tollgate_types::{ProviderTool, ServiceTier, UsageDetails};
 
 /// The longest id or model name that is kept, in bytes.
 const MAX_NAME_BYTES: usize = 256;
@@ -46,6 +48,8 @@ pub(crate) struct Reader {
     /// About the whole answer.
     pub(crate) facts: AnswerFacts,
     pub(crate) usage: UsageReport,
+    /// The entry of a list by modality, or of a response's items, that is being read.
+    part: Part,
     /// A sample of its text, to estimate how many tokens the whole has.
     sample: Sample,
 }
@@ -60,6 +64,7 @@ impl Reader {
             event: EventFacts::default(),
             facts: AnswerFacts::default(),
             usage: UsageReport::default(),
+            part: Part::default(),
             sample: Sample::default(),
         }
     }
@@ -232,6 +237,14 @@ impl Reader {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
             }
             at::STATUS => self.status(text.as_str()),
+            at::SERVICE_TIER | at::USAGE_TIER => {
+                self.usage.details.tier = ServiceTier::from_name(text.as_str());
+            }
+            at::INPUT_PART_MODALITY | at::OUTPUT_PART_MODALITY => {
+                self.part.set_modality(text.as_str());
+            }
+            at::OUTPUT_TYPE => self.part.set_type(text.as_str()),
+            at::OUTPUT_ACTION => self.part.set_action(text.as_str()),
             at::ERROR | at::CHOICE_ERROR | at::BLOCK_REASON if text.len > 0 => {
                 self.event.error = true
             }
@@ -309,6 +322,17 @@ impl Reader {
         })
     }
 
+    /// The part of the usage whose number stands here.
+    const fn usage_part(here: u64) -> Option<fn(&mut UsageDetails) -> &mut u64> {
+        Some(match here {
+            at::USAGE_CACHE_HOUR => |details| &mut details.cache_write_1h,
+            at::USAGE_SEARCHES => |details| details.calls_mut(ProviderTool::WebSearch),
+            at::INPUT_AUDIO => |details| &mut details.audio_input,
+            at::OUTPUT_AUDIO => |details| &mut details.audio_output,
+            _ => return None,
+        })
+    }
+
     /// Whether a usage number is reported before there is anything to count.
     fn is_too_early(&self, field: UsageField) -> bool {
         matches!(field, UsageField::Output | UsageField::Reasoning)
@@ -366,7 +390,13 @@ impl Sink for Reader {
                 | at::STOP_REASON
                 | at::DELTA_STOP_REASON
                 | at::INCOMPLETE_REASON
-                | at::STATUS,
+                | at::STATUS
+                | at::SERVICE_TIER
+                | at::USAGE_TIER
+                | at::INPUT_PART_MODALITY
+                | at::OUTPUT_PART_MODALITY
+                | at::OUTPUT_TYPE
+                | at::OUTPUT_ACTION,
             ) => Want::Prefix(MAX_WORD_BYTES),
             Some(here) if self.ids_at(here).is_some_and(|ids| have_room(ids)) => {
                 Want::Prefix(MAX_NAME_BYTES)
@@ -419,7 +449,13 @@ impl Sink for Reader {
                 self.facts.created_at = number.as_u64();
             }
             at::CHOICE_INDEX => self.event.choices.index = number.as_u64().unwrap_or(0),
+            at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS => {
+                self.part.tokens = number.as_u64().unwrap_or(0);
+            }
             _ => {
+                if let Some(part) = Self::usage_part(here) {
+                    self.usage.set_part(part, number);
+                }
                 if let Some(field) = Self::usage_field(here).filter(|it| !self.is_too_early(*it)) {
                     self.usage.set(field, number);
                 }
@@ -454,11 +490,25 @@ impl Sink for Reader {
                     }
                 }
                 at::DELTA => self.in_delta = true,
+                at::INPUT_PARTS if !is_object => self.usage.details.audio_input = 0,
+                at::OUTPUT_PARTS if !is_object => {
+                    self.usage.details.audio_output = 0;
+                    self.usage.details.image_output = 0;
+                }
+                at::INPUT_PART | at::OUTPUT_PART => self.part = Part::default(),
                 _ if self.rules.whole_text == Some(here) => {
                     self.event.text.class = TextClass::Whole;
                 }
-                _ if self.is_main_list(here) => self.event.main_list |= !is_object,
-                _ if self.is_main_item(here) => self.event.main_item = true,
+                _ if self.is_main_list(here) => {
+                    self.event.main_list |= !is_object;
+                    if here == at::OUTPUT {
+                        self.usage.details.tool_calls = Default::default();
+                    }
+                }
+                _ if self.is_main_item(here) => {
+                    self.event.main_item = true;
+                    self.part = Part::default();
+                }
                 _ => self.refuse_usage(here),
             }
         }
@@ -476,6 +526,9 @@ impl Sink for Reader {
         match self.path.here() {
             Some(at::DELTA) => self.in_delta = false,
             Some(at::CHOICE) => self.event.choices.take(),
+            Some(at::INPUT_PART) => self.part.end_input(&mut self.usage.details),
+            Some(at::OUTPUT_PART) => self.part.end_output(&mut self.usage.details),
+            Some(at::OUTPUT_ENTRY) => self.part.end_item(&mut self.usage.details),
             _ => {}
         }
         Ok(())

@@ -1,7 +1,7 @@
 use super::*;
 use crate::answer::AnswerScanner;
 use crate::stream::{StreamOptions, StreamScanner};
-use tollgate_types::Format;
+use tollgate_types::{Format, ServiceTier};
 
 /// Scans a body that says nothing but its usage.
 fn reported(format: Format, usage: &str) -> ReportedUsage {
@@ -255,4 +255,70 @@ fn thoughts_and_what_tools_read_count_beside_output_and_input() {
         reported(r#"{"promptTokenCount":10,"totalTokenCount":10}"#),
         None
     );
+}
+
+#[test]
+fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
+    use Format::{Chat, Gemini, Messages, Responses};
+    let details = UsageDetails::default();
+    let examples = [
+        (
+            Chat,
+            r#"{"service_tier":"priority","usage":{"prompt_tokens":10,"prompt_tokens_details":{"audio_tokens":3},"completion_tokens":4,"completion_tokens_details":{"audio_tokens":2}}}"#,
+            UsageDetails {
+                audio_input: 3,
+                audio_output: 2,
+                tier: ServiceTier::Priority,
+                ..details
+            },
+        ),
+        (
+            Messages,
+            r#"{"usage":{"input_tokens":10,"cache_creation_input_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":2,"ephemeral_1h_input_tokens":3},"output_tokens":4,"server_tool_use":{"web_search_requests":2,"web_fetch_requests":7},"service_tier":"batch"},"content":[]}"#,
+            UsageDetails {
+                cache_write_1h: 3,
+                tool_calls: [2, 0, 0],
+                tier: ServiceTier::Batch,
+                ..details
+            },
+        ),
+        (
+            Responses,
+            r#"{"output":[{"type":"web_search_call","id":"a","action":{"type":"search","query":"type"}},{"action":{"type":"open_page"},"type":"web_search_call"},{"type":"message","content":[{"type":"file_search_call"}]},{"type":"file_search_call"},{"type":"code_interpreter_call"},{"type":"web_search_call"}],"usage":{"input_tokens":10,"output_tokens":4},"service_tier":"flex"}"#,
+            UsageDetails {
+                tool_calls: [2, 1, 1],
+                tier: ServiceTier::Flex,
+                ..details
+            },
+        ),
+        (
+            Gemini,
+            r#"{"usageMetadata":{"promptTokenCount":10,"promptTokensDetails":[{"modality":"TEXT","tokenCount":6},{"tokenCount":4,"modality":"AUDIO"}],"candidatesTokenCount":9,"candidatesTokensDetails":[{"modality":"IMAGE","tokenCount":8},{"modality":"TEXT","tokenCount":1}]}}"#,
+            UsageDetails {
+                audio_input: 4,
+                image_output: 8,
+                ..details
+            },
+        ),
+    ];
+    for (format, body, expected) in examples {
+        let mut scanner = AnswerScanner::new(format);
+        scanner.push(body.as_bytes());
+        scanner.finish();
+        assert_eq!(scanner.usage().details, expected, "{format} {body}");
+        assert!(scanner.usage().believed().is_some(), "{format} {body}");
+    }
+}
+
+#[test]
+fn the_last_of_several_reports_says_what_its_parts_are() {
+    let mut scanner = StreamScanner::new(Format::Gemini, StreamOptions::default());
+    for (audio, output) in [(4, 1), (4, 3)] {
+        let event = format!(
+            r#"data: {{"candidates":[{{"content":{{"parts":[{{"text":"a"}}],"role":"model"}},"index":0}}],"usageMetadata":{{"promptTokenCount":10,"promptTokensDetails":[{{"modality":"AUDIO","tokenCount":{audio}}}],"candidatesTokenCount":{output},"candidatesTokensDetails":[{{"modality":"AUDIO","tokenCount":{output}}}]}}}}"#
+        );
+        scanner.push(&(event + "\n\n").into(), &mut Vec::new());
+    }
+    let details = scanner.usage().details;
+    assert_eq!((details.audio_input, details.audio_output), (4, 3));
 }

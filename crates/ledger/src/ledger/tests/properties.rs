@@ -155,16 +155,9 @@ impl Life {
             _ => open.delivered,
         };
         let settled = open.reservation.settle(&Ending {
-            state,
             status: 200,
-            error: None,
             reported: reported.map(output),
-            absurd: false,
-            delivered: output(open.delivered),
-            produced: 0,
-            stored_input: 0,
-            least: Least::default(),
-            model_served: None,
+            ..Ending::unreported(state, output(open.delivered))
         });
         assert_eq!(settled.charged + settled.overdraft, due);
         let entry = self.expected.entry(open.request).or_default();

@@ -29,7 +29,12 @@ fn statement(by: &[GroupBy]) -> String {
         }
     };
     let sums = ReportRow::SUMS.iter().skip(1);
+    let sums = sums.map(|column| (*column).to_owned());
+    let costs = ReportRow::COSTS.iter();
+    let costs = costs
+        .flat_map(|column| ["/", "%"].map(|part| format!("{column} {part} {}", ReportRow::NANOS)));
     let sums: Vec<_> = sums
+        .chain(costs)
         .map(|column| format!("coalesce(sum({column}), 0)::bigint"))
         .collect();
     let sums = sums.join(", ");
@@ -56,7 +61,16 @@ pub(super) fn report(
         for (place, sum) in sums.iter_mut().enumerate() {
             *sum = unsigned(row, columns.saturating_add(place))?;
         }
-        Ok(each(ReportRow { group, sums }))
+        let costs_at = columns.saturating_add(sums.len());
+        let mut costs = ReportRow::NO_COSTS;
+        for (place, cost) in costs.iter_mut().enumerate() {
+            let place = costs_at.saturating_add(place.saturating_mul(2));
+            *cost = ReportRow::cost(
+                unsigned(row, place)?,
+                unsigned(row, place.saturating_add(1))?,
+            );
+        }
+        Ok(each(ReportRow { group, sums, costs }))
     })
 }
 

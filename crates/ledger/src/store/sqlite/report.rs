@@ -30,9 +30,12 @@ fn statement(by: &[GroupBy]) -> String {
         "SELECT {group}{comma} count(*),
              coalesce(sum(input), 0), coalesce(sum(cache_read), 0),
              coalesce(sum(cache_write), 0), coalesce(sum(output), 0),
-             coalesce(sum(reasoning), 0), coalesce(sum(charged), 0), coalesce(sum(overdraft), 0)
+             coalesce(sum(reasoning), 0), coalesce(sum(charged), 0), coalesce(sum(overdraft), 0),
+             coalesce(sum(cost / {nanos}), 0), coalesce(sum(cost % {nanos}), 0),
+             coalesce(sum(cost_overdraft / {nanos}), 0), coalesce(sum(cost_overdraft % {nanos}), 0)
          FROM keys CROSS JOIN usage INDEXED BY usage_by_time ON usage.key = keys.number
-         WHERE at >= ?1 AND at < ?2 {clauses}"
+         WHERE at >= ?1 AND at < ?2 {clauses}",
+        nanos = ReportRow::NANOS
     )
 }
 
@@ -50,8 +53,17 @@ pub(super) fn report(
         for (place, sum) in sums.iter_mut().enumerate() {
             *sum = unsigned(row, columns.saturating_add(place))?;
         }
+        let costs_at = columns.saturating_add(sums.len());
+        let mut costs = ReportRow::NO_COSTS;
+        for (place, cost) in costs.iter_mut().enumerate() {
+            let place = costs_at.saturating_add(place.saturating_mul(2));
+            *cost = ReportRow::cost(
+                unsigned(row, place)?,
+                unsigned(row, place.saturating_add(1))?,
+            );
+        }
         let group = group.collect::<rusqlite::Result<_>>()?;
-        if !each(ReportRow { group, sums }) {
+        if !each(ReportRow { group, sums, costs }) {
             break;
         }
     }

@@ -3,6 +3,7 @@ use crate::{Clock, KeyHasher, NewKey, Store, StoreError, Timestamp};
 use rusqlite::params;
 use std::time::Duration;
 use tempfile::TempDir;
+use tollgate_types::Money;
 
 const DAY: u64 = 86_400_000;
 
@@ -34,9 +35,9 @@ impl Archive {
         file.execute(
             "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
                  status, state, input, cache_read, cache_write, output, reasoning, charged,
-                 overdraft, source, clamped, duration_ms)
+                 overdraft, source, clamped, duration_ms, cost, cost_overdraft)
              SELECT 'req_' || (SELECT coalesce(max(number), 0) FROM usage), number, ?2, ?3, ?3,
-                 'chat', 1, 200, 'completed', ?4, 2, 3, 4, 1, 9, 5, 'reported', 0, 5
+                 'chat', 1, 200, 'completed', ?4, 2, 3, 4, 1, 9, 5, 'reported', 0, 5, 1 << 52, 7
              FROM keys WHERE id = ?1",
             params![key.as_str(), i64::try_from(at).unwrap(), model, input],
         )
@@ -69,6 +70,7 @@ fn row(group: &[&str], requests: u64, input: u64) -> ReportRow {
         sums: [
             requests, input, read, written, output, reasoning, charged, over,
         ],
+        costs: [requests << 52, requests * 7].map(Money::from_nanos),
     }
 }
 

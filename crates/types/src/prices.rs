@@ -1,0 +1,348 @@
+//! Prices, and the cost of a request.
+
+use crate::{Money, ProviderTool, ServiceTier, Usage, UsageDetails, Weight};
+
+/// The prices of a model at a point in time: per million tokens, and of a call of a provider's tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// Uncached input.
+    pub input: Money,
+    /// Input read from a cache.
+    pub cache_read: Money,
+    /// Input written to a cache.
+    pub cache_write: Money,
+    /// Output, reasoning included.
+    pub output: Money,
+    /// The prices of parts, and of other things than tokens.
+    pub special: SpecialPrices,
+}
+
+/// Prices of parts of the usage. Parts without one cost as much as the rest of their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpecialPrices {
+    /// Input written to a cache for an hour.
+    pub cache_write_1h: Option<Money>,
+    /// Sound in the uncached input.
+    pub audio_input: Option<Money>,
+    /// Sound in the output.
+    pub audio_output: Option<Money>,
+    /// Images in the output.
+    pub image_output: Option<Money>,
+    /// One call of each of [`ProviderTool::ALL`].
+    pub tool_calls: [Money; ProviderTool::ALL.len()],
+    /// By what the prices of tokens are multiplied in tiers other than the standard one.
+    pub flex: Weight,
+    /// The same in the tier `priority`.
+    pub priority: Weight,
+    /// The same in the tier `batch`.
+    pub batch: Weight,
+}
+
+impl Default for SpecialPrices {
+    fn default() -> Self {
+        Self {
+            cache_write_1h: None,
+            audio_input: None,
+            audio_output: None,
+            image_output: None,
+            tool_calls: [Money::ZERO; ProviderTool::ALL.len()],
+            flex: Weight::ONE,
+            priority: Weight::ONE,
+            batch: Weight::ONE,
+        }
+    }
+}
+
+impl SpecialPrices {
+    const fn factor(&self, tier: ServiceTier) -> Weight {
+        match tier {
+            ServiceTier::Standard => Weight::ONE,
+            ServiceTier::Flex => self.flex,
+            ServiceTier::Priority => self.priority,
+            ServiceTier::Batch => self.batch,
+        }
+    }
+}
+
+impl Prices {
+    /// How many tokens a price is for.
+    pub const TOKENS: u64 = 1_000_000;
+
+    /// The price of the dearest input, because neither the state of a cache nor the tier is known beforehand.
+    pub fn dearest_input(&self) -> Money {
+        let special = [self.special.cache_write_1h, self.special.audio_input];
+        let plain = self.input.max(self.cache_read).max(self.cache_write);
+        self.in_dearest_tier(special.into_iter().flatten().fold(plain, Money::max))
+    }
+
+    /// The price of the dearest output.
+    pub fn dearest_output(&self) -> Money {
+        let special = [self.special.audio_output, self.special.image_output];
+        self.in_dearest_tier(special.into_iter().flatten().fold(self.output, Money::max))
+    }
+
+    /// The price of a call of the dearest tool.
+    pub fn dearest_call(&self) -> Money {
+        let calls = self.special.tool_calls.into_iter();
+        calls.max().unwrap_or_default()
+    }
+
+    fn in_dearest_tier(&self, price: Money) -> Money {
+        let SpecialPrices {
+            flex,
+            priority,
+            batch,
+            ..
+        } = self.special;
+        let factor = Weight::ONE.max(flex).max(priority).max(batch);
+        let nanos = factor.of(price.nanos()).div_ceil(Weight::ONE.of(1));
+        Money::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Of each kind of tokens, and of everything else, the higher price.
+    #[must_use]
+    pub fn dearest(&self, other: &Self) -> Self {
+        let (ours, theirs) = (&self.special, &other.special);
+        let part = |a: Option<Money>, of_a: Money, b: Option<Money>, of_b: Money| {
+            let is_special = a.is_some() || b.is_some();
+            is_special.then(|| a.unwrap_or(of_a).max(b.unwrap_or(of_b)))
+        };
+        let mut tool_calls = ours.tool_calls;
+        for (price, other) in tool_calls.iter_mut().zip(theirs.tool_calls) {
+            *price = other.max(*price);
+        }
+        Self {
+            input: self.input.max(other.input),
+            cache_read: self.cache_read.max(other.cache_read),
+            cache_write: self.cache_write.max(other.cache_write),
+            output: self.output.max(other.output),
+            special: SpecialPrices {
+                cache_write_1h: part(
+                    ours.cache_write_1h,
+                    self.cache_write,
+                    theirs.cache_write_1h,
+                    other.cache_write,
+                ),
+                audio_input: part(
+                    ours.audio_input,
+                    self.input,
+                    theirs.audio_input,
+                    other.input,
+                ),
+                audio_output: part(
+                    ours.audio_output,
+                    self.output,
+                    theirs.audio_output,
+                    other.output,
+                ),
+                image_output: part(
+                    ours.image_output,
+                    self.output,
+                    theirs.image_output,
+                    other.output,
+                ),
+                tool_calls,
+                flex: ours.flex.max(theirs.flex),
+                priority: ours.priority.max(theirs.priority),
+                batch: ours.batch.max(theirs.batch),
+            },
+        }
+    }
+
+    /// The cost of a request: the exact sum, rounded half up once, to a nano-unit. At most 4.5 million
+    /// units: every place that keeps it, and sums of it, have room for that.
+    pub fn cost(&self, usage: &Usage, details: &UsageDetails) -> Money {
+        const MOST: u64 = 1 << 52;
+        let special = &self.special;
+        let details = details.within(usage);
+        let rest = |all: u64, part: u64| all.saturating_sub(part);
+        let special_output = details.audio_output.saturating_add(details.image_output);
+        let sum = [
+            (self.input, rest(usage.input, details.audio_input)),
+            (
+                special.audio_input.unwrap_or(self.input),
+                details.audio_input,
+            ),
+            (self.cache_read, usage.cache_read),
+            (
+                self.cache_write,
+                rest(usage.cache_write, details.cache_write_1h),
+            ),
+            (
+                special.cache_write_1h.unwrap_or(self.cache_write),
+                details.cache_write_1h,
+            ),
+            (self.output, rest(usage.output, special_output)),
+            (
+                special.audio_output.unwrap_or(self.output),
+                details.audio_output,
+            ),
+            (
+                special.image_output.unwrap_or(self.output),
+                details.image_output,
+            ),
+        ]
+        .into_iter()
+        .map(|(price, tokens)| u128::from(price.nanos()).saturating_mul(u128::from(tokens)))
+        .fold(0, u128::saturating_add);
+        let factor = special.factor(details.tier).of(1);
+        let parts = Weight::ONE.of(Self::TOKENS);
+        let nanos = sum.saturating_mul(factor).saturating_add(parts / 2) / parts;
+        let calls = special.tool_calls.iter().zip(details.tool_calls);
+        let calls =
+            calls.map(|(price, calls)| u128::from(price.nanos()).saturating_mul(calls.into()));
+        let nanos = calls.fold(nanos, u128::saturating_add);
+        let nanos = u64::try_from(nanos).unwrap_or(MOST);
+        Money::from_nanos(nanos.min(MOST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn money(text: &str) -> Money {
+        text.parse().expect("an amount")
+    }
+
+    fn prices() -> Prices {
+        Prices {
+            input: money("3"),
+            cache_read: money("0.3"),
+            cache_write: money("3.75"),
+            output: money("15"),
+            ..Prices::default()
+        }
+    }
+
+    const USAGE: Usage = Usage {
+        input: 1000,
+        cache_read: 10,
+        cache_write: 100,
+        output: 20,
+        reasoning: 15,
+    };
+
+    fn plain(prices: Prices, usage: Usage) -> Money {
+        prices.cost(&usage, &UsageDetails::default())
+    }
+
+    #[test]
+    fn a_request_costs_the_exact_sum_rounded_once() {
+        let prices = prices();
+        // 3000 + 3 + 375 + 300 millionths.
+        assert_eq!(plain(prices, USAGE).to_string(), "0.003678");
+        let of = |input, price| {
+            let input_price = money(price);
+            let usage = Usage {
+                input,
+                ..Usage::default()
+            };
+            let prices = Prices {
+                input: input_price,
+                ..prices
+            };
+            plain(prices, usage).nanos()
+        };
+        // Three tenths of a nano-unit, half of one, and nine tenths.
+        assert_eq!(
+            (of(1, "0.0003"), of(1, "0.0005"), of(3, "0.0003")),
+            (0, 1, 1)
+        );
+        assert_eq!(of(u64::MAX, "999999999"), 1 << 52);
+        assert_eq!(plain(prices, Usage::default()), Money::ZERO);
+    }
+
+    #[test]
+    fn parts_and_calls_have_their_own_prices_and_parts_without_one_cost_as_the_rest() {
+        let details = UsageDetails {
+            cache_write_1h: 40,
+            audio_input: 100,
+            audio_output: 4,
+            image_output: 1,
+            tool_calls: [2, 1, 0],
+            tier: ServiceTier::Standard,
+        };
+        assert_eq!(prices().cost(&USAGE, &details), plain(prices(), USAGE));
+        let special = SpecialPrices {
+            cache_write_1h: Some(money("6")),
+            audio_input: Some(money("40")),
+            audio_output: Some(money("80")),
+            image_output: Some(money("30")),
+            tool_calls: [money("0.01"), money("0.0025"), money("0.03")],
+            ..SpecialPrices::default()
+        };
+        let prices = Prices {
+            special,
+            ..prices()
+        };
+        // Input 900 x 3 + 100 x 40, cache 3 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30 millionths; calls 0.0225.
+        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.030243");
+        // No part is greater than the whole.
+        let all = UsageDetails {
+            cache_write_1h: u64::MAX,
+            audio_input: u64::MAX,
+            audio_output: u64::MAX,
+            image_output: u64::MAX,
+            ..UsageDetails::default()
+        };
+        // 1000 x 40 + 3 + 100 x 6 + 20 x 80 millionths.
+        assert_eq!(prices.cost(&USAGE, &all).to_string(), "0.042203");
+    }
+
+    #[test]
+    fn a_tier_multiplies_the_prices_of_tokens_alone() {
+        let special = SpecialPrices {
+            flex: Weight::from_thousandths(500),
+            priority: Weight::from_thousandths(2000),
+            tool_calls: [money("0.01"), Money::ZERO, Money::ZERO],
+            ..SpecialPrices::default()
+        };
+        let prices = Prices {
+            special,
+            ..prices()
+        };
+        let at = |tier| {
+            let details = UsageDetails {
+                tool_calls: [1, 0, 0],
+                tier: ServiceTier::from_name(tier),
+                ..UsageDetails::default()
+            };
+            prices.cost(&USAGE, &details).to_string()
+        };
+        assert_eq!(at("default"), "0.013678");
+        assert_eq!(at("flex"), "0.011839");
+        assert_eq!(at("priority"), "0.017356");
+        assert_eq!(at("batch"), "0.013678");
+    }
+
+    #[test]
+    fn no_usage_costs_more_than_the_dearest_prices_say() {
+        let special = SpecialPrices {
+            cache_write_1h: Some(money("6")),
+            image_output: Some(money("30")),
+            priority: Weight::from_thousandths(1750),
+            ..SpecialPrices::default()
+        };
+        let prices = Prices {
+            special,
+            ..prices()
+        };
+        assert_eq!(prices.dearest_input(), money("10.5"));
+        assert_eq!(prices.dearest_output(), money("52.5"));
+        let other = Prices {
+            input: money("1"),
+            output: money("40"),
+            special: SpecialPrices {
+                audio_input: Some(money("2")),
+                ..SpecialPrices::default()
+            },
+            ..Prices::default()
+        };
+        let both = prices.dearest(&other);
+        // What has no price of its own at one of them costs there as the rest of its kind.
+        assert_eq!(both.special.audio_input, Some(money("3")));
+        assert_eq!(both.special.image_output, Some(money("40")));
+        assert_eq!(both.special.cache_write_1h, Some(money("6")));
+    }
+}
