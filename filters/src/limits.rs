@@ -68,7 +68,7 @@ impl Filter for Limits {
     ) -> Result<Verdict, PublicError> {
         let identity = Arc::clone(request.identity()?);
         let load = self.load(request);
-        match self.limiter.admit(load, &identity) {
+        match self.limiter.admit(load, &identity).await {
             Ok(Admission { guard, headers }) => {
                 request.admission = guard;
                 request.answer_headers.extend(headers);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Admission, Asked, Balances, Catalog, Chosen, Counting, DryReservation, Endpoint, FilterKind,
-    Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView,
+    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, Endpoint,
+    FilterKind, Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView,
     NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredThing, StoredThings,
     Verdict,
 };
@@ -197,9 +197,9 @@ impl KeyDirectory for Keys {
 struct Limits;
 
 impl Limiter for Limits {
-    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
         if identity.plan.as_deref() == Some("unknown") {
-            return Err(NotAdmitted::UnknownPlan);
+            return MaybeReady::ready(Err(NotAdmitted::UnknownPlan));
         }
         let reported = match load {
             Load::Generation { input, output, .. } => {
@@ -213,7 +213,7 @@ impl Limiter for Limits {
             limited: Limited { dimension, denied },
             headers,
         };
-        match load {
+        MaybeReady::ready(match load {
             Load::Generation { input: 1000, .. } => {
                 let wait = Denied::Wait(Duration::from_secs(3));
                 Err(limited(Dimension::Requests, wait, headers))
@@ -225,7 +225,7 @@ impl Limiter for Limits {
                 guard: None,
                 headers,
             }),
-        }
+        })
     }
 
     fn headers(&self, _: &Identity) -> LimitHeaders {

@@ -99,7 +99,16 @@ impl Operator {
             }
             let ledger = accounts.ledger().clone();
             let memory = Arc::clone(accounts.memory());
-            let serving = admin::serve(listener, readiness.clone(), &api, ledger, memory, gone);
+            let pace = accounts.pace().clone();
+            let serving = admin::serve(
+                listener,
+                readiness.clone(),
+                &api,
+                ledger,
+                memory,
+                pace,
+                gone,
+            );
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }

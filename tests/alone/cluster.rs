@@ -146,9 +146,9 @@ impl Run {
             .await;
         let mut fenced = self.machines.revive().await;
         let healed = Instant::now();
-        let mut calls = self.serve_again().await;
+        let (mut calls, ended) = self.serve_again().await;
         let back_after = healed.elapsed();
-        fenced += self.machines.revive().await;
+        fenced += ended + self.machines.revive().await;
         calls.extend(bounded("the callers' end", load.end()).await);
         self.report.fenced += fenced;
         // A gateway is renewed once a second, and again soon after the fault.
@@ -168,8 +168,11 @@ impl Run {
         }
     }
 
-    /// Asks each gateway with each key that has a balance until all are served.
-    async fn serve_again(&self) -> Vec<Call> {
+    /// Asks each gateway with each key that has a balance until all are served. Returns the calls, and how many
+    /// gateways had to be started again meanwhile.
+    async fn serve_again(&mut self) -> (Vec<Call>, usize) {
+        /// How often is looked for gateways that have ended.
+        const LOOK: Duration = Duration::from_millis(200);
         let mut asking = tokio::task::JoinSet::new();
         for node in 0..self.machines.nodes.len() {
             for key in 0..PLANS.len() - 1 {
@@ -177,8 +180,14 @@ impl Run {
                 asking.spawn_on(served(target, node, key), self.callers.handle());
             }
         }
-        let calls = asking.join_all().await;
-        calls.concat()
+        let (mut calls, mut fenced) = (Vec::new(), 0);
+        loop {
+            match tokio::time::timeout(LOOK, asking.join_next()).await {
+                Ok(Some(done)) => calls.extend(done.unwrap()),
+                Ok(None) => return (calls, fenced),
+                Err(_) => fenced += self.machines.revive().await,
+            }
+        }
     }
 
     async fn page(

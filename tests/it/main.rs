@@ -48,6 +48,7 @@ mod reload;
 mod remembering;
 mod reserving;
 mod several_gateways;
+mod shared_limits;
 mod stop_sequences;
 mod stored;
 mod streams;

@@ -1,7 +1,7 @@
 //! What the ledger counts of itself, as metrics. It keeps its own counters and knows no registry.
 
 use prometheus::proto::MetricFamily;
-use tollgate_ledger::{LedgerStats, MemoryStats};
+use tollgate_ledger::{LedgerStats, MemoryStats, SharedLimitsStats};
 use tollgate_telemetry::events::families::{Labels, counters, gauges, histogram};
 
 /// The page's part about the ledger.
@@ -86,6 +86,23 @@ pub(super) fn remembered(stats: &MemoryStats) -> [MetricFamily; 2] {
             "tollgate_remembered_answers_bytes",
             "Bytes of all remembered answers in the database.",
             [(&[] as Labels<'_>, float(stats.bytes))],
+        ),
+    ]
+}
+
+/// The page's part about limits that gateways share through a server.
+pub(super) fn shared_limits(stats: &SharedLimitsStats) -> [MetricFamily; 2] {
+    let unlabelled = |value| [(&[] as Labels<'_>, float(value))];
+    [
+        gauges(
+            "tollgate_limits_shared",
+            "1 if limits are counted in the shared server, 0 if this gateway applies its share.",
+            unlabelled(u64::from(stats.is_shared)),
+        ),
+        counters(
+            "tollgate_limits_fallbacks_total",
+            "How often the shared server was lost.",
+            unlabelled(stats.fallbacks),
         ),
     ]
 }

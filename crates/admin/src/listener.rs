@@ -11,7 +11,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tollgate_ledger::{Ledger, Memory};
+use tollgate_ledger::{Ledger, Limiter, Memory};
 use tollgate_telemetry::events::families::{Labels, gauges};
 use tollgate_telemetry::events::{self, PageFormat};
 
@@ -56,6 +56,7 @@ pub async fn serve(
     api: &Arc<Api>,
     ledger: Ledger,
     memory: Arc<Memory>,
+    pace: Limiter,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
@@ -63,7 +64,7 @@ pub async fn serve(
     let open = Router::new()
         .route(
             "/metrics",
-            get(move |headers| async move { metrics(&headers, &shown, &ledger, &memory) }),
+            get(move |headers| async move { metrics(&headers, &shown, &ledger, &memory, &pace) }),
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
@@ -86,6 +87,7 @@ fn metrics(
     readiness: &Readiness,
     ledger: &Ledger,
     memory: &Memory,
+    pace: &Limiter,
 ) -> impl IntoResponse + use<> {
     let accept = headers.get(header::ACCEPT);
     let format = PageFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
@@ -97,6 +99,8 @@ fn metrics(
         [(&[] as Labels<'_>, f64::from(u8::from(status.is_success())))],
     ));
     families.extend(ledger_metrics::remembered(&memory.stats()));
+    let shared = pace.shared_stats();
+    families.extend(shared.iter().flat_map(ledger_metrics::shared_limits));
     let page = events::exposition(format, families);
     ([(header::CONTENT_TYPE, format.media_type())], page)
 }

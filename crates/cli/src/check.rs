@@ -16,7 +16,8 @@ pub struct Arguments {
     /// The configuration file; the same as `--config FILE`.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Connect to the database, too, if it is on a server: check its tables, the pepper and the plans.
+    /// Connect to the database, too, if it is on a server: check its tables, the pepper and the plans. And
+    /// to the server that limits are shared through.
     #[arg(long)]
     online: bool,
     /// List the differences to another file, or to a running gateway, by the address of its
@@ -41,6 +42,9 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
         Some(_) if arguments.online => keys::check_plans(&config, &keys::open_store(&config)?)?,
         Some(_) => keys::check_folder(&config)?,
         None => check_file(&config)?,
+    }
+    if arguments.online {
+        keys::check_limit_server(&config)?;
     }
     print(summary(file, &config))?;
     if let Some(against) = &arguments.against {

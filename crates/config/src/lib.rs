@@ -18,6 +18,7 @@ mod faults;
 mod files;
 mod filters;
 mod hidden;
+mod key_limits;
 mod network;
 mod plans;
 mod reference;
@@ -39,6 +40,7 @@ pub use failover::{FailoverSettings, RetryBudgetSettings};
 pub use faults::{Faults, Located};
 pub use files::Override;
 pub use filters::FilterEntry;
+pub use key_limits::{KeyLimitSettings, SharedLimitSettings};
 pub use network::Network;
 pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support, a_minute};
 pub use reference::reference;
@@ -85,6 +87,8 @@ struct Settings {
     store: StoreSettings,
     /// API keys.
     keys: KeysSettings,
+    /// How several gateways share the limits of keys.
+    limits: KeyLimitSettings,
     /// Logs.
     log: LogSettings,
     /// Where traces are exported to. Default: no traces.
@@ -148,6 +152,10 @@ pub struct Config {
     pub pepper: Secret,
     /// Refused credentials that an address may send in a minute; `None`: any number.
     pub failed_keys_per_minute: Option<NonZeroU32>,
+    /// How several gateways share the limits of keys.
+    pub limits: KeyLimitSettings,
+    /// The URL of the server through which they share them, if there is one.
+    pub limits_url: Option<Secret>,
     /// Logs.
     pub log: LogSettings,
     /// Where traces are exported to. `None`: there are none.
@@ -358,6 +366,13 @@ impl<'a> Loader<'a> {
             let url = server.check(self.environment, folder, &store_path.key("postgres"));
             url.map_err(|found| faults.extend(found)).ok()
         });
+        let limits = settings.limits.with_paths_from(folder);
+        let limits_url = limits
+            .check(self.environment, folder)
+            .unwrap_or_else(|found| {
+                faults.extend(found);
+                None
+            });
         let catalog = CatalogSettings {
             providers: settings.providers,
             families: settings.families,
@@ -398,6 +413,8 @@ impl<'a> Loader<'a> {
             store_url,
             pepper,
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
+            limits,
+            limits_url,
             log: LogSettings {
                 access_file: settings
                     .log

@@ -1,8 +1,8 @@
 //! What of a configuration holds from the start of the program to its end.
 
 use crate::{
-    Config, ListenAddress, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
-    TraceTarget, UpgradeSettings,
+    Config, KeyLimitSettings, ListenAddress, ListenSettings, LogSettings, ShutdownSettings,
+    StoreSettings, TraceTarget, UpgradeSettings,
 };
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ pub struct Started {
     store_url: Option<String>,
     pepper: String,
     failed_keys_per_minute: Option<NonZeroU32>,
+    limits: KeyLimitSettings,
+    limits_url: Option<String>,
     log: LogSettings,
     traces: Option<TraceTarget>,
 }
@@ -66,6 +68,11 @@ impl Started {
             store_url: config.store_url.as_ref().map(|url| url.expose().to_owned()),
             pepper: config.pepper.expose().to_owned(),
             failed_keys_per_minute: config.failed_keys_per_minute,
+            limits: config.limits.clone(),
+            limits_url: config
+                .limits_url
+                .as_ref()
+                .map(|url| url.expose().to_owned()),
             log: config.log.clone(),
             traces: config.traces.clone(),
         }
@@ -74,7 +81,7 @@ impl Started {
     /// What cannot be changed of something at a key path: itself, where it is such a setting or
     /// stands in one, else the settings of that kind that stand in it.
     fn parts_of(path: &str) -> Vec<&str> {
-        const PATHS: [&str; 15] = [
+        const PATHS: [&str; 16] = [
             "server.listen",
             "server.threads",
             "server.upstream_keepalive_pool",
@@ -85,6 +92,7 @@ impl Started {
             "store",
             "keys.pepper",
             "keys.failed_attempts_per_minute",
+            "limits",
             "log.access",
             "log.access_file",
             "log.access_format",
@@ -130,6 +138,10 @@ impl Started {
             (
                 "keys.failed_attempts_per_minute",
                 self.failed_keys_per_minute != other.failed_keys_per_minute,
+            ),
+            (
+                "limits",
+                self.limits != other.limits || self.limits_url != other.limits_url,
             ),
             ("log", self.log != other.log),
             ("traces", self.traces != other.traces),

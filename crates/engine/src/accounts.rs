@@ -17,18 +17,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_config::{Config, MemorySettings};
 use tollgate_filter::{
-    Admission, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load,
-    NotAdmitted, RequestContext, Reserved, Services, StoredThing, StoredThings,
+    Admission, Admitted, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders,
+    Limiter, Load, NotAdmitted, RequestContext, Reserved, Services, StoredThing, StoredThings,
 };
 use tollgate_ledger::{
     Clock, Ledger, LedgerSettings, Memory, MemoryLimits, PendingAccount, RequestInfo, Reservation,
-    Reserve, Standing, Store,
+    Reserve, SharedLimits, Standing, Store,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
 use tollgate_types::{
-    Claim, Identity, InputCount, KeyId, Limits, MaybeReady, NamedItem, OwnerFailure, PerUnit,
-    Shortage, Tariff, Unavailable, Unit, UpperBound,
+    Claim, Identity, InputCount, KeyId, Limited, Limits, MaybeReady, NamedItem, OwnerFailure,
+    PerUnit, Shortage, Tariff, Unavailable, Unit, UpperBound,
 };
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -100,7 +100,14 @@ impl Accounts {
         let store = keys::open_store(config)?;
         let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
         let ledger = Ledger::open(&store, LedgerSettings::default())?;
-        let paces = Paces::new(store.clock());
+        let mut paces = Paces::new(store.clock());
+        if !config.limits.per_node {
+            let shared = match keys::limit_server(config)? {
+                Some((server, timeout)) => Some(SharedLimits::start(server, timeout)?),
+                None => None,
+            };
+            paces.generation = paces.generation.shared_by(ledger.nodes(), shared.as_ref());
+        }
         let usage = UsageSource::new(&store, ledger.clone(), paces.generation.clone());
         Ok(Self {
             directory: Arc::new(directory),
@@ -265,14 +272,16 @@ impl PlannedLimits {
 }
 
 impl Limiter for PlannedLimits {
-    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
         let (limiter, limits, input, output) = match load {
             Load::Generation {
                 input,
                 output,
                 is_limited,
             } => {
-                let limits = self.of(identity).ok_or(NotAdmitted::UnknownPlan)?;
+                let Some(limits) = self.of(identity) else {
+                    return MaybeReady::ready(Err(NotAdmitted::UnknownPlan));
+                };
                 let output = output_in_advance(output, is_limited, &limits);
                 (&self.paces.generation, limits, input, output)
             }
@@ -285,15 +294,19 @@ impl Limiter for PlannedLimits {
                 (&self.paces.counting, limits, 0, 0)
             }
         };
-        match limiter.admit(&identity.key, &limits, input, output) {
-            Ok(admission) => Ok(Admission {
-                headers: headers(&admission.standing(), &self.clock),
-                guard: Some(Box::new(admission)),
-            }),
-            Err(limited) => Err(NotAdmitted::Limited {
-                limited,
-                headers: headers(&limiter.standing(&identity.key, &limits), &self.clock),
-            }),
+        match limiter.admit_shared(&identity.key, &limits, input, output) {
+            MaybeReady::Ready(admitted) => {
+                let admitted = admitted.into_inner();
+                let key = &identity.key;
+                MaybeReady::ready(with_headers(admitted, limiter, key, &limits, &self.clock))
+            }
+            pending @ MaybeReady::Pending(_) => {
+                let (limiter, clock) = (limiter.clone(), self.clock.clone());
+                let key = identity.key.clone();
+                MaybeReady::pending(async move {
+                    with_headers(pending.await, &limiter, &key, &limits, &clock)
+                })
+            }
         }
     }
 
@@ -310,6 +323,26 @@ impl Limiter for PlannedLimits {
         };
         let admitted = self.paces.filter_counts.admit(&identity.key, &limits, 0, 0);
         admitted.map(|it| it.finish(0, 0)).is_ok()
+    }
+}
+
+/// An admission or a refusal with the state of the limits.
+fn with_headers(
+    admitted: Result<tollgate_ledger::Admission, Limited>,
+    limiter: &tollgate_ledger::Limiter,
+    key: &KeyId,
+    limits: &Limits,
+    clock: &Clock,
+) -> Admitted {
+    match admitted {
+        Ok(admission) => Ok(Admission {
+            headers: headers(&admission.standing(), clock),
+            guard: Some(Box::new(admission)),
+        }),
+        Err(limited) => Err(NotAdmitted::Limited {
+            limited,
+            headers: headers(&limiter.standing(key, limits), clock),
+        }),
     }
 }
 
@@ -339,7 +372,7 @@ impl Balances for PricedBalances {
             log::error!("{}: a request without a key or format", request.id);
             return MaybeReady::ready(Err(Unavailable::Closed.into()));
         };
-        let (key, tariff) = (&identity.key, tariff(&self.catalog, request));
+        let (key, tariff) = (&identity.key, tariff(&self.catalog, request, &bound));
         match self.ledger.reserve(key, info.clone(), bound, tariff) {
             Reserve::Reserved(reservation) => MaybeReady::ready(Ok(Box::new(reservation))),
             Reserve::Refused(shortage) => MaybeReady::ready(Err(logged(shortage))),
@@ -359,7 +392,7 @@ impl Balances for PricedBalances {
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
         let key = request.identity.as_ref().map(|identity| &identity.key);
         let left = key.and_then(|key| self.ledger.holdings(key));
-        let tariff = tariff(&self.catalog, request);
+        let tariff = tariff(&self.catalog, request, &bound);
         left.is_some_and(|left| {
             let free = PerUnit::from_fn(|unit| left.get(unit).map(|left| left.free));
             affords(&free, &bound, &tariff)
@@ -376,8 +409,8 @@ impl Balances for PricedBalances {
 /// How often a request is expected to call each tool of its provider at most.
 const CALLS_PER_TOOL: u64 = 10;
 
-/// What the tokens of a request take from the balances of its key.
-pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext) -> Tariff {
+/// What the tokens of a request with this bound take from the balances of its key.
+pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperBound) -> Tariff {
     if let Some(fixed) = &request.fixed {
         return fixed.tariff;
     }
@@ -389,10 +422,12 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext) -> Tariff {
     let tools = request
         .facts_if_read()
         .map_or(0, |facts| facts.hosted_tools);
+    let prices = model.dearest_prices(at, SystemTime::now());
     Tariff {
         tool_calls: tools.saturating_mul(CALLS_PER_TOOL),
         weights: model.weights,
-        prices: model.dearest_prices(at, SystemTime::now()),
+        prices: prices
+            .map(|prices| prices.of_input(bound.input.saturating_add(bound.hidden_input))),
     }
 }
 
@@ -508,11 +543,11 @@ impl KeyDirectory for NoAccounts {
 }
 
 impl Limiter for NoAccounts {
-    fn admit(&self, _: Load, _: &Identity) -> Result<Admission, NotAdmitted> {
-        Ok(Admission {
+    fn admit(&self, _: Load, _: &Identity) -> MaybeReady<Admitted> {
+        MaybeReady::ready(Ok(Admission {
             guard: None,
             headers: LimitHeaders::new(),
-        })
+        }))
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tollgate_config::{Config, Faults};
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
-    Clock, Denied, DirectorySettings, Glance, KeyHasher, KeyedSemaphore, Limiter, Lookup,
-    LookupFailure, PendingLookup, PlanInUse, Server, ServerSettings, ServerTls, Store, StoreError,
-    plans_beyond,
+    Clock, Denied, DirectorySettings, Glance, KeyHasher, KeyedSemaphore, LimitServer,
+    LimitServerError, Limiter, Lookup, LookupFailure, PendingLookup, PlanInUse, Server,
+    ServerSettings, ServerTls, Store, StoreError, plans_beyond,
 };
 use tollgate_settings::KeyPath;
 use tollgate_types::{KeyId, Limits, MaybeReady};
@@ -25,6 +25,9 @@ pub enum OpenError {
     /// The key store cannot be used.
     #[error("the key store cannot be used: {0}")]
     Store(#[from] StoreError),
+    /// Limits cannot be shared through the server.
+    #[error("limits cannot be shared through {0}")]
+    Limits(#[from] LimitServerError),
     /// Keys have plans that the configuration does not have.
     #[error(
         "keys that are not revoked have plans that the configuration does not have; they would \
@@ -82,6 +85,34 @@ fn server(config: &Config) -> Result<Option<ServerSettings>, OpenError> {
         connections: usize::try_from(settings.connections.get()).unwrap_or(usize::MAX),
         lease_term: settings.lease_term.get(),
     }))
+}
+
+/// The server through which the gateways of a configuration share limits, and how long a request waits
+/// for it. `None`: there is none.
+///
+/// # Errors
+///
+/// Its URL or the file with its authorities cannot be read.
+pub fn limit_server(config: &Config) -> Result<Option<(LimitServer, Duration)>, OpenError> {
+    let settings = config.limits.shared.as_ref();
+    let Some((settings, url)) = settings.zip(config.limits_url.as_ref()) else {
+        return Ok(None);
+    };
+    let server = LimitServer::new(url.expose(), settings.ca.as_deref())?;
+    Ok(Some((server, settings.timeout.get())))
+}
+
+/// Connects to that server, and checks that limits can be shared through it. Blocks. Returns its address.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_limit_server(config: &Config) -> Result<Option<String>, OpenError> {
+    let Some((server, _)) = limit_server(config)? else {
+        return Ok(None);
+    };
+    server.check()?;
+    Ok(Some(server.address().to_owned()))
 }
 
 /// Opens the store of a configuration although it lacks commits or has damaged rows; from then on

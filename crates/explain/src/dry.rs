@@ -12,9 +12,9 @@ use tollgate_engine::choose;
 use tollgate_engine::counts::CatalogCounts;
 use tollgate_engine::endpoints::PlanLimits;
 use tollgate_filter::{
-    Admission, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory, KeyLookup,
-    LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserved,
-    Services, StoredThings,
+    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory,
+    KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext,
+    Reserved, Services, StoredThings,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{
@@ -189,7 +189,14 @@ impl KeyDirectory for Book {
 }
 
 impl Limiter for Book {
-    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
+        MaybeReady::ready(self.look_at_limits(load, identity))
+    }
+}
+
+impl Book {
+    /// Whether the key's limits would admit the request, as far as this process has seen.
+    fn look_at_limits(&self, load: Load, identity: &Identity) -> Admitted {
         let admission = || Admission {
             guard: None,
             headers: LimitHeaders::new(),
@@ -343,11 +350,15 @@ impl Balances for Book {
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
         let holdings = self.holdings();
         let free = PerUnit::from_fn(|unit| holdings.get(unit).map(|it| it.free));
-        accounts::affords(&free, &bound, &accounts::tariff(&self.catalog, request))
+        accounts::affords(
+            &free,
+            &bound,
+            &accounts::tariff(&self.catalog, request, &bound),
+        )
     }
 
     fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
-        let tariff = accounts::tariff(&self.catalog, request);
+        let tariff = accounts::tariff(&self.catalog, request, &bound);
         let holdings = self.holdings();
         self.note(&bound, &tariff, &holdings);
         let reservation = self.dry(&bound, &tariff, &holdings);

@@ -26,9 +26,9 @@ pub use endpoint::{Endpoint, EndpointInfo, EndpointKind};
 pub use filter::{DynFilter, Filter, Verdict};
 pub use kind::{Built, FilterKind, Phases, SettingsFault, no_settings, settings};
 pub use services::{
-    Admission, Asked, Balances, Catalog, Chosen, Counting, KeyDirectory, KeyLookup, LimitHeaders,
-    Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, StoredThing,
-    StoredThings,
+    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, KeyDirectory, KeyLookup,
+    LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services,
+    StoredThing, StoredThings,
 };
 pub use tollgate_types::MaybeReady;
 

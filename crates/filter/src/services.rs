@@ -172,7 +172,7 @@ pub trait Limiter: Send + Sync {
     /// # Errors
     ///
     /// The first limit that the request exceeds, or the limits of the key are not known.
-    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted>;
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted>;
 
     /// The state of a key's limits now: for a request that is refused after it has given back what it
     /// took.
@@ -217,6 +217,9 @@ pub struct Admission {
     /// The state of the limits with this request counted.
     pub headers: LimitHeaders,
 }
+
+/// A request within its key's limits, or why it is not admitted.
+pub type Admitted = Result<Admission, NotAdmitted>;
 
 /// Why a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]

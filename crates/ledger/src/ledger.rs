@@ -28,7 +28,10 @@ use crate::{
     journal::Journal,
     key,
     ownership::Stored,
-    store::{Store, StoreError},
+    store::{
+        Store, StoreError,
+        database::{Peer, Process},
+    },
 };
 use accounts::{Accounts, Reserved};
 use parking_lot::Mutex;
@@ -38,7 +41,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
         mpsc::sync_channel,
     },
     time::Duration,
@@ -140,6 +143,8 @@ struct Shared {
     /// Why the last commit failed, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
     renewals: Renewals,
+    /// How many processes live, this one included.
+    nodes: Arc<AtomicU32>,
     /// This process admits nothing more.
     shut: AtomicBool,
     /// Another process has ended this one.
@@ -218,6 +223,7 @@ impl Ledger {
         let peers = process.check_in()?.peers;
         let recovered = recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
         let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
+        let nodes = Arc::new(AtomicU32::new(living(&*process, &peers)));
         let stats = Stats::default();
         stats.add_recovered(recovered);
         stats.add_late(late);
@@ -231,6 +237,7 @@ impl Ledger {
             uncommitted: AtomicUsize::new(0),
             stalled: Mutex::new(None),
             renewals: Renewals::new(process.term(), renewal),
+            nodes,
             shut: AtomicBool::new(false),
             fenced: watch::Sender::new(false),
             abandoned: AtomicBool::new(false),
@@ -405,6 +412,12 @@ impl Ledger {
         let _ = fenced.wait_for(|it| *it).await;
     }
 
+    /// How many processes on other machines and this one use the database: looked at once a second, and a
+    /// crashed one counts until its term is over. 1 if the database is a file.
+    pub fn nodes(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.0.shared.nodes)
+    }
+
     /// Counts for metrics.
     pub fn stats(&self) -> LedgerStats {
         let shared = &self.0.shared;
@@ -434,6 +447,15 @@ impl Ledger {
         self.0.shared.abandoned.store(true, Ordering::Release);
         self.0.shared.journal.die();
     }
+}
+
+/// How many processes share what is divided among machines.
+fn living(process: &dyn Process, peers: &[Peer]) -> u32 {
+    if process.term().is_none() {
+        return 1;
+    }
+    let others = peers.iter().filter(|peer| !peer.is_silent).count();
+    u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl Inner {

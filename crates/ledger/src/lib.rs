@@ -43,7 +43,10 @@ pub use ledger::{
     Ending, Holdings, Ledger, LedgerSettings, LedgerStats, PendingAccount, RequestInfo,
     Reservation, Reserve, Settled, Shortage,
 };
-pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing};
+pub use limits::{
+    Admission, Denied, Dimension, Level, LimitServer, LimitServerError, Limited, Limiter,
+    SharedLimits, SharedLimitsStats, Standing,
+};
 pub use memory::{Lookup as MemoryLookup, Memory, MemoryLimits, MemoryStats, Remembered};
 pub use ownership::{
     Claim, Claims, Due, InputDue, Owner, OwnerFailure, Ownership, Payable, Paying, Stored, Unpaid,

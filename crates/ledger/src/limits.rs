@@ -1,27 +1,35 @@
 //! How fast a key may go: requests, input and output tokens a minute, requests at once.
 //!
-//! Whether it can pay is decided in `balance`. Limits live in memory: a restart begins
-//! them anew, which lets at most one window more through.
+//! Whether it can pay is decided in `balance`. One process keeps limits in memory: a restart begins
+//! them anew, which lets at most one window more through. Several processes share them through a
+//! server (`shared`); without it each applies an equal share.
 
+mod admission;
 mod bucket;
 mod headers;
+mod meter;
+mod pace;
+mod shared;
 
+pub use admission::Admission;
 pub use bucket::Level;
+pub use shared::{LimitServer, LimitServerError, SharedLimits, SharedLimitsStats};
 
 use crate::clock::Clock;
-use bucket::Bucket;
-use parking_lot::Mutex;
+use admission::Shared;
+use meter::{Meter, Share};
+use pace::{Taken, Wanted};
 use quick_cache::{UnitWeighter, sync::Cache};
+use shared::Order;
 use std::{
     num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
-use tollgate_types::{AdmissionGuard, KeyId, Limits};
 pub use tollgate_types::{Denied, Dimension, Limited};
+use tollgate_types::{KeyId, Limits, MaybeReady};
 
 /// How a key stands with each of its limits; for the headers of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,36 +45,22 @@ pub struct Standing {
 /// The limits of all keys. Cheap to clone.
 #[derive(Clone)]
 pub struct Limiter {
-    keys: Arc<Cache<KeyId, Arc<Meter>, UnitWeighter, foldhash::fast::RandomState>>,
+    keys: Arc<Keys>,
+    sharing: Option<Arc<Sharing>>,
+}
+
+struct Keys {
+    meters: Cache<KeyId, Arc<Meter>, UnitWeighter, foldhash::fast::RandomState>,
     clock: Clock,
     /// What [`Clock::elapsed_ms`] said when it was made.
     since_ms: u64,
 }
 
-/// The state of one key. There is one of it to a key, whatever becomes of the limits: requests that
-/// are under way when they change end in the same one.
-#[derive(Debug, Default)]
-struct Meter {
-    running: AtomicU32,
-    paces: Mutex<Paces>,
-}
-
-/// What goes by the clock.
-#[derive(Debug, Default)]
-struct Paces {
-    limits: Limits,
-    requests: Pace,
-    input: Pace,
-    output: Pace,
-}
-
-/// One limit, and what is taken of it.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Whether it holds. A bucket without a limit is one that was lifted: requests that took from
-    /// it give back to it still, and what was taken flows off as before.
-    is_limited: bool,
-    bucket: Option<Bucket>,
+/// How a process shares limits with others.
+struct Sharing {
+    /// How many processes run.
+    nodes: Arc<AtomicU32>,
+    server: Option<SharedLimits>,
 }
 
 impl Limiter {
@@ -74,7 +68,7 @@ impl Limiter {
     pub fn new(keys: usize, clock: Clock) -> Self {
         const AT_START: usize = 256;
         let keys = keys.max(1);
-        let cache = Cache::with(
+        let meters = Cache::with(
             keys.min(AT_START),
             u64::try_from(keys).unwrap_or(u64::MAX),
             UnitWeighter,
@@ -82,14 +76,29 @@ impl Limiter {
             Default::default(),
         );
         Self {
-            keys: Arc::new(cache),
-            since_ms: clock.elapsed_ms(),
-            clock,
+            keys: Arc::new(Keys {
+                meters,
+                since_ms: clock.elapsed_ms(),
+                clock,
+            }),
+            sharing: None,
         }
     }
 
+    /// Shares the limits among `nodes` running processes: through a server, if there is one, else each
+    /// process applies an equal share.
+    #[must_use]
+    pub fn shared_by(mut self, nodes: Arc<AtomicU32>, server: Option<&SharedLimits>) -> Self {
+        if let Some(server) = server {
+            server.serve(&self.keys);
+        }
+        let server = server.cloned();
+        self.sharing = Some(Arc::new(Sharing { nodes, server }));
+        self
+    }
+
     /// Lets a request of `input` tokens and at most `output` tokens through, or nothing
-    /// is taken from any limit.
+    /// is taken from any limit. Decides by what this process knows, without the server.
     ///
     /// # Errors
     /// The first limit that it runs into.
@@ -101,276 +110,134 @@ impl Limiter {
         output: u64,
     ) -> Result<Admission, Limited> {
         let meter = self.meter(key);
+        let share = self.share(limits);
+        meter.enter(share.limits.concurrent)?;
         // From here on dropping the admission gives back what was taken.
-        let mut admission = Admission::begin(meter, limits, self.clone())?;
-        let wanted = Wanted {
-            requests: 1,
-            input,
-            output,
+        let mut admission = Admission {
+            meter,
+            limiter: self.clone(),
+            taken: Taken::default(),
+            sharing: self.server().map(|server| Shared {
+                key: key.clone(),
+                server: server.clone(),
+                has_slot: false,
+            }),
+            used: None,
         };
-        admission.taken = admission.meter.take(limits, wanted, || self.now_ms())?;
+        let wanted = Wanted::request(input, output);
+        let now_ms = || self.now_ms();
+        admission.taken = admission.meter.take(limits, &share, wanted, now_ms)?;
         Ok(admission)
     }
 
-    /// How many requests of the key are under way.
-    pub fn running(&self, key: &KeyId) -> u32 {
-        let meter = self.keys.peek(key);
-        meter.map_or(0, |meter| meter.running.load(Ordering::Relaxed))
+    /// The same by the limits that all processes share. Keys without limits do not ask the server.
+    pub fn admit_shared(
+        &self,
+        key: &KeyId,
+        limits: &Limits,
+        input: u64,
+        output: u64,
+    ) -> MaybeReady<Result<Admission, Limited>> {
+        let server = self.server().filter(|server| server.is_open());
+        let server = server.filter(|_| *limits != Limits::default());
+        let Some(server) = server.cloned() else {
+            return MaybeReady::ready(self.admit(key, limits, input, output));
+        };
+        let wanted = Wanted::request(input, output);
+        if let Some(admission) = self.admit_ahead(&server, key, limits, wanted) {
+            return MaybeReady::ready(Ok(admission));
+        }
+        let (key, limits, limiter) = (key.clone(), *limits, self.clone());
+        MaybeReady::pending(async move {
+            let order = |reply| Order::new(&limiter, &key, &limits, wanted, reply);
+            let answer = server.admit(order).await;
+            answer.unwrap_or_else(|| limiter.admit(&key, &limits, input, output))
+        })
     }
 
-    /// How the key stands.
+    /// Admits without waiting for the server, if what it has last answered leaves enough room.
+    fn admit_ahead(
+        &self,
+        server: &SharedLimits,
+        key: &KeyId,
+        limits: &Limits,
+        wanted: Wanted,
+    ) -> Option<Admission> {
+        let nodes = self.sharing.as_ref()?.nodes.load(Ordering::Relaxed);
+        let nodes = NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN);
+        let (meter, now_ms) = (self.meter(key), self.now_ms());
+        let taken = meter.take_ahead(limits, wanted, nodes, server.period(), now_ms)?;
+        let order = Order::charge(self, key, limits, wanted);
+        let admission = order.admission(taken);
+        server.charge(order);
+        Some(admission)
+    }
+
+    /// How many requests of the key run in this process.
+    pub fn running(&self, key: &KeyId) -> u32 {
+        let meter = self.keys.meters.peek(key);
+        meter.map_or(0, |meter| meter.running())
+    }
+
+    /// How the key stands, as far as this process has seen.
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
         let meter = self.meter(key);
-        let mut paces = meter.paces.lock();
-        paces.go_by(limits, || self.now_ms());
+        let share = self.share(limits);
+        let mut paces = meter.paces();
+        paces.go_by_share(&share, || self.now_ms());
         paces.standing(|| self.now_ms())
     }
 
+    /// The state of the server that processes share, if there is one.
+    pub fn shared_stats(&self) -> Option<SharedLimitsStats> {
+        self.server().map(SharedLimits::stats)
+    }
+
+    fn server(&self) -> Option<&SharedLimits> {
+        self.sharing.as_ref()?.server.as_ref()
+    }
+
+    /// What this process may use of limits without the server.
+    fn share(&self, limits: &Limits) -> Share {
+        let Some(sharing) = &self.sharing else {
+            return Share::whole(limits);
+        };
+        match &sharing.server {
+            Some(server) if server.is_open() => Share::of(limits, 1, server.period()),
+            server => {
+                let nodes = sharing.nodes.load(Ordering::Relaxed);
+                let period = server.as_ref().map_or(0, SharedLimits::period);
+                Share::of(limits, nodes.max(1), period)
+            }
+        }
+    }
+
     fn now_ms(&self) -> u64 {
-        self.clock.elapsed_ms().saturating_sub(self.since_ms)
+        self.keys.now_ms()
     }
 
     fn meter(&self, key: &KeyId) -> Arc<Meter> {
-        if let Some(meter) = self.keys.get(key) {
+        if let Some(meter) = self.keys.meters.get(key) {
             return meter;
         }
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         // Of two requests that come first, one makes the meter and both use it.
-        match self.keys.get_or_insert_with(key, fresh) {
+        match self.keys.meters.get_or_insert_with(key, fresh) {
             Ok(meter) => meter,
             Err(never) => match never {},
         }
     }
 }
 
+impl Keys {
+    fn now_ms(&self) -> u64 {
+        self.clock.elapsed_ms().saturating_sub(self.since_ms)
+    }
+}
+
 impl std::fmt::Debug for Limiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Limiter")
-    }
-}
-
-impl Meter {
-    /// Takes what is wanted of each limit there is, or nothing of any.
-    fn take(
-        &self,
-        limits: &Limits,
-        wanted: Wanted,
-        now_ms: impl Fn() -> u64,
-    ) -> Result<Taken, Limited> {
-        let mut paces = self.paces.lock();
-        paces.go_by(limits, &now_ms);
-        if !paces.is_paced() {
-            return Ok(Taken::default());
-        }
-        paces.take(wanted, now_ms())
-    }
-}
-
-impl Paces {
-    /// Goes by these limits from now on.
-    fn go_by(&mut self, limits: &Limits, now_ms: impl Fn() -> u64) {
-        if self.limits == *limits {
-            return;
-        }
-        let now_ms = now_ms();
-        self.limits = *limits;
-        self.requests.go_by(limits.requests, now_ms);
-        self.input.go_by(limits.input_tokens, now_ms);
-        self.output.go_by(limits.output_tokens, now_ms);
-    }
-
-    /// Whether anything here goes by the clock.
-    const fn is_paced(&self) -> bool {
-        self.requests.is_limited || self.input.is_limited || self.output.is_limited
-    }
-
-    fn take(&mut self, wanted: Wanted, now_ms: u64) -> Result<Taken, Limited> {
-        let mut taken = Taken::default();
-        let outcome = self.take_each(wanted, now_ms, &mut taken);
-        if outcome.is_err() {
-            self.give_back(&taken);
-        }
-        outcome.map(|()| taken)
-    }
-
-    fn take_each(&mut self, wanted: Wanted, now_ms: u64, taken: &mut Taken) -> Result<(), Limited> {
-        let refused = |dimension| move |denied| Limited { dimension, denied };
-        let Self {
-            requests,
-            input,
-            output,
-            ..
-        } = self;
-        taken.requests = requests
-            .take(wanted.requests, now_ms)
-            .map_err(refused(Dimension::Requests))?;
-        taken.input = input
-            .take(wanted.input, now_ms)
-            .map_err(refused(Dimension::InputTokens))?;
-        taken.output = output
-            .take(wanted.output, now_ms)
-            .map_err(refused(Dimension::OutputTokens))?;
-        Ok(())
-    }
-
-    fn give_back(&mut self, taken: &Taken) {
-        self.requests.give_back(taken.requests);
-        self.input.give_back(taken.input);
-        self.output.give_back(taken.output);
-    }
-
-    fn standing(&self, now_ms: impl FnOnce() -> u64) -> Standing {
-        if !self.is_paced() {
-            return Standing::default();
-        }
-        let now_ms = now_ms();
-        Standing {
-            requests: self.requests.level(now_ms),
-            input_tokens: self.input.level(now_ms),
-            output_tokens: self.output.level(now_ms),
-        }
-    }
-}
-
-impl Pace {
-    fn go_by(&mut self, limit: Option<NonZeroU32>, now_ms: u64) {
-        self.is_limited = limit.is_some();
-        match (&mut self.bucket, limit) {
-            (Some(bucket), Some(limit)) => bucket.resize(limit, now_ms),
-            (None, Some(limit)) => self.bucket = Some(Bucket::new(limit)),
-            (_, None) => {}
-        }
-    }
-
-    /// The bucket that holds requests up, where there is one.
-    const fn limited(&mut self) -> Option<&mut Bucket> {
-        if self.is_limited {
-            self.bucket.as_mut()
-        } else {
-            None
-        }
-    }
-
-    /// Takes `count`, or nothing. Returns the taken count; `None` without a limit.
-    fn take(&mut self, count: u64, now_ms: u64) -> Result<Option<u64>, Denied> {
-        match self.limited() {
-            Some(bucket) => bucket.take(count, now_ms).map(|()| Some(count)),
-            None => Ok(None),
-        }
-    }
-
-    fn give_back(&mut self, count: Option<u64>) {
-        if let (Some(bucket), Some(count @ 1..)) = (&mut self.bucket, count) {
-            bucket.refund(count);
-        }
-    }
-
-    /// Where `taken` was taken, `used` were used. A request admitted without a limit owes nothing
-    /// to one that was set meanwhile.
-    fn correct(&mut self, taken: Option<u64>, used: u64, now_ms: u64) {
-        let Some(taken) = taken else { return };
-        match used.checked_sub(taken) {
-            Some(more) => {
-                if let Some(bucket) = self.limited() {
-                    bucket.force(more, now_ms);
-                }
-            }
-            None => self.give_back(Some(taken.saturating_sub(used))),
-        }
-    }
-
-    fn level(&self, now_ms: u64) -> Option<Level> {
-        let bucket = self.bucket.as_ref().filter(|_| self.is_limited)?;
-        Some(bucket.level(now_ms))
-    }
-}
-
-/// What a request took of its key's limits. Dropped without more: everything goes back,
-/// as for a request that a later check refuses.
-#[derive(Debug)]
-#[must_use = "dropping it gives everything back"]
-pub struct Admission {
-    meter: Arc<Meter>,
-    limiter: Limiter,
-    taken: Taken,
-}
-
-/// So much of each limit; `None` of what was not limited.
-#[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    requests: Option<u64>,
-    input: Option<u64>,
-    output: Option<u64>,
-}
-
-/// So much is wanted of each limit.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    requests: u64,
-    input: u64,
-    output: u64,
-}
-
-impl Admission {
-    fn begin(meter: Arc<Meter>, limits: &Limits, limiter: Limiter) -> Result<Self, Limited> {
-        let most = limits.concurrent.map_or(u32::MAX, NonZeroU32::get);
-        let entered = meter
-            .running
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| {
-                (running < most).then(|| running.saturating_add(1))
-            });
-        if entered.is_err() {
-            // The end of the next one is unknown.
-            return Err(Limited {
-                dimension: Dimension::Concurrent,
-                denied: Denied::Wait(Duration::from_secs(1)),
-            });
-        }
-        Ok(Self {
-            meter,
-            limiter,
-            taken: Taken::default(),
-        })
-    }
-
-    /// Ends the request, which used so many tokens: what was taken too much goes back,
-    /// what was taken too little is a debt.
-    pub fn finish(mut self, input: u64, output: u64) {
-        let taken = std::mem::take(&mut self.taken);
-        let mut paces = self.meter.paces.lock();
-        // Even where the limit was lifted meanwhile, there may be something to give back.
-        if !taken.is_nothing() {
-            let now_ms = self.limiter.now_ms();
-            paces.input.correct(taken.input, input, now_ms);
-            paces.output.correct(taken.output, output, now_ms);
-        }
-    }
-
-    /// How the key stands with this request counted.
-    pub fn standing(&self) -> Standing {
-        let paces = self.meter.paces.lock();
-        paces.standing(|| self.limiter.now_ms())
-    }
-}
-
-impl AdmissionGuard for Admission {
-    fn finish(self: Box<Self>, input: u64, output: u64) {
-        Self::finish(*self, input, output);
-    }
-}
-
-impl Taken {
-    const fn is_nothing(&self) -> bool {
-        self.requests.is_none() && self.input.is_none() && self.output.is_none()
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        if !self.taken.is_nothing() {
-            self.meter.paces.lock().give_back(&self.taken);
-        }
-        self.meter.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

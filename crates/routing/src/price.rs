@@ -81,6 +81,7 @@ mod tests {
                 cache_read,
                 cache_write,
                 output,
+                ..
             } = prices;
             format!("{input} {cache_read} {cache_write} {output}")
         };

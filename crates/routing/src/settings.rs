@@ -11,7 +11,9 @@ pub use crate::auto::settings::{
     AutoSettings, Conditions, PriceCapSettings, ProfileSettings, RuleSettings,
 };
 pub use passthrough::{PassthroughMethod, PassthroughSettings};
-pub use price::{PriceChangeSettings, PriceSettings, TierSettings, ToolPriceSettings};
+pub use price::{
+    LongPromptSettings, PriceChangeSettings, PriceSettings, TierSettings, ToolPriceSettings,
+};
 pub use routing::{
     AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
     RoutingSettings,
@@ -373,7 +375,7 @@ pub struct DeploymentSettings {
     #[schemars(range(min = 0))]
     pub cost: Option<f64>,
     /// The price of the model here, if it is another one. Default: the model's `price`.
-    pub price: Option<PriceSettings>,
+    pub price: Option<Box<PriceSettings>>,
     /// How much it takes. Default: any amount.
     #[serde(default)]
     pub limits: LimitSettings,
@@ -439,7 +441,7 @@ pub struct ModelSettings {
     pub unsupported: Vec<ModelFeature>,
     /// Its price per million tokens: what its requests cost, and what `auto` compares with
     /// `max_price`. Default: unknown; requests have no cost then.
-    pub price: Option<PriceSettings>,
+    pub price: Option<Box<PriceSettings>>,
     /// The upstream model name. Default: the identifier.
     pub upstream_model: Option<String>,
     /// Its deployments. Default: those of its family.

@@ -47,7 +47,7 @@ pub use limits::{Denied, Dimension, Limited, Limits};
 pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use money::{InvalidMoney, Money};
-pub use prices::{Prices, SpecialPrices};
+pub use prices::{LongPrompt, Prices, SpecialPrices};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, StoredId,
     ThinkingRoom,

@@ -36,6 +36,19 @@ pub struct SpecialPrices {
     pub priority: Weight,
     /// The same in the tier `batch`.
     pub batch: Weight,
+    /// The prices of requests with long prompts.
+    pub long_prompt: Option<LongPrompt>,
+}
+
+/// By what prices of tokens are multiplied if a prompt is long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongPrompt {
+    /// Prompts of more input tokens than this, cached or not, are long.
+    pub above: u64,
+    /// For all input.
+    pub input: Weight,
+    /// For all output.
+    pub output: Weight,
 }
 
 impl Default for SpecialPrices {
@@ -49,6 +62,7 @@ impl Default for SpecialPrices {
             flex: Weight::ONE,
             priority: Weight::ONE,
             batch: Weight::ONE,
+            long_prompt: None,
         }
     }
 }
@@ -68,17 +82,26 @@ impl Prices {
     /// How many tokens a price is for.
     pub const TOKENS: u64 = 1_000_000;
 
+    /// The same for a request of at most so much input: without the prices of long prompts if it is not long.
+    #[must_use]
+    pub fn of_input(mut self, most: u64) -> Self {
+        self.special.long_prompt = self.special.long_prompt.filter(|it| most > it.above);
+        self
+    }
+
     /// The price of the dearest input, because neither the state of a cache nor the tier is known beforehand.
     pub fn dearest_input(&self) -> Money {
         let special = [self.special.cache_write_1h, self.special.audio_input];
         let plain = self.input.max(self.cache_read).max(self.cache_write);
-        self.in_dearest_tier(special.into_iter().flatten().fold(plain, Money::max))
+        let price = special.into_iter().flatten().fold(plain, Money::max);
+        self.at_most(price, self.special.long_prompt.map(|it| it.input))
     }
 
     /// The price of the dearest output.
     pub fn dearest_output(&self) -> Money {
         let special = [self.special.audio_output, self.special.image_output];
-        self.in_dearest_tier(special.into_iter().flatten().fold(self.output, Money::max))
+        let price = special.into_iter().flatten().fold(self.output, Money::max);
+        self.at_most(price, self.special.long_prompt.map(|it| it.output))
     }
 
     /// The price of a call of the dearest tool.
@@ -87,7 +110,8 @@ impl Prices {
         calls.max().unwrap_or_default()
     }
 
-    fn in_dearest_tier(&self, price: Money) -> Money {
+    /// A price in the dearest tier, and for a long prompt if that is dearer.
+    fn at_most(&self, price: Money, long: Option<Weight>) -> Money {
         let SpecialPrices {
             flex,
             priority,
@@ -95,7 +119,9 @@ impl Prices {
             ..
         } = self.special;
         let factor = Weight::ONE.max(flex).max(priority).max(batch);
-        let nanos = factor.of(price.nanos()).div_ceil(Weight::ONE.of(1));
+        let long = long.unwrap_or(Weight::ONE).max(Weight::ONE);
+        let parts = factor.of(price.nanos()).saturating_mul(long.of(1));
+        let nanos = parts.div_ceil(Weight::ONE.of(1) * Weight::ONE.of(1));
         Money::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
@@ -145,6 +171,14 @@ impl Prices {
                 flex: ours.flex.max(theirs.flex),
                 priority: ours.priority.max(theirs.priority),
                 batch: ours.batch.max(theirs.batch),
+                long_prompt: match (ours.long_prompt, theirs.long_prompt) {
+                    (Some(a), Some(b)) => Some(LongPrompt {
+                        above: a.above.min(b.above),
+                        input: a.input.max(b.input),
+                        output: a.output.max(b.output),
+                    }),
+                    (a, b) => a.or(b),
+                },
             },
         }
     }
@@ -157,7 +191,12 @@ impl Prices {
         let details = details.within(usage);
         let rest = |all: u64, part: u64| all.saturating_sub(part);
         let special_output = details.audio_output.saturating_add(details.image_output);
-        let sum = [
+        let long = special
+            .long_prompt
+            .filter(|it| usage.total_input() > it.above);
+        let (of_input, of_output) =
+            long.map_or((Weight::ONE, Weight::ONE), |it| (it.input, it.output));
+        let input = sum([
             (self.input, rest(usage.input, details.audio_input)),
             (
                 special.audio_input.unwrap_or(self.input),
@@ -172,6 +211,8 @@ impl Prices {
                 special.cache_write_1h.unwrap_or(self.cache_write),
                 details.cache_write_1h,
             ),
+        ]);
+        let output = sum([
             (self.output, rest(usage.output, special_output)),
             (
                 special.audio_output.unwrap_or(self.output),
@@ -181,12 +222,13 @@ impl Prices {
                 special.image_output.unwrap_or(self.output),
                 details.image_output,
             ),
-        ]
-        .into_iter()
-        .map(|(price, tokens)| u128::from(price.nanos()).saturating_mul(u128::from(tokens)))
-        .fold(0, u128::saturating_add);
+        ]);
+        let input = input.saturating_mul(of_input.of(1));
+        let sum = input.saturating_add(output.saturating_mul(of_output.of(1)));
         let factor = special.factor(details.tier).of(1);
-        let parts = Weight::ONE.of(Self::TOKENS);
+        let parts = Weight::ONE
+            .of(Self::TOKENS)
+            .saturating_mul(Weight::ONE.of(1));
         let nanos = sum.saturating_mul(factor).saturating_add(parts / 2) / parts;
         let calls = special.tool_calls.iter().zip(details.tool_calls);
         let calls =
@@ -195,6 +237,14 @@ impl Prices {
         let nanos = u64::try_from(nanos).unwrap_or(MOST);
         Money::from_nanos(nanos.min(MOST))
     }
+}
+
+/// What so many tokens at such prices come to, in nano-units per million.
+fn sum<const N: usize>(parts: [(Money, u64); N]) -> u128 {
+    let costs = parts.into_iter();
+    let costs =
+        costs.map(|(price, tokens)| u128::from(price.nanos()).saturating_mul(tokens.into()));
+    costs.fold(0, u128::saturating_add)
 }
 
 #[cfg(test)]
@@ -344,5 +394,45 @@ mod tests {
         assert_eq!(both.special.audio_input, Some(money("3")));
         assert_eq!(both.special.image_output, Some(money("40")));
         assert_eq!(both.special.cache_write_1h, Some(money("6")));
+    }
+
+    #[test]
+    fn a_long_prompt_has_other_prices_for_the_whole_request() {
+        let special = SpecialPrices {
+            long_prompt: Some(LongPrompt {
+                above: 1000,
+                input: Weight::from_thousandths(2000),
+                output: Weight::from_thousandths(1500),
+            }),
+            priority: Weight::from_thousandths(2000),
+            ..SpecialPrices::default()
+        };
+        let prices = Prices {
+            special,
+            ..prices()
+        };
+        let of = |input, tier| {
+            let usage = Usage {
+                input,
+                cache_read: 10,
+                output: 20,
+                ..Usage::default()
+            };
+            let details = UsageDetails {
+                tier,
+                ..UsageDetails::default()
+            };
+            prices.cost(&usage, &details).to_string()
+        };
+        // 990 x 3 + 3 + 20 x 15 millionths; 991 x 6 + 6 + 20 x 22.5.
+        assert_eq!(of(990, ServiceTier::Standard), "0.003273");
+        assert_eq!(of(991, ServiceTier::Standard), "0.006402");
+        assert_eq!(of(991, ServiceTier::Priority), "0.012804");
+        let dearest = |most| {
+            let prices = prices.of_input(most);
+            (prices.dearest_input(), prices.dearest_output())
+        };
+        assert_eq!(dearest(1000), (money("7.5"), money("30")));
+        assert_eq!(dearest(1001), (money("15"), money("45")));
     }
 }

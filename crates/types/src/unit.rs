@@ -177,7 +177,10 @@ impl Tariff {
         match unit {
             Unit::Tokens => Some(Rates::from(&self.weights)),
             Unit::Money => self.prices.as_ref().map(|prices| Rates {
-                calls: prices.dearest_call().nanos().saturating_mul(self.tool_calls),
+                calls: prices
+                    .dearest_call()
+                    .nanos()
+                    .saturating_mul(self.tool_calls),
                 ..Rates::from(prices)
             }),
         }

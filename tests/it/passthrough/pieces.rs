@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// A form with a file of so many bytes, and its media type.
 fn form(bytes: usize) -> (String, Vec<u8>) {
-    let file: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+    let file: Vec<u8> = (0..251).cycle().take(bytes).collect();
     let head = b"--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
     let body = [&head[..], &file, b"\r\n--edge--\r\n"].concat();
     ("multipart/form-data; boundary=edge".to_owned(), body)
@@ -177,7 +177,7 @@ async fn a_body_beyond_the_bound_is_refused() {
 #[tokio::test]
 async fn an_answer_of_20_mib_passes_while_it_comes() {
     let go = Arc::new(Notify::new());
-    let sound: Vec<u8> = (0..20 * MIB).map(|at| (at % 253) as u8).collect();
+    let sound: Vec<u8> = (0..253).cycle().take(20 * MIB).collect();
     let (waits, sent) = (Arc::clone(&go), sound.clone());
     let service = Service::answering(move |_| {
         let (first, rest) = sent.split_at(MIB);

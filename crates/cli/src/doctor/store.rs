@@ -113,6 +113,29 @@ fn server(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
     }
 }
 
+/// The server through which limits are shared.
+pub(super) fn limits(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
+    const CHECK: &str = "limits";
+    if config.limits.shared.is_none() {
+        return Ok(());
+    }
+    if !has_secrets {
+        let advice = "correct the configuration first, then repeat this";
+        return report.warn(CHECK, "not checked without the URL", advice);
+    }
+    match keys::check_limit_server(config) {
+        Ok(address) => {
+            let address = address.unwrap_or_default();
+            report.ok(CHECK, format!("limits can be shared through {address}"))
+        }
+        Err(fault) => report.fail(
+            CHECK,
+            fault.to_string(),
+            "docs/guides/shared-limits.md has the steps",
+        ),
+    }
+}
+
 fn disk(folder: &Path, report: &mut Report) -> Outcome {
     const CHECK: &str = "disk";
     let shown = folder.display();

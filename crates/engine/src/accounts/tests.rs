@@ -27,7 +27,10 @@ fn requested_counts_and_background_counts_have_separate_limits() {
     let mut admissions = Vec::new();
     let mut ask = |a_minute| {
         let load = Load::Count { limit: a_minute };
-        let admission = limits.admit(load, &identity);
+        let MaybeReady::Ready(admission) = limits.admit(load, &identity) else {
+            panic!("no other process is asked");
+        };
+        let admission = admission.into_inner();
         admission.map(|it| admissions.push(it)).is_ok()
     };
     let many = NonZeroU32::new(600).unwrap();

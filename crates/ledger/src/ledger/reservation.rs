@@ -257,7 +257,8 @@ impl Reservation {
             true => ending.details,
             false => UsageDetails::default(),
         };
-        self.prices.map(|prices| prices.cost(&charge.usage, &details))
+        self.prices
+            .map(|prices| prices.cost(&charge.usage, &details))
     }
 
     /// What is charged in each unit.

@@ -9,7 +9,7 @@ use std::{num::NonZeroU32, time::Duration};
 use tollgate_types::Denied;
 
 /// Milliseconds in the window of every limit.
-const WINDOW_MS: u64 = 60_000;
+pub(super) const WINDOW_MS: u64 = 60_000;
 /// The most that is owed, in windows: one absurd count does not shut a key out for ever.
 const MOST_WINDOWS: u64 = 10;
 
@@ -30,20 +30,70 @@ pub(super) struct Bucket {
     limit: NonZeroU32,
     /// In units of 1/limit millisecond since the limiter's beginning.
     arrival: u64,
+    /// The same for the part that the shared server has counted, if there is one.
+    counted: u64,
 }
 
 impl Bucket {
     pub(super) const fn new(limit: NonZeroU32) -> Self {
-        Self { limit, arrival: 0 }
+        Self {
+            limit,
+            arrival: 0,
+            counted: 0,
+        }
+    }
+
+    /// A bucket of which so many units are owed, as the shared server has counted.
+    pub(super) fn with_debt(limit: NonZeroU32, debt: u64, now_ms: u64) -> Self {
+        let mut bucket = Self::new(limit);
+        let debt = debt.min(bucket.most_debt());
+        bucket.owe(debt, debt, now_ms);
+        bucket
+    }
+
+    /// How many can be taken at once.
+    pub(super) fn limit(&self) -> u64 {
+        u64::from(self.limit.get())
+    }
+
+    /// Leaves an equal part of the debt that the shared server has counted, for one of so many processes.
+    pub(super) fn divide(&mut self, parts: u32, now_ms: u64) {
+        let counted = self.counted_debt(now_ms);
+        let part = counted.div_ceil(u64::from(parts.max(1)));
+        let debt = self.debt(now_ms).saturating_add(part);
+        self.owe(debt.saturating_sub(counted), part, now_ms);
+    }
+
+    /// How many are owed besides those that the shared server has counted; from now on it has counted
+    /// them. Negative: it has counted too many.
+    pub(super) fn uncounted(&mut self, now_ms: u64) -> i64 {
+        let whole = |units: u64| i64::try_from(units / WINDOW_MS).unwrap_or(i64::MAX);
+        let (debt, counted) = (self.debt(now_ms), self.counted_debt(now_ms));
+        self.counted = self.arrival;
+        match debt.checked_sub(counted) {
+            Some(more) => whole(more),
+            None => whole(counted.saturating_sub(debt)).saturating_neg(),
+        }
+    }
+
+    fn owe(&mut self, debt: u64, counted: u64, now_ms: u64) {
+        let now = self.units(now_ms);
+        self.arrival = now.saturating_add(debt);
+        self.counted = now.saturating_add(counted);
+    }
+
+    /// How long until so many units have flowed off.
+    pub(super) fn wait(limit: NonZeroU32, units: u64) -> Duration {
+        Self::new(limit).duration(units)
     }
 
     /// Goes by another limit from now on. The debt stays, token for token, as
     /// far as anything can be owed.
     pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
-        let debt = self.debt(now_ms);
+        let (debt, counted) = (self.debt(now_ms), self.counted_debt(now_ms));
         self.limit = limit;
-        let debt = debt.min(self.most_debt());
-        self.arrival = self.units(now_ms).saturating_add(debt);
+        let most = self.most_debt();
+        self.owe(debt.min(most), counted.min(most), now_ms);
     }
 
     /// Takes `count`, or nothing.
@@ -88,6 +138,10 @@ impl Bucket {
 
     fn debt(&self, now_ms: u64) -> u64 {
         self.arrival.saturating_sub(self.units(now_ms))
+    }
+
+    fn counted_debt(&self, now_ms: u64) -> u64 {
+        self.counted.saturating_sub(self.units(now_ms))
     }
 
     /// The units that a whole bucket holds: a window's worth.
@@ -201,6 +255,25 @@ mod tests {
         assert_eq!(owing.level(0).remaining, 30);
         owing.resize(limit(1), 0);
         assert_eq!(owing.level(0).reset_after, Duration::from_secs(600));
+    }
+
+    #[test]
+    fn without_the_server_only_its_part_is_divided_and_the_rest_is_uncounted() {
+        let mut share = Bucket::with_debt(limit(60), cost(40), 0);
+        assert_eq!(share.uncounted(0), 0);
+        share.force(6, 0);
+        share.divide(2, 0);
+        share.resize(limit(30), 0);
+        assert_eq!(share.level(0).remaining, 4);
+        share.take(4, 0).unwrap();
+        assert_eq!(share.uncounted(0), 10);
+        assert_eq!(share.uncounted(0), 0);
+        share.refund(3);
+        assert_eq!(share.uncounted(0), -3);
+        // What has flowed off is not owed any more.
+        share.force(30, 0);
+        assert_eq!(share.uncounted(57_000), 28);
+        assert_eq!(share.uncounted(600_000), 0);
     }
 
     fn limit(limit: u32) -> NonZeroU32 {

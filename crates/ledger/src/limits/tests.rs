@@ -1,5 +1,6 @@
 use super::*;
 use crate::clock::Timestamp;
+use std::{num::NonZeroU32, time::Duration};
 
 struct Gate {
     limiter: Limiter,

@@ -126,7 +126,7 @@ impl<'a> Builder<'a> {
             weights: settings.weights.over(&family.weights),
             timeouts: settings.timeouts,
             unsupported: settings.unsupported.clone(),
-            price: self.build_price(settings.price.as_ref(), path),
+            price: self.build_price(settings.price.as_deref(), path),
             aliases: Vec::new(),
             deployments: self.build_deployments(id, settings, &family.deployments, path),
             balancing: self.settings.routing.balancing(settings.balance),
@@ -176,7 +176,7 @@ impl<'a> Builder<'a> {
             .filter_map(|(place, entry)| {
                 let at = path.index(place);
                 let mut deployment = self.build_deployment(entry, id, upstream_model, &at)?;
-                let of_model = || settings.price.as_ref().map(PriceList::from);
+                let of_model = || settings.price.as_deref().map(PriceList::from);
                 deployment.price = deployment.price.or_else(of_model);
                 Some((place, Arc::new(deployment)))
             })
@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
             priority: settings.priority,
             weight: settings.weight,
             cost: self.deployment_cost(&settings, path),
-            price: self.build_price(settings.price.as_ref(), path),
+            price: self.build_price(settings.price.as_deref(), path),
             limits: settings.limits.limits(),
         })
     }

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_settings::Date;
-use tollgate_types::{Money, Prices, SpecialPrices, Weight};
+use tollgate_settings::{Date, TokenCount};
+use tollgate_types::{LongPrompt, Money, Prices, SpecialPrices, Weight};
 
 /// Declares a section of the file with prices: the first prices and later ones have the same fields.
 macro_rules! price_section {
@@ -34,6 +34,8 @@ macro_rules! price_section {
             /// Service tiers in which tokens have other prices.
             #[serde(default)]
             pub tiers: TierSettings,
+            /// Prompts that are so long that their requests have other prices. Default: none.
+            pub long_prompt: Option<LongPromptSettings>,
             $($more)*
         }
 
@@ -55,6 +57,11 @@ macro_rules! price_section {
                         flex: factor(tiers.flex),
                         priority: factor(tiers.priority),
                         batch: factor(tiers.batch),
+                        long_prompt: settings.long_prompt.as_ref().map(|it| LongPrompt {
+                            above: it.above.get(),
+                            input: factor(it.input),
+                            output: factor(it.output),
+                        }),
                     },
                 }
             }
@@ -106,6 +113,21 @@ pub struct TierSettings {
     /// `batch`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub batch: Option<f64>,
+}
+
+/// By what the prices of tokens are multiplied for the whole of a request whose prompt is long. Three decimal
+/// places count.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LongPromptSettings {
+    /// Prompts of more input tokens than this, cached or not.
+    pub above: TokenCount,
+    /// Input, cached or not. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub input: Option<f64>,
+    /// Output. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub output: Option<f64>,
 }
 
 fn factor(factor: Option<f64>) -> Weight {

@@ -3,13 +3,16 @@
 use super::Writer;
 use crate::{
     clock::Timestamp,
-    ledger::{recovery, renewal::Begun},
+    ledger::{self, recovery, renewal::Begun},
     store::{
         StoreError,
         database::{Look, Retention},
     },
 };
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 /// Upkeep comes every so many ticks: crashed processes, idle accounts, old records.
 const TICKS_PER_UPKEEP: u32 = 5;
@@ -56,6 +59,8 @@ impl Writer {
             false => self.shared.renewals.done(begun),
         }
         self.shared.stats.saw_quarantined(checked.quarantined);
+        let nodes = ledger::living(&*self.process, &checked.peers);
+        self.shared.nodes.store(nodes, Ordering::Relaxed);
         let now = self.shared.clock.now();
         let idle = self.shared.idle_after();
         self.returns

@@ -1,0 +1,89 @@
+//! An admitted request, until it ends.
+
+use super::{
+    Limiter, Standing,
+    meter::Meter,
+    pace::Taken,
+    shared::{Settlement, SharedLimits},
+};
+use std::sync::Arc;
+use tollgate_types::{AdmissionGuard, KeyId};
+
+/// What a request took of its key's limits. Dropped without more: everything goes back,
+/// as for a request that a later check refuses.
+#[derive(Debug)]
+#[must_use = "dropping it gives everything back"]
+pub struct Admission {
+    pub(super) meter: Arc<Meter>,
+    pub(super) limiter: Limiter,
+    pub(super) taken: Taken,
+    /// If processes share limits through a server.
+    pub(super) sharing: Option<Shared>,
+    /// Input and output tokens, once it has ended.
+    pub(super) used: Option<(u64, u64)>,
+}
+
+/// A request of a process that shares its limits.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) key: KeyId,
+    pub(super) server: SharedLimits,
+    /// The server has given it one of the concurrent requests.
+    pub(super) has_slot: bool,
+}
+
+impl Admission {
+    /// Ends the request, which used so many tokens: what was taken too much goes back,
+    /// what was taken too little is a debt.
+    pub fn finish(mut self, input: u64, output: u64) {
+        self.used = Some((input, output));
+    }
+
+    /// How the key stands with this request counted.
+    pub fn standing(&self) -> Standing {
+        self.meter.paces().standing(|| self.limiter.now_ms())
+    }
+}
+
+impl AdmissionGuard for Admission {
+    fn finish(self: Box<Self>, input: u64, output: u64) {
+        Self::finish(*self, input, output);
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        if self.taken.is_nothing() && self.sharing.is_none() {
+            self.meter.leave();
+            return;
+        }
+        // Held until the command is in the queue of the server: a renewal must not come between.
+        let mut paces = self.meter.paces();
+        // Even where the limit was lifted meanwhile, there may be something to give back.
+        match self.used {
+            Some((input, output)) => {
+                paces.correct(&self.taken, input, output, self.limiter.now_ms());
+            }
+            None => paces.give_back(&self.taken),
+        }
+        self.meter.leave();
+        let Some(Shared {
+            key,
+            server,
+            has_slot,
+        }) = &self.sharing
+        else {
+            return;
+        };
+        // While the server is away, the debt of the bucket keeps it.
+        if server.is_open() {
+            let settlement =
+                Settlement::of_request(key, &paces.limits, *has_slot, &self.taken, self.used);
+            paces.uncounted(self.limiter.now_ms());
+            server.settle(settlement);
+            if !has_slot {
+                server.renew(key, &paces, &self.meter);
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What is taken of the limits of one key, as this process knows it.
+
+use super::{
+    Level, Standing,
+    bucket::WINDOW_MS,
+    pace::{Pace, Taken, Wanted},
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    num::NonZeroU32,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+use tollgate_types::{Denied, Dimension, Limited, Limits};
+
+/// The state of one key. There is one of it to a key, whatever becomes of the limits: requests that
+/// are under way when they change end in the same one.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    running: AtomicU32,
+    paces: Mutex<Paces>,
+}
+
+/// What goes by the clock.
+#[derive(Debug, Default)]
+pub(super) struct Paces {
+    pub(super) limits: Limits,
+    /// Admissions that the shared server has not answered yet.
+    pub(super) asked: u32,
+    /// The time without a shared server in which the buckets were last a share; see [`Share::period`].
+    period: u64,
+    /// The same of the last answer of the server; 0: there is none.
+    answered: u64,
+    /// Requests that run in other processes, as of that answer.
+    others: u32,
+    /// Until then every request waits for the server, because one was admitted beyond a limit.
+    waits_until_ms: u64,
+    requests: Pace,
+    input: Pace,
+    output: Pace,
+}
+
+/// What one process may use of limits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) limits: Limits,
+    /// Processes that have the same share.
+    pub(super) nodes: u32,
+    /// Which time without a shared server this is; 0 if there is none.
+    pub(super) period: u64,
+}
+
+impl Share {
+    /// All of it.
+    pub(super) const fn whole(limits: &Limits) -> Self {
+        Self::of(limits, 1, 0)
+    }
+
+    /// An equal part, rounded down, and at least one of everything.
+    pub(super) const fn of(limits: &Limits, nodes: u32, period: u64) -> Self {
+        const fn part(limit: Option<NonZeroU32>, nodes: u32) -> Option<NonZeroU32> {
+            let Some(limit) = limit else { return None };
+            let part = match limit.get().checked_div(nodes) {
+                Some(part) => NonZeroU32::new(part),
+                None => Some(limit),
+            };
+            match part {
+                Some(part) => Some(part),
+                None => Some(NonZeroU32::MIN),
+            }
+        }
+        Self {
+            limits: Limits {
+                requests: part(limits.requests, nodes),
+                input_tokens: part(limits.input_tokens, nodes),
+                output_tokens: part(limits.output_tokens, nodes),
+                concurrent: part(limits.concurrent, nodes),
+            },
+            nodes,
+            period,
+        }
+    }
+}
+
+impl Meter {
+    pub(super) fn paces(&self) -> MutexGuard<'_, Paces> {
+        self.paces.lock()
+    }
+
+    /// Requests of this process that are under way.
+    pub(super) fn running(&self) -> u32 {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request, if there are fewer than `most`.
+    pub(super) fn enter(&self, most: Option<NonZeroU32>) -> Result<(), Limited> {
+        let most = most.map_or(u32::MAX, NonZeroU32::get);
+        let entered = self
+            .running
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| {
+                (running < most).then(|| running.saturating_add(1))
+            });
+        // The end of the next one is unknown.
+        entered.map(|_| ()).map_err(|_| Limited {
+            dimension: Dimension::Concurrent,
+            denied: Denied::Wait(Duration::from_secs(1)),
+        })
+    }
+
+    pub(super) fn leave(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes what is wanted of each limit there is, or nothing of any.
+    pub(super) fn take(
+        &self,
+        whole: &Limits,
+        share: &Share,
+        wanted: Wanted,
+        now_ms: impl Fn() -> u64,
+    ) -> Result<Taken, Limited> {
+        let mut paces = self.paces.lock();
+        paces.go_by_share(share, &now_ms);
+        if !paces.is_paced() {
+            return Ok(Taken::default());
+        }
+        paces.take(whole, wanted, now_ms())
+    }
+}
+
+impl Meter {
+    /// Takes what is wanted without waiting for the server, to which the caller sends a charge. One request
+    /// at a time, and only if it fits the share of this process of the room that the server has last seen.
+    pub(super) fn take_ahead(
+        &self,
+        limits: &Limits,
+        wanted: Wanted,
+        nodes: NonZeroU32,
+        period: u64,
+        now_ms: u64,
+    ) -> Option<Taken> {
+        let mut paces = self.paces.lock();
+        let is_known = paces.asked == 0
+            && paces.answered == period
+            && paces.limits == *limits
+            && paces.waits_until_ms <= now_ms;
+        if !is_known || !paces.has_room(limits, wanted, self.running(), nodes, now_ms) {
+            return None;
+        }
+        let taken = paces.take(limits, wanted, now_ms).ok()?;
+        paces.uncounted(now_ms);
+        paces.asked = paces.asked.saturating_add(1);
+        self.enter(None).ok()?;
+        Some(taken)
+    }
+}
+
+impl Paces {
+    /// Goes by a share of limits from now on. What the server had counted when it was lost is divided
+    /// among the processes, as the limits are.
+    pub(super) fn go_by_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
+        if self.period != share.period {
+            self.period = share.period;
+            let now_ms = now_ms();
+            for pace in [&mut self.requests, &mut self.input, &mut self.output] {
+                pace.divide(share.nodes, now_ms);
+            }
+        }
+        self.go_by(&share.limits, now_ms);
+    }
+
+    /// What was taken of each limit that the shared server has not counted: requests, input and output.
+    /// It counts as reported from now on.
+    pub(super) fn uncounted(&mut self, now_ms: u64) -> [i64; 3] {
+        [&mut self.requests, &mut self.input, &mut self.output].map(|pace| pace.uncounted(now_ms))
+    }
+
+    /// Takes over the debts of each limit that the shared server returned, and the requests that run in
+    /// other processes.
+    pub(super) fn mirror(
+        &mut self,
+        limits: &Limits,
+        debts: [u64; 3],
+        others: u32,
+        period: u64,
+        now_ms: u64,
+    ) {
+        self.limits = *limits;
+        self.others = others;
+        self.answered = period;
+        let [requests, input, output] = debts;
+        self.requests.mirror(limits.requests, requests, now_ms);
+        self.input.mirror(limits.input_tokens, input, now_ms);
+        self.output.mirror(limits.output_tokens, output, now_ms);
+    }
+
+    /// Whether so much fits one of `nodes` equal parts of the room that the server has last seen.
+    fn has_room(
+        &self,
+        limits: &Limits,
+        wanted: Wanted,
+        running: u32,
+        nodes: NonZeroU32,
+        now_ms: u64,
+    ) -> bool {
+        let fits = |level: Option<Level>, wanted: u64| {
+            level.is_none_or(|it| wanted <= it.remaining / u64::from(nodes.get()))
+        };
+        let standing = self.standing(|| now_ms);
+        fits(standing.requests, wanted.requests)
+            && fits(standing.input_tokens, wanted.input)
+            && fits(standing.output_tokens, wanted.output)
+            && limits
+                .concurrent
+                .is_none_or(|most| running < most.get().saturating_sub(self.others) / nodes)
+    }
+
+    /// A request was admitted beyond a limit: for a window all wait for the server.
+    pub(super) const fn wait_for_window(&mut self, now_ms: u64) {
+        self.waits_until_ms = now_ms.saturating_add(WINDOW_MS);
+    }
+
+    /// Goes by these limits from now on.
+    fn go_by(&mut self, limits: &Limits, now_ms: impl Fn() -> u64) {
+        if self.limits == *limits {
+            return;
+        }
+        let now_ms = now_ms();
+        self.limits = *limits;
+        self.requests.go_by(limits.requests, now_ms);
+        self.input.go_by(limits.input_tokens, now_ms);
+        self.output.go_by(limits.output_tokens, now_ms);
+    }
+
+    /// Of a key that is asked for these limits.
+    #[cfg(test)]
+    pub(super) fn for_test(limits: &Limits) -> Self {
+        Self {
+            limits: *limits,
+            ..Self::default()
+        }
+    }
+
+    /// Whether anything here goes by the clock.
+    const fn is_paced(&self) -> bool {
+        self.requests.is_limited || self.input.is_limited || self.output.is_limited
+    }
+
+    fn take(&mut self, whole: &Limits, wanted: Wanted, now_ms: u64) -> Result<Taken, Limited> {
+        let mut taken = Taken::default();
+        let outcome = self.take_each(whole, wanted, now_ms, &mut taken);
+        if outcome.is_err() {
+            self.give_back(&taken);
+        }
+        outcome.map(|()| taken)
+    }
+
+    fn take_each(
+        &mut self,
+        whole: &Limits,
+        wanted: Wanted,
+        now_ms: u64,
+        taken: &mut Taken,
+    ) -> Result<(), Limited> {
+        let refused = |dimension| move |denied| Limited { dimension, denied };
+        let Self {
+            requests,
+            input,
+            output,
+            ..
+        } = self;
+        taken.requests = requests
+            .take(wanted.requests, whole.requests, now_ms)
+            .map_err(refused(Dimension::Requests))?;
+        taken.input = input
+            .take(wanted.input, whole.input_tokens, now_ms)
+            .map_err(refused(Dimension::InputTokens))?;
+        taken.output = output
+            .take(wanted.output, whole.output_tokens, now_ms)
+            .map_err(refused(Dimension::OutputTokens))?;
+        Ok(())
+    }
+
+    pub(super) fn give_back(&mut self, taken: &Taken) {
+        self.requests.give_back(taken.requests);
+        self.input.give_back(taken.input);
+        self.output.give_back(taken.output);
+    }
+
+    /// Where `taken` was taken, so many tokens were used.
+    pub(super) fn correct(&mut self, taken: &Taken, input: u64, output: u64, now_ms: u64) {
+        self.input.correct(taken.input, input, now_ms);
+        self.output.correct(taken.output, output, now_ms);
+    }
+
+    pub(super) fn standing(&self, now_ms: impl FnOnce() -> u64) -> Standing {
+        if !self.is_paced() {
+            return Standing::default();
+        }
+        let now_ms = now_ms();
+        Standing {
+            requests: self.requests.level(now_ms),
+            input_tokens: self.input.level(now_ms),
+            output_tokens: self.output.level(now_ms),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Faults of the server.
+
+use super::{redis_server::Redis, *};
+
+#[tokio::test]
+async fn a_stopped_server_costs_one_time_out_and_is_shared_again_when_it_goes_on() {
+    let Some(redis) = Redis::start() else { return };
+    let timeout = Duration::from_millis(60);
+    let one = node(&redis, timeout);
+    shared(&[&one], true).await;
+    let (key, limits) = (KeyId::new("slow"), limits(10, 0, 0, 4));
+    let running = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    redis.signal("STOP");
+    let mut waited = Vec::new();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        // The first does not wait, the second times out, and the others take the share.
+        let admitted = one.admit_shared(&key, &limits, 1, 1).await;
+        waited.push(begun.elapsed());
+        if let Ok(admission) = admitted {
+            admission.finish(1, 1);
+        }
+    }
+    let slow = waited.iter().filter(|it| **it > timeout / 2).count();
+    assert_eq!(slow, 1, "{waited:?}");
+    assert!(waited[1] < timeout * 3, "{waited:?}");
+    let share = one.standing(&key, &limits).requests.unwrap();
+    assert_eq!((share.limit, share.remaining), (5, 0), "{share:?}");
+    redis.signal("CONT");
+    shared(&[&one], true).await;
+    running.finish(1, 1);
+    let again = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    // All that were admitted are counted, and the one that timed out is not counted twice.
+    let remaining = again.standing().requests.unwrap().remaining;
+    assert!((3..=5).contains(&remaining), "{remaining}");
+    assert_eq!(one.shared_stats().unwrap().fallbacks, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_and_started_again_is_shared_again() {
+    let Some(mut redis) = Redis::start() else {
+        return;
+    };
+    let (one, two) = (node(&redis, TIMEOUT), node(&redis, TIMEOUT));
+    shared(&[&one, &two], true).await;
+    let (key, limits) = (KeyId::new("k"), limits(0, 0, 0, 3));
+    let running = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    redis.kill();
+    let during = two.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    shared(&[&one, &two], false).await;
+    redis.restart();
+    shared(&[&one, &two], true).await;
+    // The counts come over two connections.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // Both requests that run are counted again.
+    let third = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    assert!(two.admit_shared(&key, &limits, 1, 1).await.is_err());
+    for admission in [running, during, third] {
+        admission.finish(1, 1);
+    }
+    until("no slot", || one.running(&key) + two.running(&key) == 0).await;
+    for _ in 0..3 {
+        let admitted = two.admit_shared(&key, &limits, 1, 1).await.unwrap();
+        admitted.finish(1, 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_taken_without_the_server_counts_when_it_is_back() {
+    let Some(redis) = Redis::start() else { return };
+    let (one, two) = (node(&redis, TIMEOUT), node(&redis, TIMEOUT));
+    shared(&[&one, &two], true).await;
+    // 1 request and 10 input tokens flow back in 10 s.
+    let (key, limits) = (KeyId::new("k"), limits(6, 60, 0, 0));
+    let running = one.admit_shared(&key, &limits, 20, 0).await.unwrap();
+    redis.signal("STOP");
+    let ahead = one.admit_shared(&key, &limits, 10, 0).await.unwrap();
+    // It times out. The share is 30 tokens, less the half of those of both requests.
+    let share = one.admit_shared(&key, &limits, 15, 0).await.unwrap();
+    assert!(one.admit_shared(&key, &limits, 5, 0).await.is_err());
+    running.finish(15, 0);
+    ahead.finish(12, 0);
+    share.finish(14, 0);
+    redis.signal("CONT");
+    shared(&[&one, &two], true).await;
+    // The server gets it before the next request, but over another connection.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let seen = two
+        .admit_shared(&key, &limits, 1, 0)
+        .await
+        .unwrap()
+        .standing();
+    let left = [seen.requests, seen.input_tokens].map(|it| it.unwrap().remaining);
+    // Less 4 requests and 15 + 12 + 14 + 1 tokens.
+    assert!(
+        (2..=3).contains(&left[0]) && (18..=28).contains(&left[1]),
+        "{left:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_write_is_shared_again_when_it_can() {
+    let Some(redis) = Redis::start() else { return };
+    let one = node(&redis, TIMEOUT);
+    for (number, (fault, repair)) in [
+        (
+            ["CONFIG", "SET", "maxmemory", "1"],
+            ["CONFIG", "SET", "maxmemory", "0"],
+        ),
+        (
+            ["REPLICAOF", "127.0.0.1", "1", ""],
+            ["REPLICAOF", "NO", "ONE", ""],
+        ),
+        (["SCRIPT", "FLUSH", "", ""], ["PING", "", "", ""]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let run = |command: [&str; 4]| {
+            let words: Vec<_> = command
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect();
+            let said = redis.cli(&words);
+            assert!(["OK", "PONG"].contains(&said.trim()), "{said}");
+        };
+        shared(&[&one], true).await;
+        let (key, limits) = (KeyId::new(format!("k{number}")), limits(10, 0, 0, 0));
+        run(fault);
+        let mut admitted = 0;
+        for _ in 0..10 {
+            let answer = one.admit_shared(&key, &limits, 1, 1).await;
+            admitted += u32::from(answer.map(|it| it.finish(1, 1)).is_ok());
+        }
+        // A half of the limit.
+        assert_eq!(admitted, 5, "{fault:?}");
+        run(repair);
+        shared(&[&one], true).await;
+        let seen = one
+            .admit_shared(&key, &limits, 1, 1)
+            .await
+            .unwrap()
+            .standing();
+        assert!(
+            (4..=5).contains(&seen.requests.unwrap().remaining),
+            "{fault:?} {seen:?}"
+        );
+        assert_eq!(one.shared_stats().unwrap().fallbacks, number as u64 + 1);
+    }
+}
+
+#[test]
+fn each_fault_has_one_line_without_the_password() {
+    let Some(redis) = Redis::start() else { return };
+    let said = |server: &LimitServer| {
+        let fault = server.check().unwrap_err().to_string();
+        assert!(
+            !fault.contains('\n') && !fault.contains(Redis::PASSWORD),
+            "{fault}"
+        );
+        fault
+    };
+    let expect = |url: &str, words: &str| {
+        let server = LimitServer::new(url, None).unwrap();
+        let fault = said(&server);
+        assert!(fault.contains(words), "{words}: {fault}");
+    };
+    server(&redis).check().unwrap();
+    expect(&redis.url("wrong"), "user or the password");
+    expect(
+        &format!("redis://127.0.0.1:{}", redis.port),
+        "user or the password",
+    );
+    expect("redis://127.0.0.1:1", "cannot be reached");
+    let right = redis.url(Redis::PASSWORD);
+    expect(&right.replace("redis:", "rediss:"), "does not support TLS");
+    redis.cli(&[
+        "ACL", "SETUSER", "clerk", "on", ">clerk", "~*", "+@all", "-set",
+    ]);
+    expect(
+        &format!("redis://clerk:clerk@127.0.0.1:{}", redis.port),
+        "lacks a permission",
+    );
+    redis.cli(&["ACL", "SETUSER", "clerk", "-evalsha", "+set"]);
+    expect(
+        &format!("redis://clerk:clerk@127.0.0.1:{}", redis.port),
+        "lacks a permission",
+    );
+    redis.cli(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]);
+    redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    expect(&right, "read-only replica");
+    for url in [Redis::PASSWORD, "http://x:correct-horse-battery@host", ""] {
+        let fault = LimitServer::new(url, None).unwrap_err().to_string();
+        assert!(
+            fault.contains("redis://USER") && !fault.contains(Redis::PASSWORD),
+            "{fault}"
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Limits of keys that several gateways share.
+
+use crate::support::{
+    Answer, Authority, CHAT, Config, Gateway, LONG, Output, Postgres, Provider, Redis, Request,
+    eventually, in_front_of, prompt, tollgate,
+};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Gateways on one database, and a provider.
+struct Cluster {
+    gateways: Vec<Gateway>,
+    _database: Postgres,
+    _provider: Provider,
+}
+
+impl Cluster {
+    /// So many gateways with this section `limits`, and the URL of Redis in a file. `None` if PostgreSQL is
+    /// not installed.
+    async fn with(number: usize, limits: Value, redis: &str) -> Option<Self> {
+        let database = Postgres::start()?;
+        let provider = Provider::start().await;
+        let url = database.url(Postgres::PASSWORD, "tollgate");
+        let mut gateways = Vec::new();
+        for place in 0..number {
+            let folder = TempDir::new().unwrap();
+            std::fs::write(folder.path().join("url"), &url).unwrap();
+            std::fs::write(folder.path().join("redis"), redis).unwrap();
+            let store = json!({
+                "path": "ledger",
+                "postgres": {"url": "file:url", "ca": database.ca(), "lease_term": "6s"},
+            });
+            let config = Config::of(&provider)
+                .with("store", store)
+                .with("limits", limits.clone());
+            if place == 0 {
+                let done = run(&config, &["ledger", "migrate"], &folder).await;
+                assert!(done.status.success(), "{done:?}");
+            }
+            gateways.push(Gateway::start_in(folder, config).await);
+        }
+        Some(Self {
+            gateways,
+            _database: database,
+            _provider: provider,
+        })
+    }
+
+    async fn through(number: usize, redis: &Redis) -> Option<Self> {
+        let limits = json!({"shared": {"url": "file:redis", "timeout": "500ms"}});
+        let cluster = Self::with(number, limits, &redis.url(Redis::PASSWORD)).await?;
+        cluster.are_shared(1.0).await;
+        Some(cluster)
+    }
+
+    async fn are_shared(&self, value: f64) {
+        for gateway in &self.gateways {
+            gateway.sample_is("tollgate_limits_shared", value).await;
+        }
+    }
+
+    async fn key(&self, limits: &[&str]) -> String {
+        let key = self.gateways[0].create_key(&[]).await;
+        let arguments = [&["set-limits", &key], limits].concat();
+        let output = self.gateways[0].keys(&arguments).await;
+        assert!(output.status.success(), "{output:?}");
+        key
+    }
+
+    /// So many requests to each gateway in turn; how many were admitted.
+    async fn admitted(&self, key: &str, requests: usize) -> usize {
+        let mut admitted = 0;
+        for gateway in self.gateways.iter().cycle().take(requests) {
+            let answer = ask(gateway, key).await;
+            match answer.status {
+                200 => admitted += 1,
+                429 => {}
+                other => panic!("{other}: {answer:?}"),
+            }
+        }
+        admitted
+    }
+}
+
+async fn run(config: &Config, arguments: &[&str], folder: &TempDir) -> Output {
+    let file = folder.path().join("command.yaml");
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    Output::of(tollgate().args(arguments).arg("--config").arg(file)).await
+}
+
+async fn ask(gateway: &Gateway, key: &str) -> Answer {
+    let body = prompt(CHAT, "test-model", "Hi", json!({"max_tokens": 20}));
+    gateway.send(&Request::post(CHAT, &body).key(key)).await
+}
+
+#[tokio::test]
+async fn two_gateways_share_a_limit_and_show_what_is_left() {
+    let Some(redis) = Redis::start() else { return };
+    let Some(cluster) = Cluster::through(2, &redis).await else {
+        return;
+    };
+    let key = cluster.key(&["--requests", "5"]).await;
+    let mut left = Vec::new();
+    for place in 0..5 {
+        let answer = ask(&cluster.gateways[place % 2], &key).await;
+        answer.assert_ok();
+        left.push(
+            answer
+                .header("x-ratelimit-remaining-requests")
+                .unwrap()
+                .to_owned(),
+        );
+    }
+    // The next ones do not wait for the server, and show what the gateway has seen.
+    assert_eq!(left[..2], ["4", "3"]);
+    for gateway in &cluster.gateways {
+        let refused = ask(gateway, &key).await;
+        refused.assert_error(429, "rate_limit_exceeded");
+        assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn three_gateways_exceed_a_limit_by_one_request_each_at_most() {
+    let Some(redis) = Redis::start() else { return };
+    let Some(cluster) = Cluster::through(3, &redis).await else {
+        return;
+    };
+    let key = cluster.key(&["--requests", "30"]).await;
+    let begun = Instant::now();
+    let all = (0..90).map(|place| ask(&cluster.gateways[place % 3], &key));
+    let all = futures::future::join_all(all).await;
+    let admitted = all.iter().filter(|answer| answer.status == 200).count();
+    let refused = all.iter().filter(|answer| answer.status == 429).count();
+    assert_eq!(admitted + refused, 90, "{all:?}");
+    // One flows back in two seconds, and each gateway may exceed the limit by one.
+    let most = 30 + usize::try_from(begun.elapsed().as_secs() / 2).unwrap() + 1 + 3;
+    assert!((30..=most).contains(&admitted), "{admitted}");
+}
+
+/// During the fault each gateway has its share, afterwards all have the limit together again.
+async fn survives(
+    redis: &mut Redis,
+    fault: impl FnOnce(&mut Redis),
+    repair: impl FnOnce(&mut Redis),
+) {
+    let Some(cluster) = Cluster::through(2, redis).await else {
+        return;
+    };
+    fault(redis);
+    let key = cluster.key(&["--requests", "10"]).await;
+    let begun = Instant::now();
+    assert_eq!(cluster.admitted(&key, 20).await, 10);
+    // One time-out for each gateway, not one for each request.
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    cluster.are_shared(0.0).await;
+    for gateway in &cluster.gateways {
+        let line = gateway.log_line("limits are not shared").await;
+        assert!(!line.contains(Redis::PASSWORD), "{line}");
+    }
+    repair(redis);
+    cluster.are_shared(1.0).await;
+    let key = cluster.key(&["--requests", "7"]).await;
+    assert_eq!(cluster.admitted(&key, 20).await, 7);
+    let fallbacks = "tollgate_limits_fallbacks_total";
+    assert_eq!(cluster.gateways[0].sample(fallbacks).await, Some(1.0));
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_and_started_again() {
+    let Some(mut redis) = Redis::start() else {
+        return;
+    };
+    survives(&mut redis, Redis::kill, Redis::restart).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_paused_and_continued() {
+    let Some(mut redis) = Redis::start() else {
+        return;
+    };
+    survives(&mut redis, |it| it.signal("STOP"), |it| it.signal("CONT")).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_full_and_has_room_again() {
+    let Some(mut redis) = Redis::start() else {
+        return;
+    };
+    let memory = |redis: &Redis, most: &str| {
+        redis.cli(&["CONFIG", "SET", "maxmemory", most]);
+    };
+    survives(&mut redis, |it| memory(it, "1"), |it| memory(it, "0")).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_leaves_its_slots() {
+    let Some(redis) = Redis::start() else { return };
+    let Some(mut cluster) = Cluster::through(2, &redis).await else {
+        return;
+    };
+    let key = cluster.key(&["--concurrent", "1"]).await;
+    let one = cluster.gateways.remove(0);
+    let two = &cluster.gateways[0];
+    let body = prompt(CHAT, "test-model", "Hi", json!({"max_tokens": 20}));
+    let slow = Request::post(CHAT, &body).key(&key).orders("hang");
+    let mut connection = one.connect().await;
+    connection.write(&slow.bytes()).await;
+    eventually("the slot is taken", async || {
+        (ask(two, &key).await.status == 429).then_some(())
+    })
+    .await;
+    let _folder = one.killed().await;
+    let begun = Instant::now();
+    eventually("the slot is free", async || {
+        (ask(two, &key).await.status == 200).then_some(())
+    })
+    .await;
+    // The lease of a gateway.
+    assert!(
+        begun.elapsed() < Duration::from_secs(11),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn without_a_server_each_gateway_has_its_share_unless_it_has_everything() {
+    for (limits, sum) in [(json!({}), 10), (json!({"per_node": true}), 20)] {
+        let Some(cluster) = Cluster::with(2, limits, "").await else {
+            return;
+        };
+        let key = cluster.key(&["--requests", "10"]).await;
+        // The first gateway sees the second one within a second.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(cluster.admitted(&key, 30).await, sum);
+        let shared = cluster.gateways[0].sample("tollgate_limits_shared").await;
+        assert_eq!(shared, None);
+    }
+}
+
+#[tokio::test]
+async fn each_fault_of_the_server_has_one_line_without_its_password() {
+    let Some(redis) = Redis::start() else { return };
+    let (folder, provider) = (TempDir::new().unwrap(), Provider::start().await);
+    let shared = |url: &str| {
+        std::fs::write(folder.path().join("redis"), url).unwrap();
+        Config::of(&provider).with("limits", json!({"shared": {"url": "file:redis"}}))
+    };
+    let check = async |config: &Config| run(config, &["check", "--online"], &folder).await;
+    let expect = |output: Output, words: &str| {
+        assert!(!output.status.success(), "{output:?}");
+        assert!(output.stderr.contains(words), "{words}: {output:?}");
+        assert!(!output.stderr.contains(Redis::PASSWORD), "{output:?}");
+        assert_eq!(output.stderr.trim().lines().count(), 1, "{output:?}");
+    };
+    let right = redis.url(Redis::PASSWORD);
+    let good = check(&shared(&right)).await;
+    assert!(good.status.success(), "{good:?}");
+    expect(
+        check(&shared(&redis.url("wrong"))).await,
+        "user or the password",
+    );
+    expect(
+        check(&shared("redis://127.0.0.1:1")).await,
+        "cannot be reached",
+    );
+    let encrypted = right.replace("redis:", "rediss:");
+    expect(check(&shared(&encrypted)).await, "does not support TLS");
+    expect(check(&shared("http://127.0.0.1")).await, "redis://USER");
+    let both = shared(&right).with("limits.per_node", json!(true));
+    expect(check(&both).await, "leave out one of the two");
+    // The other way round, and an authority that is not named.
+    let authority = Authority::new();
+    let to = ([127, 0, 0, 1], redis.port).into();
+    let front = in_front_of(to, &authority.issue("localhost")).await.port();
+    let url = |scheme: &str| format!("{scheme}://:{}@localhost:{front}", Redis::PASSWORD);
+    expect(check(&shared(&url("rediss"))).await, "limits.shared.ca");
+    expect(check(&shared(&url("redis"))).await, "rediss://");
+    std::fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+    let trusted = shared(&url("rediss")).with("limits.shared.ca", json!("ca.pem"));
+    let good = check(&trusted).await;
+    assert!(good.status.success(), "{good:?}");
+    // A gateway starts all the same, and says why it shares nothing.
+    let config = shared(&redis.url("wrong"));
+    let gateway = Gateway::start_in(folder, config).await;
+    let line = gateway.log_line("limits are not shared").await;
+    assert!(
+        line.contains("user or the password") && !line.contains("wrong@"),
+        "{line}"
+    );
+    let key = gateway.key_with(1_000_000, LONG);
+    ask(&gateway, &key).await.assert_ok();
+}
