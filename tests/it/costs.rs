@@ -178,7 +178,7 @@ async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
         "stop_sequence": null, "usage": usage,
     });
     let answer = json_answer("200 OK", "", &body.to_string());
-    let upstream = Upstream::playing([Act::ReadRequest, Act::send(answer), Act::Again]).await;
+    let upstream = Upstream::playing([Act::send(answer)]).await;
     let mut provider = support::provider(upstream.address);
     provider["formats"] = json!(["messages"]);
     let price = json!({

@@ -235,8 +235,11 @@ async fn every_expression_finds_its_series() {
                 "address": "http://127.0.0.1:9", "formats": ["chat"], "credentials": [credential],
             }),
         )
-        .model("with-token", json!(["tokens/with-token"]));
-    let gateway = Gateway::start(config).await;
+        .model("with-token", json!(["tokens/with-token"]))
+        .with("limits.shared.url", json!("file:limits"));
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("limits"), "redis://127.0.0.1:1").unwrap();
+    let gateway = Gateway::start_in(folder, config).await;
     let prometheus = Prometheus::start(gateway.admin).await;
     let load = async {
         loop {

@@ -148,6 +148,8 @@ async fn survives(
     let Some(cluster) = Cluster::through(2, redis).await else {
         return;
     };
+    // The first gateway sees the second one within a second.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     fault(redis);
     let key = cluster.key(&["--requests", "10"]).await;
     let begun = Instant::now();
@@ -211,6 +213,9 @@ async fn a_gateway_that_is_killed_leaves_its_slots() {
     let slow = Request::post(CHAT, &body).key(&key).orders("hang");
     let mut connection = one.connect().await;
     connection.write(&slow.bytes()).await;
+    // A refusal would come within this time.
+    let early = tokio::time::timeout(Duration::from_secs(1), connection.answer(&slow)).await;
+    assert!(early.is_err(), "{early:?}");
     eventually("the slot is taken", async || {
         (ask(two, &key).await.status == 429).then_some(())
     })

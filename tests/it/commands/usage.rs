@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::process::Stdio;
 
+use tollgate_types::Money;
 const EXPORT: [&str; 2] = ["usage", "export"];
 
 async fn export(gateway: &Gateway, arguments: &[&str]) -> Output {
@@ -107,6 +108,10 @@ async fn parquet_has_the_same_rows() {
                 .map(|(name, field)| match field {
                     Field::Str(text) => (name.clone(), text.clone()),
                     Field::Long(number) => (name.clone(), number.to_string()),
+                    Field::Decimal(_) => {
+                        let amount: Money = field.to_string().parse().unwrap();
+                        (name.clone(), amount.to_string())
+                    }
                     other => panic!("{name}: {other}"),
                 })
                 .collect()

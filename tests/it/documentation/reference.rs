@@ -217,13 +217,14 @@ async fn eventful() -> (Gateway, Provider) {
         )
         .with("server.limits.requests_in_flight", json!(2))
         .with("traces", json!({"endpoint": "http://127.0.0.1:1"}))
-        .with("limits.shared.url", json!("env:TEST_LIMITS"))
+        .with("limits.shared.url", json!("file:limits"))
         .with(
             "auto",
             json!({"family": "test", "candidates": ["test-model"]}),
         );
-    let away = [("TEST_LIMITS", "redis://127.0.0.1:1")];
-    let gateway = Gateway::start_with(TempDir::new().unwrap(), config, &away).await;
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("limits"), "redis://127.0.0.1:1").unwrap();
+    let gateway = Gateway::start_in(folder, config).await;
     let streamed = gateway
         .ask(CHAT, "test-model", "", json!({"stream": true}))
         .await;

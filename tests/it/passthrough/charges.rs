@@ -47,7 +47,7 @@ async fn a_success_is_charged_and_shown_wherever_requests_are() {
         .iter()
         .map(|it| {
             (
-                it["model"].clone(),
+                it["model_served"].clone(),
                 it["format"].clone(),
                 it["charged"].clone(),
             )
@@ -151,7 +151,8 @@ async fn a_key_without_enough_for_the_charge_does_not_reach_the_provider() {
         .await
         .assert_error(402, "quota_exhausted");
     assert_eq!(service.seen().len(), 1);
-    let empty = gateway.create_key(&[]).await;
+    let empty = gateway.key_with(4000, LONG);
+    gateway.send(&draw().key(&empty)).await.assert_ok();
     let free = gateway.send(&Request::get(FILES).key(&empty)).await;
     free.assert_error(402, "quota_exhausted");
 }
@@ -171,7 +172,7 @@ async fn the_limits_of_the_key_hold() {
     .await;
     let gateway = gateway(&service).await;
     let once = gateway.create_key(&["--requests", "1"]).await;
-    let tokens = gateway.create_key(&["--output-tokens", "7999"]).await;
+    let tokens = gateway.create_key(&["--output-tokens", "5000"]).await;
     let large = gateway.create_key(&["--output-tokens", "3999"]).await;
     let alone = gateway.create_key(&["--concurrent", "1"]).await;
     for key in [&once, &tokens] {

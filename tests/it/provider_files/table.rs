@@ -93,12 +93,12 @@ impl Row {
 
     /// The formats in which the provider is asked by clients of all three, each of which gets the text.
     async fn chat(&self, stream: bool) -> String {
-        /// What a client says as the developer.
+        /// What the client says as the system.
         const ADVICE: &str = "Be brief.";
         let mut formats = BTreeSet::new();
         for path in FORMATS {
             let mut more = match path {
-                CHAT => json!({"messages": [{"role": "developer", "content": ADVICE},
+                CHAT => json!({"messages": [{"role": "system", "content": ADVICE},
                     {"role": "user", "content": "Say hello."}]}),
                 RESPONSES => json!({"instructions": ADVICE}),
                 _ => json!({"system": ADVICE}),

@@ -181,9 +181,10 @@ fn of_permission(fault: &RedisError, words: &str) -> Option<String> {
             "the server refuses the user or the password ({words}): correct limits.shared.url"
         ));
     }
-    // Within a script, the code of the command stands in the text.
+    // Within a script, the text alone says so: "ACL failure in script", in Redis 7.0 "can't run this command".
+    let in_script = ["ACL failure in script", "The user executing the script"];
     if fault.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
-        || words.contains("ACL failure in script")
+        || in_script.iter().any(|text| words.contains(text))
     {
         return Some(format!(
             "the user lacks a permission ({words}): allow +evalsha +script|load +ping +select \

@@ -174,7 +174,7 @@ fn row(group: &[&str], requests: u64, tokens: u64) -> ReportRow {
             tokens.saturating_add(requests),
             requests,
         ],
-        costs: [Money::ZERO; 2],
+        costs: [Money::from_nanos(tokens), Money::ZERO],
     }
 }
 
