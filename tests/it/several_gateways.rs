@@ -101,6 +101,49 @@ async fn a_key_works_on_every_gateway_and_its_balance_is_spent_once() {
     }
 }
 
+/// How long it takes after `begun` until the gateway answers with this status.
+async fn until(gateway: &Gateway, key: &str, status: u16) -> Duration {
+    let begun = Instant::now();
+    eventually("another answer", async || {
+        (ask(gateway, key, 20).await.status == status).then_some(())
+    })
+    .await;
+    begun.elapsed()
+}
+
+#[tokio::test]
+async fn a_change_of_a_key_reaches_the_other_gateway_within_a_second() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let Some(server) = migrated().await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let (one, two) = (
+        start(&server, &provider).await,
+        start(&server, &provider).await,
+    );
+    let key = one.create_key(&["--plan", "small"]).await;
+    ask(&one, &key, 20).await.assert_ok();
+    // All of it is spent or leased at the other gateway.
+    let spent = eventually("an empty balance", async || {
+        let answer = ask(&one, &key, 20).await;
+        (answer.status == 402).then_some(answer)
+    });
+    spent.await.assert_error(402, "quota_exhausted");
+    let change = async |arguments: &[&str], status| {
+        let output = two.keys(arguments).await;
+        assert!(output.status.success(), "{output:?}");
+        let took = until(&one, &key, status).await;
+        assert!(took < SECOND, "{arguments:?}: {took:?}");
+    };
+    change(&["top-up", &key, "--tokens", "100000", "--days", "1"], 200).await;
+    change(&["set-limits", &key, "--requests", "1"], 429).await;
+    change(&["set-limits", &key, "--requests", "1000"], 200).await;
+    change(&["revoke", &key], 401).await;
+    let waits = one.sample("tollgate_ledger_lease_waits_total").await;
+    assert!(waits.is_some_and(|it| it < 10.0), "{waits:?}");
+}
+
 #[tokio::test]
 async fn a_budget_of_money_is_spent_once_on_all_gateways() {
     let Some(server) = migrated().await else {
@@ -170,7 +213,7 @@ async fn a_gateway_that_is_killed_loses_no_charge_and_leaves_its_tokens_to_the_o
     let charged = one.line_of(&first).await["charged"].as_u64().unwrap();
     let own = one.config();
     let folder = one.killed().await;
-    // The whole balance was leased there.
+    // A part of the balance was leased there.
     let begun = Instant::now();
     let rest = eventually("the tokens of the other", async || {
         let answer = ask(&two, &key, 1500).await;

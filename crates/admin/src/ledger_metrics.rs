@@ -91,9 +91,14 @@ pub(super) fn remembered(stats: &MemoryStats) -> [MetricFamily; 2] {
 }
 
 /// The counters without labels.
-fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 9] {
+fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 10] {
     [
         ("reservations", "Reservations made.", stats.reservations),
+        (
+            "lease_waits",
+            "Requests that waited until more of their key's balance was leased.",
+            stats.lease_waits,
+        ),
         (
             "late_settlements",
             "Settlements of processes that had lost their leases, paid from free tokens.",

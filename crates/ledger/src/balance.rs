@@ -64,7 +64,7 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    fn valid(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now < end)
     }
 
@@ -139,7 +139,7 @@ impl Balance {
     /// Reserves what is wanted as far as it is there, at least what is useful.
     pub(crate) fn reserve(&mut self, need: Need, now: Timestamp) -> Result<Pieces, Short> {
         let Need { wanted, useful } = need;
-        let payers = || self.grants.iter().filter(|grant| grant.valid(now));
+        let payers = || self.grants.iter().filter(|grant| grant.is_valid(now));
         let spendable = sum(payers()
             .filter(|g| g.free > 0)
             .take(MAX_PIECES)
@@ -150,7 +150,7 @@ impl Balance {
         }
         let mut missing = wanted.min(spendable).max(useful);
         let mut pieces = Pieces::new();
-        let payers = self.grants.iter_mut().filter(|grant| grant.valid(now));
+        let payers = self.grants.iter_mut().filter(|grant| grant.is_valid(now));
         for grant in payers.filter(|grant| grant.free > 0).take(MAX_PIECES) {
             let tokens = missing.min(grant.free);
             if tokens == 0 {
@@ -168,7 +168,7 @@ impl Balance {
     }
 
     fn why_short(&self, useful: u64, now: Timestamp) -> Short {
-        if !self.grants.is_empty() && !self.grants.iter().any(|grant| grant.valid(now)) {
+        if !self.grants.is_empty() && !self.grants.iter().any(|grant| grant.is_valid(now)) {
             return Short::Expired;
         }
         let held = self.holdings(now);
@@ -201,7 +201,7 @@ impl Balance {
                 payment.add(grant, used, now);
             }
         }
-        for grant in self.grants.iter_mut().filter(|grant| grant.valid(now)) {
+        for grant in self.grants.iter_mut().filter(|grant| grant.is_valid(now)) {
             let room = payment.pieces.len() < most || payment.has(grant.number);
             if missing > 0 && grant.free > 0 && room {
                 let used = missing.min(grant.free);
@@ -224,11 +224,12 @@ impl Balance {
         }
     }
 
-    /// Gives up a part of the unreserved tokens: `of_free` computes how much of each grant.
-    pub(crate) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
+    /// Gives up a part of the unreserved tokens: `of` computes how much of each grant, in the order in
+    /// which grants are spent.
+    pub(crate) fn give_up(&mut self, mut of: impl FnMut(&Grant) -> u64) -> Vec<Piece> {
         let mut given = Vec::new();
         for grant in &mut self.grants {
-            let tokens = of_free(grant.free).min(grant.free);
+            let tokens = of(grant).min(grant.free);
             if tokens > 0 {
                 grant.free = grant.free.saturating_sub(tokens);
                 given.push(Piece {
@@ -242,7 +243,7 @@ impl Balance {
 
     /// The rest of the valid grants.
     pub(crate) fn holdings(&self, now: Timestamp) -> Holdings {
-        let valid = || self.grants.iter().filter(|grant| grant.valid(now));
+        let valid = || self.grants.iter().filter(|grant| grant.is_valid(now));
         Holdings {
             free: sum(valid().map(|grant| grant.free)),
             reserved: sum(valid().map(|grant| grant.reserved)),

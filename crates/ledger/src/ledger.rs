@@ -5,7 +5,9 @@
 //! interface; balances are in `balance` and `accounts`, rules in `charge`, commits in `writer`,
 //! crashes in `recovery`.
 
+mod account;
 mod accounts;
+mod demand;
 mod fund;
 mod lease_waiters;
 mod queue;
@@ -28,9 +30,10 @@ use crate::{
     journal::Journal,
     key,
     ownership::Stored,
-    store::{Store, StoreError},
+    store::{Store, StoreError, database::Wake},
 };
-use accounts::{Accounts, Reserved};
+use account::Reserved;
+use accounts::Accounts;
 use parking_lot::Mutex;
 use renewal::{Begun, Renewals};
 use stats::Stats;
@@ -55,6 +58,9 @@ pub struct LedgerSettings {
     pub open_requests: u32,
     /// Most callers that wait for accounts to be loaded; more are shed.
     pub waiting_callers: usize,
+    /// Lease what the requests of ten seconds need instead of all that is free. On a server, processes
+    /// always do so.
+    pub lease_by_use: bool,
     /// Longest wait for an account.
     pub load_timeout: Duration,
     /// Accounts that are kept although idle; beyond them idle ones go after seconds.
@@ -74,6 +80,7 @@ impl Default for LedgerSettings {
         Self {
             open_requests: 8192,
             waiting_callers: 16 * 1024,
+            lease_by_use: false,
             load_timeout: Duration::from_secs(2),
             idle_accounts: 50_000,
             idle_after: Duration::from_secs(600),
@@ -110,7 +117,7 @@ pub enum Reserve {
     Reserved(Reservation),
     /// It is not reserved.
     Refused(Shortage),
-    /// The key's account is not in memory: wait, then ask again.
+    /// The key's account is not in memory, or leases too little: wait, then ask again.
     Wait(PendingAccount),
 }
 
@@ -221,10 +228,11 @@ impl Ledger {
         let stats = Stats::default();
         stats.add_late(late);
         stats.saw_quarantined(process.check_in()?.quarantined);
+        let by_use = settings.lease_by_use || process.term().is_some();
         let shared = Arc::new(Shared {
             folder,
             prefix,
-            accounts: Accounts::new(settings.waiting_callers),
+            accounts: Accounts::new(settings.waiting_callers, by_use),
             journal,
             stats,
             uncommitted: AtomicUsize::new(0),
@@ -237,17 +245,27 @@ impl Ledger {
             settings,
         });
         let (commands, queue) = queue::commands();
+        let inner = Arc::new(Inner { shared, commands });
+        let to_wake = Arc::downgrade(&inner);
+        let wake: Wake = Arc::new(move || {
+            if let Some(inner) = to_wake.upgrade() {
+                // If the writer has ended, it has nothing to look for.
+                let _ = inner.commands.send(Command::Look);
+            }
+        });
+        store.database().wake_on_changes(&wake)?;
         let writer = Writer {
-            shared: Arc::clone(&shared),
+            shared: Arc::clone(&inner.shared),
             process,
             commands: queue,
+            _wake: wake,
             seen: writer::Seen::default(),
             returns: Vec::new(),
             retired: false,
             room: Vec::new(),
         };
         spawn("ledger-writer", path, move || writer.run())?;
-        Ok(Self(Arc::new(Inner { shared, commands })))
+        Ok(Self(inner))
     }
 
     /// Reserves the maximum cost of `request`, or the rest of the balance if it is enough for a
@@ -268,24 +286,31 @@ impl Ledger {
             let why = shared.why_stalled().unwrap_or(Unavailable::TimedOut);
             return Reserve::Refused(why.into());
         }
+        let needs = PerUnit::from_fn(|unit| {
+            let rates = tariff.rates(unit);
+            rates.map(|rates| Need::of(&bound, &rates))
+        });
         let Some(account) = shared.accounts.get(key) else {
-            return self.load(key);
+            return self.load(key, &needs);
         };
         let Some(mut slot) = shared.journal.take() else {
             return Reserve::Refused(shared.shed().into());
         };
         let now = shared.clock.now();
-        let need = |unit| tariff.rates(unit).map(|rates| Need::of(&bound, &rates));
-        let refused = match account.reserve(&PerUnit::from_fn(need), now) {
-            Reserved::Pieces(held)
+        let is_reachable = || shared.why_stalled().is_none();
+        let refused = match account.reserve(&needs, &is_reachable, now) {
+            Reserved::Held { held, .. }
                 if !shared
                     .journal
-                    .widen(&mut slot, slots_for(accounts::count(&held))) =>
+                    .widen(&mut slot, slots_for(account::count(&held))) =>
             {
                 account.settle(&held, &PerUnit::default(), 0, now);
                 shared.shed().into()
             }
-            Reserved::Pieces(held) => {
+            Reserved::Held { held, must_refill } => {
+                if must_refill {
+                    self.0.send(Command::Refill(key.clone()));
+                }
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
                 let terms = reservation::Terms { bound, tariff };
                 let ledger = Arc::clone(&self.0);
@@ -301,22 +326,27 @@ impl Ledger {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy
             }
-            Reserved::Closed => {
+            Reserved::Unleased if let Some(why) = shared.why_stalled() => why.into(),
+            unloaded @ (Reserved::Unleased | Reserved::Closed) => {
+                let waits = u64::from(matches!(unloaded, Reserved::Unleased));
+                shared.stats.lease_waits.fetch_add(waits, Ordering::Relaxed);
                 shared.journal.give_back(slot);
-                return self.load(key);
+                return self.load(key, &needs);
             }
         };
         shared.journal.give_back(slot);
         Reserve::Refused(refused)
     }
 
-    fn load(&self, key: &KeyId) -> Reserve {
-        match self.0.shared.accounts.wait(key) {
+    fn load(&self, key: &KeyId, needs: &PerUnit<Option<Need>>) -> Reserve {
+        let wanted = |unit| needs.get(unit).map_or(0, |need: Need| need.wanted);
+        match self.0.shared.accounts.wait(key, &PerUnit::from_fn(wanted)) {
             Ok((answer, first)) => {
                 if first {
                     self.0.send(Command::Load(key.clone()));
                 }
                 Reserve::Wait(PendingAccount {
+                    key: key.clone(),
                     answer,
                     shared: Arc::clone(&self.0.shared),
                 })
@@ -450,9 +480,10 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-/// An account on its way into memory.
+/// An account that is being loaded, or that leases more.
 #[must_use = "an account is loaded for the request that waits for it"]
 pub struct PendingAccount {
+    key: KeyId,
     answer: accounts::Waiting,
     shared: Arc<Shared>,
 }
@@ -468,7 +499,13 @@ impl PendingAccount {
         let found = tokio::time::timeout(shared.settings.load_timeout, self.answer)
             .await
             .map_err(|_| shared.why_stalled().unwrap_or(Unavailable::TimedOut))?
-            .unwrap_or(Err(Unavailable::Closed))?;
+            .unwrap_or(Err(Unavailable::Closed));
+        // What is leased already may be enough.
+        let is_here = || shared.accounts.get(&self.key).is_some();
+        let found = match found {
+            Err(Unavailable::Stalled(_)) if is_here() => true,
+            found => found?,
+        };
         if found {
             Ok(())
         } else {

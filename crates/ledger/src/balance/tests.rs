@@ -245,7 +245,7 @@ proptest! {
                     books.gone(&payment.pieces);
                 }
                 Step::Settle(..) => {}
-                Step::GiveUp => books.gone(&balance.give_up(|free| free / 2)),
+                Step::GiveUp => books.gone(&balance.give_up(|grant| grant.free / 2)),
                 Step::Wait(seconds) => now = now.plus(Duration::from_secs(seconds)),
             }
             books.check(&balance, &held);

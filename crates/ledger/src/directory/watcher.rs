@@ -1,15 +1,15 @@
 //! Notices keys that other programs, or other parts of this one, have changed in the database.
 
 use super::{Shared, flight::spawn};
-use crate::store::StoreError;
+use crate::store::{StoreError, database::Wake};
 use std::sync::{
     Arc,
-    mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    mpsc::{Receiver, RecvTimeoutError, sync_channel},
 };
 
 /// Ends its thread when dropped.
 pub(super) struct Watcher {
-    _stop: SyncSender<()>,
+    _wake: Wake,
 }
 
 impl Watcher {
@@ -19,11 +19,16 @@ impl Watcher {
             seen: None,
         };
         watch.look()?;
-        let (stop, stopped) = sync_channel(0);
+        let (sender, woken) = sync_channel(1);
+        let wake: Wake = Arc::new(move || {
+            // If it is full, the thread is about to look.
+            let _ = sender.try_send(());
+        });
+        shared.database.wake_on_changes(&wake)?;
         spawn("key-watcher", shared.database.path(), move || {
-            watch.run(&stopped);
+            watch.run(&woken);
         })?;
-        Ok(Self { _stop: stop })
+        Ok(Self { _wake: wake })
     }
 }
 
@@ -34,9 +39,9 @@ struct Watch {
 }
 
 impl Watch {
-    fn run(mut self, stopped: &Receiver<()>) {
+    fn run(mut self, woken: &Receiver<()>) {
         let pause = self.shared.settings.poll_every;
-        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        while woken.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
             let fault = self.look().err().map(|fault| fault.to_string());
             self.report(fault);
         }

@@ -1,8 +1,9 @@
 //! What one process has of a key's grants in one unit, and what it knows of the rest.
 
 use crate::{
-    balance::{Balance, Grant, Need, Piece, Pieces, Short},
+    balance::{Balance, Grant, Need, Payment, Piece, Pieces, Short},
     clock::Timestamp,
+    ledger::demand::Demand,
     store::database::UnitShare,
 };
 
@@ -12,10 +13,16 @@ pub(super) struct Fund {
     pub(super) balance: Balance,
     /// The key was given something in this unit once: its requests must be covered in it.
     pub(super) is_given: bool,
+    /// What it leases; `None`: all that is free.
+    demand: Option<Demand>,
+    /// What was free in the database, and was not leased.
+    unleased: u64,
     /// Other processes lease some of it.
-    pub(super) elsewhere: bool,
-    /// The most that they can lease of it.
+    elsewhere: bool,
+    /// The most that is not leased here.
     most_elsewhere: u64,
+    /// This process has requested a part of what other processes lease: the most that a request wants.
+    pub(super) asked_for: Option<u64>,
     /// The least that was enough for the last request.
     useful: u64,
 }
@@ -25,11 +32,21 @@ pub(super) struct Fund {
 pub(super) enum Lack {
     /// Too little is here.
     Here(Short),
+    /// Too little is leased while some is free in the database.
+    Unleased,
     /// Too little is here while other processes lease some.
     Elsewhere,
 }
 
 impl Fund {
+    /// `by_use`: leases what it needs by its use, instead of all that is free.
+    pub(super) fn new(by_use: bool) -> Self {
+        Self {
+            demand: by_use.then(Demand::default),
+            ..Self::default()
+        }
+    }
+
     /// Takes in what was newly leased, and what is known of the rest.
     pub(super) fn take_in(&mut self, share: &UnitShare, grants: impl Iterator<Item = Grant>) {
         self.balance.forget_spent();
@@ -37,6 +54,7 @@ impl Fund {
             self.is_given = true;
             self.balance.lease(grant);
         }
+        self.unleased = share.unleased;
         self.elsewhere = share.elsewhere > 0;
     }
 
@@ -47,14 +65,49 @@ impl Fund {
         self.most_elsewhere = left.saturating_sub(here);
     }
 
-    pub(super) fn reserve(&mut self, need: Need, now: Timestamp) -> Result<Pieces, Lack> {
+    pub(super) fn reserve(
+        &mut self,
+        need: Need,
+        is_reachable: &dyn Fn() -> bool,
+        now: Timestamp,
+    ) -> Result<Pieces, Lack> {
         self.useful = need.useful;
+        if let Some(demand) = &mut self.demand {
+            demand.wants(need.wanted, now);
+        }
+        // If everything together is too little, there is nothing to wait for.
+        let is_unleased = self.unleased > 0
+            && self.balance.holdings(now).free < need.wanted
+            && self.could_have(need.useful, now);
+        if is_unleased && is_reachable() {
+            return Err(Lack::Unleased);
+        }
         match self.balance.reserve(need, now) {
-            Ok(pieces) => Ok(pieces),
-            // If everything together is too little, there is nothing to wait for.
+            Ok(pieces) => {
+                if let Some(demand) = &mut self.demand {
+                    demand.reserves(self.balance.holdings(now).reserved);
+                }
+                Ok(pieces)
+            }
+            Err(_) if is_unleased => Err(Lack::Unleased),
             Err(_) if self.elsewhere && self.could_have(need.useful, now) => Err(Lack::Elsewhere),
             Err(short) => Err(Lack::Here(short)),
         }
+    }
+
+    /// Ends a reservation.
+    pub(super) fn settle(
+        &mut self,
+        held: &[Piece],
+        charge: u64,
+        most: usize,
+        now: Timestamp,
+    ) -> Payment {
+        let payment = self.balance.settle(held, charge, most, now);
+        if let Some(demand) = &mut self.demand {
+            demand.spends(payment.paid(), now);
+        }
+        payment
     }
 
     /// Whether so much is left, wherever it is.
@@ -63,8 +116,53 @@ impl Fund {
         here.saturating_add(self.most_elsewhere) >= amount.max(1)
     }
 
+    /// Whether a request here still waits for other processes.
+    pub(super) fn is_waiting(&self, now: Timestamp) -> bool {
+        let free = self.balance.holdings(now).free;
+        let lacks = self.asked_for.is_some_and(|wanted| free < wanted);
+        lacks && self.elsewhere && self.unleased == 0
+    }
+
+    /// Whether it is time to lease more of what is free in the database.
+    pub(super) fn runs_low(&mut self, now: Timestamp) -> bool {
+        let Some(demand) = self.demand.as_mut().filter(|_| self.unleased > 0) else {
+            return false;
+        };
+        demand.runs_low(self.balance.holdings(now), now)
+    }
+
+    /// The most to lease in addition, if requests that want `waiting` together wait for it.
+    pub(super) fn missing(&mut self, waiting: u64, now: Timestamp) -> u64 {
+        let Some(demand) = &mut self.demand else {
+            return u64::MAX;
+        };
+        let asked_for = self.asked_for.unwrap_or(0);
+        let missing = demand.missing(self.balance.holdings(now), waiting.max(asked_for), now);
+        // A request of tokens from other processes stands as long as something is missing.
+        missing.max(self.asked_for.map_or(0, |_| 1))
+    }
+
+    /// Gives up what is leased and not needed.
+    pub(super) fn give_up_excess(&mut self, now: Timestamp) -> Vec<Piece> {
+        let leased = self.balance.holdings(now);
+        let keeps = self.demand.as_mut().and_then(|it| it.keeps(leased, now));
+        let Some(mut keeps) = keeps else {
+            return Vec::new();
+        };
+        let given = self.balance.give_up(|grant| {
+            let kept = grant.free.min(if grant.is_valid(now) { keeps } else { 0 });
+            keeps = keeps.saturating_sub(kept);
+            grant.free.saturating_sub(kept)
+        });
+        for piece in &given {
+            self.unleased = self.unleased.saturating_add(piece.tokens);
+            self.most_elsewhere = self.most_elsewhere.saturating_add(piece.tokens);
+        }
+        given
+    }
+
     pub(super) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
-        let given = self.balance.give_up(of_free);
+        let given = self.balance.give_up(|grant| of_free(grant.free));
         // The other process now leases it, and may have to be asked in turn.
         self.elsewhere |= !given.is_empty();
         let amounts = given.iter().map(|piece| piece.tokens);

@@ -2,7 +2,7 @@
 
 use super::{
     Inner, RequestInfo,
-    accounts::{Account, Held},
+    account::{Account, Held},
     writer::Command,
 };
 use crate::{
@@ -217,7 +217,7 @@ impl Reservation {
         let now = self.ledger.shared.clock.now();
         let most = pieces_in(slot.count());
         let amounts = self.amounts(&charge);
-        let payment = self.account.settle(&self.held, &amounts, most, now);
+        let (payment, must_refill) = self.account.settle(&self.held, &amounts, most, now);
         let settled = Settled {
             charged: payment.tokens.paid(),
             overdraft: payment.tokens.overdraft,
@@ -231,6 +231,10 @@ impl Reservation {
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         self.write_ahead(&slot, &entry);
         self.ledger.send(Command::Settle(Some(slot), entry));
+        if must_refill {
+            let key = self.account.id.clone();
+            self.ledger.send(Command::Refill(key));
+        }
         settled
     }
 

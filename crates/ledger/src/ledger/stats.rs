@@ -30,6 +30,8 @@ pub struct LedgerStats {
     pub open_requests: u64,
     /// Reservations made.
     pub reservations: u64,
+    /// Requests that waited for tokens to be leased which were free in the database.
+    pub lease_waits: u64,
     /// Requests turned away because too many were open.
     pub shed: u64,
     /// Settlements made.
@@ -84,6 +86,7 @@ impl LedgerStats {
 #[derive(Default)]
 pub(super) struct Stats {
     pub(super) reservations: AtomicU64,
+    pub(super) lease_waits: AtomicU64,
     pub(super) shed: AtomicU64,
     pub(super) settlements: AtomicU64,
     pub(super) estimated: AtomicU64,
@@ -155,6 +158,7 @@ impl Stats {
             reserved_money: holdings.money.reserved,
             open_requests: count(open_requests),
             reservations: read(&self.reservations),
+            lease_waits: read(&self.lease_waits),
             shed: read(&self.shed),
             settlements: read(&self.settlements),
             estimated: read(&self.estimated),

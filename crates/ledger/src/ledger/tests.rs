@@ -15,6 +15,7 @@ use std::{
 use tempfile::TempDir;
 use tollgate_types::{ErrorCode, Money, Prices, Unit, Usage, Weights};
 
+mod by_use;
 mod commits;
 mod corruption;
 mod grants;
@@ -33,6 +34,8 @@ struct House {
     folder: TempDir,
     clock: Clock,
     requests: AtomicU64,
+    /// Processes lease what they need, as on a server.
+    lease_by_use: bool,
 }
 
 impl House {
@@ -41,6 +44,14 @@ impl House {
             folder: TempDir::new().unwrap(),
             clock: Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000)),
             requests: AtomicU64::new(0),
+            lease_by_use: false,
+        }
+    }
+
+    fn by_use() -> Self {
+        Self {
+            lease_by_use: true,
+            ..Self::new()
         }
     }
 
@@ -61,6 +72,7 @@ impl House {
     fn ledger_with(&self, open_requests: u32) -> Ledger {
         let settings = LedgerSettings {
             open_requests,
+            lease_by_use: self.lease_by_use,
             ..LedgerSettings::default()
         };
         Ledger::open(&self.store(), settings).unwrap()

@@ -19,7 +19,7 @@ use crate::{
     ownership::Stored,
     store::{
         StoreError,
-        database::{self, Committed, Lease, LeaseMode, Process},
+        database::{self, Committed, Lease, Process, Wake},
     },
 };
 use batch::Batch;
@@ -28,7 +28,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use tollgate_types::KeyId;
 pub(super) use upkeep::Seen;
 
 /// How long the writer rests after every few records of a commit, some 0.1 ms of work. A rest of twice
@@ -47,6 +46,8 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) process: Box<dyn Process>,
     pub(super) commands: Queue,
+    /// The database calls it as long as it exists.
+    pub(super) _wake: Wake,
     pub(super) seen: Seen,
     /// Leased tokens that memory has given up and that are not committed yet.
     pub(super) returns: Vec<Piece>,
@@ -129,6 +130,9 @@ impl Writer {
         }
         self.share_out(batch.sharing);
         self.retired |= batch.retire;
+        if batch.look {
+            self.look();
+        }
         match batch.close {
             Some(done) => {
                 // A caller that no longer waits is no fault.
@@ -141,11 +145,7 @@ impl Writer {
 
     fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
         let settled: Vec<&Entry> = batch.entries().collect();
-        let need = |key: &KeyId| Lease {
-            key: key.clone(),
-            mode: LeaseMode::Need,
-        };
-        let leases: Vec<Lease> = batch.loads.iter().map(need).collect();
+        let leases = self.leases_for(&batch.loads, &batch.refills);
         self.commit_all(&settled, &batch.made, &leases)
     }
 
@@ -187,7 +187,7 @@ impl Writer {
     }
 
     /// Logs a fault with its reason, at most once a second, because what failed is tried again.
-    fn log_fault(&mut self, what: &str, fault: &StoreError) {
+    pub(super) fn log_fault(&mut self, what: &str, fault: &StoreError) {
         let is_recent = |at: Instant| at.elapsed() < LOG_EVERY;
         if !self.seen.fault_logged_at.is_some_and(is_recent) {
             self.seen.fault_logged_at = Some(Instant::now());

@@ -19,7 +19,7 @@ use crate::{
     store::database::{Batch, Committed, Lease, LeaseMode, Process, Share},
 };
 use std::{sync::Arc, time::Duration};
-use tollgate_types::{KeyId, Money, RequestId, Usage};
+use tollgate_types::{KeyId, Money, PerUnit, RequestId, Usage};
 
 /// An empty database that is made for one case.
 pub(crate) trait Fixture {
@@ -46,6 +46,7 @@ macro_rules! conformance_tests {
             keys::a_revoked_key_is_given_nothing_more,
             keys::an_order_of_one_name_is_one_order_of_whatever_kind,
             processes::a_lease_is_one_processs_until_it_ends,
+            processes::no_more_is_leased_than_is_asked_for,
             processes::tokens_that_are_given_back_are_free_for_others,
             processes::a_lease_request_is_news_for_the_others_until_it_is_withdrawn,
             processes::a_process_hears_of_top_ups_and_not_of_spending,
@@ -91,6 +92,11 @@ pub(crate) use conformance_tests;
 
 const START: u64 = 1_790_000_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
+/// The most to lease if all that is free is to be leased.
+pub(crate) const EVERYTHING: PerUnit<u64> = PerUnit {
+    tokens: u64::MAX,
+    money: u64::MAX,
+};
 
 fn hasher() -> KeyHasher {
     KeyHasher::new(b"a pepper for tests").unwrap()
@@ -193,9 +199,20 @@ impl Home<'_> {
 
     /// Leases a key's tokens, or looks at them.
     fn lease(&self, process: &mut dyn Process, key: &KeyId, mode: LeaseMode) -> Share {
+        self.lease_at_most(process, key, mode, EVERYTHING)
+    }
+
+    fn lease_at_most(
+        &self,
+        process: &mut dyn Process,
+        key: &KeyId,
+        mode: LeaseMode,
+        most: PerUnit<u64>,
+    ) -> Share {
         let leases = [Lease {
             key: key.clone(),
             mode,
+            most,
         }];
         let work = Work {
             leases: &leases,

@@ -94,6 +94,13 @@ pub(crate) trait Database: Send + Sync {
     /// The keys that changed after a change, their grants included. Spending is no change.
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError>;
 
+    /// Calls `wake` as long as it exists, whenever something may have changed that
+    /// [`Database::changes_since`] or [`Process::news`] reports. Callers look from time to time as well: a
+    /// database need not do this, and a call can be lost.
+    fn wake_on_changes(&self, _wake: &Wake) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Enters a process that spends. Its settlement file has this name, by which others recover it.
     fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError>;
 
@@ -298,6 +305,9 @@ pub(crate) struct KeyChanges {
     pub(crate) hashes: Option<Vec<KeyHash>>,
 }
 
+/// What to call after a change. It must not wait.
+pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// The number of a process in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessNumber(pub(crate) i64);
@@ -341,6 +351,8 @@ pub(crate) struct Batch<'a> {
 pub(crate) struct Lease {
     pub(crate) key: KeyId,
     pub(crate) mode: LeaseMode,
+    /// The most to lease.
+    pub(crate) most: PerUnit<u64>,
 }
 
 /// What to do about a key's free tokens.
@@ -380,6 +392,8 @@ pub(crate) struct Share {
 /// What is left of a key's grants in one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitShare {
+    /// What is free of them and was not leased.
+    pub(crate) unleased: u64,
     /// What other processes lease of them, and what is left in grants beyond those that were looked
     /// at.
     pub(crate) elsewhere: u64,
@@ -394,9 +408,15 @@ impl Share {
         self.grants.iter().any(|grant| grant.free > 0)
     }
 
-    /// Whether nothing was newly leased and other processes have some.
-    pub(crate) fn is_elsewhere(&self) -> bool {
-        self.of.iter().any(|of_unit| of_unit.elsewhere > 0) && !self.has_leased()
+    /// Whether anything is free that was not leased.
+    pub(crate) fn has_unleased(&self) -> bool {
+        self.of.iter().any(|of_unit| of_unit.unleased > 0)
+    }
+
+    /// Whether nothing was newly leased, and other processes have some of what is to be leased.
+    pub(crate) fn is_elsewhere(&self, most: &PerUnit<u64>) -> bool {
+        let has = |unit| *most.get(unit) > 0 && self.of.get(unit).elsewhere > 0;
+        Unit::ALL.into_iter().any(has) && !self.has_leased()
     }
 
     /// Adds what is left in grants beyond those that were looked at, given what is left of all.
@@ -407,6 +427,20 @@ impl Share {
             of_unit.elsewhere = of_unit.elsewhere.saturating_add(beyond);
             of_unit.left = of_unit.left.saturating_add(beyond);
             self.has_more |= beyond > 0;
+        }
+    }
+
+    /// Leaves what is free beyond `most`. The grants that are spent first are leased first.
+    pub(crate) fn lease_at_most(&mut self, most: &PerUnit<u64>) {
+        let mut room = *most;
+        for grant in &mut self.grants {
+            let room = room.get_mut(grant.unit);
+            let leased = grant.free.min(*room);
+            let left = grant.free.saturating_sub(leased);
+            let of_unit = self.of.get_mut(grant.unit);
+            of_unit.unleased = of_unit.unleased.saturating_add(left);
+            *room = room.saturating_sub(leased);
+            grant.free = leased;
         }
     }
 

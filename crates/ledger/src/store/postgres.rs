@@ -12,6 +12,7 @@ mod grants;
 mod history;
 mod keys;
 mod leases;
+mod listener;
 mod process;
 mod purge;
 mod quarantine;
@@ -26,7 +27,7 @@ use super::{
     GrantView, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
     database::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
-        KeyQuery, Outcome, Process,
+        KeyQuery, Outcome, Process, Wake,
     },
     stored_values::{amount, storable, storable_time, stored_time},
 };
@@ -42,6 +43,7 @@ use crate::{
 use ::postgres::Row;
 use bytes::Bytes;
 use connection::{Connection, Pool, Session};
+use listener::Listener;
 use process::PostgresProcess;
 pub use server::{Server, ServerTls};
 use std::{
@@ -70,6 +72,7 @@ pub struct ServerSettings {
 pub(crate) struct Postgres {
     settings: ServerSettings,
     pool: Pool,
+    listener: Listener,
 }
 
 impl Postgres {
@@ -78,6 +81,7 @@ impl Postgres {
         let server = Arc::clone(&settings.server);
         let database = Self {
             pool: Pool::new(Arc::clone(&server), settings.connections.max(1)),
+            listener: Listener::new(Arc::clone(&server)),
             settings,
         };
         database.pool.with(|connection| {
@@ -175,6 +179,10 @@ impl Database for Postgres {
 
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
         self.read(|session| changes::since(session, seen))
+    }
+
+    fn wake_on_changes(&self, wake: &Wake) -> Result<(), StoreError> {
+        self.listener.add(wake)
     }
 
     fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError> {

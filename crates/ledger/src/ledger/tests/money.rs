@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     balance::{Grant, GrantNumber, Need, Piece},
-    ledger::accounts::{Held, Reserved},
+    ledger::account::{Held, Reserved},
     store::database::{Share, UnitShare},
 };
 use proptest::prelude::*;
@@ -186,10 +186,9 @@ async fn a_price_that_rises_after_the_reservation_overdraws_one_request() {
     house.check(1);
 }
 
-#[tokio::test]
-async fn two_processes_spend_one_budget_of_money_once() {
-    let house = House::new();
-    let key = house.key_with(0, 100 * NANOS);
+/// Two processes spend a budget to the last, however they lease it.
+async fn spend_together(house: House, tokens: u64) {
+    let key = house.key_with(tokens, 100 * NANOS);
     let (one, two) = (house.ledger(), house.ledger());
     let mut bought = 0;
     let start = Instant::now();
@@ -202,16 +201,33 @@ async fn two_processes_spend_one_budget_of_money_once() {
                 more.await;
                 held = house.buy(ledger, &key, bound(1)).await;
             }
-            if let Ok(held) = held {
-                held.settle(&completed(1));
-                bought += 1;
+            match held {
+                Ok(held) => {
+                    held.settle(&completed(1));
+                    bought += 1;
+                }
+                Err(refused) if bought < 100 => assert_eq!(refused, Shortage::Busy),
+                Err(_) => {}
             }
         }
         assert!(start.elapsed() < PATIENCE, "{bought} requests");
     }
     assert!(one.close(PATIENCE) && two.close(PATIENCE));
     assert_eq!(house.money_used(&key), 100 * NANOS);
+    assert_eq!(house.used(&key), tokens.min(100));
     house.check(100);
+}
+
+#[tokio::test]
+async fn two_processes_spend_one_budget_of_money_once() {
+    spend_together(House::new(), 0).await;
+}
+
+#[tokio::test]
+async fn two_processes_that_lease_by_use_spend_budgets_of_both_units_to_the_last() {
+    spend_together(House::by_use(), 0).await;
+    spend_together(House::by_use(), 100).await;
+    spend_together(House::by_use(), 1_000_000).await;
 }
 
 /// What can happen to an account.
@@ -255,7 +271,7 @@ proptest! {
 
     #[test]
     fn each_unit_adds_up_by_itself_whatever_happens(steps in steps()) {
-        let accounts = accounts::Accounts::new(1);
+        let accounts = accounts::Accounts::new(1, false);
         let (id, now) = (KeyId::new("key_1"), Timestamp::from_unix_ms(1_790_000_000_000));
         accounts.take_in(&id, &share(Vec::new()), now);
         let account = accounts.get(&id).unwrap();
@@ -286,7 +302,7 @@ proptest! {
                         useful: (*least.get(unit)).min(*most.get(unit)),
                     });
                     let needs = PerUnit::from_fn(need);
-                    if let Reserved::Pieces(held) = account.reserve(&needs, now) {
+                    if let Reserved::Held { held, .. } = account.reserve(&needs, &|| true, now) {
                         for unit in Unit::ALL {
                             let required = before.get(unit).is_some();
                             prop_assert_eq!(held.get(unit).is_some(), required);
@@ -302,7 +318,7 @@ proptest! {
                 }
                 Step::Settle(which, charge) if !open.is_empty() => {
                     let held = open.swap_remove(which % open.len());
-                    let paid = account.settle(&held, &charge, 64, now);
+                    let (paid, _) = account.settle(&held, &charge, 64, now);
                     for unit in Unit::ALL {
                         let payment = paid.get(unit);
                         let charged = held.get(unit).as_ref().map_or(0, |_| *charge.get(unit));

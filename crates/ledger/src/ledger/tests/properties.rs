@@ -60,8 +60,11 @@ struct Life {
 }
 
 impl Life {
-    fn new() -> Self {
-        let house = House::new();
+    fn new(lease_by_use: bool) -> Self {
+        let house = House {
+            lease_by_use,
+            ..House::new()
+        };
         let key = house.key(1000);
         let processes = [Some(house.ledger()), Some(house.ledger())];
         Self {
@@ -213,13 +216,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn each_request_is_charged_once_and_everything_adds_up(steps in steps()) {
+    fn each_request_is_charged_once_and_everything_adds_up(steps in steps(), by_use in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         runtime.block_on(async {
-            let mut life = Life::new();
+            let mut life = Life::new(by_use);
             for step in steps {
                 life.take(step).await;
             }

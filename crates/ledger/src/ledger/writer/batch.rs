@@ -30,6 +30,10 @@ pub(in super::super) enum Command {
     Remember(Arc<Stored>),
     /// A request needs this key's account, or more of its tokens.
     Load(KeyId),
+    /// The account of this key runs low: lease more with the next commit.
+    Refill(KeyId),
+    /// Other processes have changed something.
+    Look,
     /// A reader needs what was settled before. Answered when the file has it.
     CatchUp(tokio::sync::oneshot::Sender<()>),
     /// Another process is about to serve the same keys: give it half of the tokens that no request
@@ -44,7 +48,10 @@ pub(in super::super) enum Command {
 impl Command {
     /// Whether a request waits for the answer.
     pub(in super::super) const fn is_urgent(&self) -> bool {
-        matches!(self, Self::Load(_) | Self::ShareOut(_) | Self::Close(_))
+        matches!(
+            self,
+            Self::Load(_) | Self::Look | Self::ShareOut(_) | Self::Close(_)
+        )
     }
 }
 
@@ -54,8 +61,10 @@ pub(super) struct Batch {
     pub(super) settled: Vec<(Option<Slot>, Entry)>,
     pub(super) made: Vec<Arc<Stored>>,
     pub(super) loads: HashSet<KeyId>,
+    pub(super) refills: HashSet<KeyId>,
     pub(super) readers: Vec<tokio::sync::oneshot::Sender<()>>,
     pub(super) sharing: Vec<tokio::sync::oneshot::Sender<()>>,
+    pub(super) look: bool,
     pub(super) retire: bool,
     pub(super) close: Option<std::sync::mpsc::SyncSender<bool>>,
 }
@@ -68,6 +77,10 @@ impl Batch {
             Command::Load(key) => {
                 self.loads.insert(key);
             }
+            Command::Refill(key) => {
+                self.refills.insert(key);
+            }
+            Command::Look => self.look = true,
             Command::CatchUp(done) => self.readers.push(done),
             Command::ShareOut(done) => self.sharing.push(done),
             Command::Retire => self.retire = true,
@@ -80,7 +93,8 @@ impl Batch {
     }
 
     fn is_urgent(&self) -> bool {
-        !self.loads.is_empty() || !self.sharing.is_empty() || self.close.is_some()
+        let is_waited_for = !self.loads.is_empty() || !self.sharing.is_empty();
+        is_waited_for || self.look || self.close.is_some()
     }
 
     /// Whether a reader waits, or another process may be asked for what was stored.
@@ -91,11 +105,16 @@ impl Batch {
     /// Whether there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         let nothing = self.settled.is_empty() && self.made.is_empty() && self.loads.is_empty();
-        nothing && self.close.is_none()
+        nothing && self.refills.is_empty() && self.close.is_none()
     }
 
     fn len(&self) -> usize {
-        let all = [self.settled.len(), self.made.len(), self.loads.len()];
+        let all = [
+            self.settled.len(),
+            self.made.len(),
+            self.loads.len(),
+            self.refills.len(),
+        ];
         all.into_iter().fold(0, usize::saturating_add)
     }
 }

@@ -46,19 +46,34 @@ impl Writer {
             false if self.retired => LeaseMode::Look,
             false => LeaseMode::Take,
         };
+        let now = self.shared.clock.now();
         let keys = changed.union(&asking);
-        keys.map(|key| Lease {
-            key: key.clone(),
-            mode: mode(key),
-        })
-        .collect()
+        keys.map(|key| accounts.lease(key, mode(key), now))
+            .collect()
+    }
+
+    /// What to lease for requests that wait, and for accounts that run low.
+    pub(super) fn leases_for(
+        &self,
+        loads: &HashSet<KeyId>,
+        refills: &HashSet<KeyId>,
+    ) -> Vec<Lease> {
+        let Shared {
+            accounts, clock, ..
+        } = &*self.shared;
+        let now = clock.now();
+        let refills = refills.difference(loads).filter(|_| !self.retired);
+        let needed = loads.iter().map(|key| (key, LeaseMode::Need));
+        let all = needed.chain(refills.map(|key| (key, LeaseMode::Take)));
+        all.map(|(key, mode)| accounts.lease(key, mode, now))
+            .collect()
     }
 
     /// Puts leased tokens into the accounts, and answers the requests that wait for them.
     pub(super) fn hand_out(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
         // Spending here makes room for grants that were not looked at; no change in the database
         // reports that.
-        let waits = |share: &Share| share.has_more && !share.has_leased();
+        let waits = |share: &Share| share.has_more && !share.has_leased() && !share.has_unleased();
         let mut leased = shares.iter().filter_map(|(_, share)| share.as_ref());
         self.seen.look_again |= leased.any(waits);
         let Shared {

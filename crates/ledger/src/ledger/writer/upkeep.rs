@@ -46,6 +46,15 @@ impl Writer {
         self.give_back()
     }
 
+    /// Takes up what the database has announced.
+    pub(super) fn look(&mut self) {
+        let looked = self.apply_external_changes(Look::IfChanged);
+        if let Err(fault) = looked.and_then(|()| self.give_back()) {
+            self.seen.look_again = true;
+            self.log_fault("changes in the ledger cannot be looked at", &fault);
+        }
+    }
+
     fn upkeep(&mut self) -> Result<(), StoreError> {
         self.shared.journal.tidy();
         // A process that has nothing to enter would not notice it otherwise.
@@ -58,8 +67,9 @@ impl Writer {
         self.shared.stats.saw_quarantined(checked.quarantined);
         let now = self.shared.clock.now();
         let idle = self.shared.idle_after();
-        self.returns
-            .extend(self.shared.accounts.evict_idle(idle, now));
+        let accounts = &self.shared.accounts;
+        self.returns.extend(accounts.evict_idle(idle, now));
+        self.returns.extend(accounts.give_up_excess(now));
         let shared = Arc::clone(&self.shared);
         let process = &mut *self.process;
         let recovered = recovery::recover_crashed(process, &checked.peers, &shared.folder, now)?;

@@ -27,7 +27,7 @@ fn terms(tokens: u64, nanos: u64) -> GrantTerms {
     }
 }
 
-fn key(home: &Home<'_>, tokens: u64, nanos: u64) -> KeyId {
+pub(super) fn key(home: &Home<'_>, tokens: u64, nanos: u64) -> KeyId {
     let new = NewKey {
         grant: Some(terms(tokens, nanos)),
         ..NewKey::named("ci")

@@ -1,6 +1,6 @@
 //! Processes: their leases, settlements, crashes and ends.
 
-use super::{DAY, Fixture, Home, Work, free, settled};
+use super::{DAY, EVERYTHING, Fixture, Home, Work, free, money, settled};
 use crate::{
     balance::Piece,
     entry::Entry,
@@ -8,7 +8,7 @@ use crate::{
     store::database::{LeaseMode, Leftover, Look, ProcessNumber, Retention},
 };
 use std::{collections::HashSet, time::Duration};
-use tollgate_types::{Money, RequestId};
+use tollgate_types::{Money, PerUnit, RequestId, Unit};
 
 pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
@@ -24,6 +24,38 @@ pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
     assert_eq!(home.store().unleased(&key, home.now()).unwrap().tokens, 0);
     one.end(home.now()).unwrap();
     assert_eq!(free(&home.lease(&mut *two, &key, LeaseMode::Take)), 100);
+    home.adds_up(0);
+}
+
+pub(crate) fn no_more_is_leased_than_is_asked_for(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = money::key(&home, 100, 7);
+    home.top_up(&key, 50);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let mut take = |process: usize, mode, tokens, money| {
+        let process = if process == 1 { &mut one } else { &mut two };
+        let share = home.lease_at_most(&mut **process, &key, mode, PerUnit { tokens, money });
+        Unit::ALL.map(|unit| {
+            let of_unit = share.grants.iter().filter(|grant| grant.unit == unit);
+            let of = share.of.get(unit);
+            let leased: u64 = of_unit.map(|grant| grant.free).sum();
+            (leased, of.unleased, of.elsewhere)
+        })
+    };
+    assert_eq!(take(1, LeaseMode::Take, 30, 5), [(30, 120, 0), (5, 2, 0)]);
+    // The grant that is spent first is leased first.
+    assert_eq!(take(2, LeaseMode::Need, 90, 0), [(90, 30, 30), (0, 2, 5)]);
+    assert_eq!(take(1, LeaseMode::Take, 0, 0), [(0, 30, 90), (0, 2, 0)]);
+    assert_eq!(take(1, LeaseMode::Need, 40, 9), [(30, 0, 90), (2, 0, 0)]);
+    // Of a unit that is not to be leased, nothing is requested.
+    assert_eq!(take(1, LeaseMode::Need, 0, 9), [(0, 0, 90), (0, 0, 0)]);
+    let news = two.news(0, Look::Always).unwrap().unwrap();
+    assert!(news.requested.is_empty());
+    home.lease(&mut *one, &key, LeaseMode::Need);
+    let news = two.news(0, Look::Always).unwrap().unwrap();
+    assert_eq!(news.requested, [key.clone()]);
+    let unleased = home.store().unleased(&key, home.now()).unwrap();
+    assert_eq!((unleased.tokens, unleased.money), (0, 0));
     home.adds_up(0);
 }
 
@@ -191,6 +223,7 @@ pub(crate) fn a_fenced_process_leases_nothing_more(fixture: &dyn Fixture) {
     let leases = [crate::store::database::Lease {
         key: key.clone(),
         mode: LeaseMode::Need,
+        most: EVERYTHING,
     }];
     let work = Work {
         leases: &leases,

@@ -26,6 +26,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.changes'));
     INSERT INTO changes (hash) VALUES (changed) RETURNING seq INTO newest;
     DELETE FROM changes WHERE seq <= newest - 10000;
+    PERFORM pg_notify('tollgate_changes', '');
 END $$;
 
 CREATE FUNCTION key_changed() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -110,6 +111,14 @@ CREATE TABLE lease_requests (
     seq bigint NOT NULL DEFAULT nextval('lease_request_numbers'),
     PRIMARY KEY (key, process)
 );
+
+CREATE FUNCTION tokens_requested() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('tollgate_changes', '');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tokens_requested AFTER INSERT OR UPDATE ON lease_requests
+    FOR EACH STATEMENT EXECUTE FUNCTION tokens_requested();
 
 CREATE TABLE usage (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

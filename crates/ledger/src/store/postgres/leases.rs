@@ -8,7 +8,11 @@ use crate::{
     store::database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
 };
 use std::{collections::BTreeMap, time::Duration};
-use tollgate_types::{KeyId, PerUnit};
+use tollgate_types::{KeyId, PerUnit, Unit};
+
+/// The most grants of a key and unit that are looked at: as many as pay one request.
+#[expect(clippy::cast_possible_wrap, reason = "it is small")]
+const MOST_GRANTS: i64 = MAX_PIECES as i64;
 
 /// Leases what there is of a key, or looks at it. `None`: there is no such key.
 pub(super) fn lease(
@@ -27,6 +31,7 @@ pub(super) fn lease(
         share.leave_free();
         return Ok(Some(share));
     }
+    share.lease_at_most(&lease.most);
     for grant in share.grants.iter().filter(|grant| grant.free > 0) {
         transaction.execute(
             "INSERT INTO leases AS held (grant_number, process, tokens) VALUES ($1, $2, $3)
@@ -35,7 +40,7 @@ pub(super) fn lease(
             &[&grant.number.0, &process.0, &storable(grant.free)],
         )?;
     }
-    if !share.is_elsewhere() {
+    if !share.is_elsewhere(&lease.most) {
         transaction.execute(
             "DELETE FROM lease_requests WHERE key = $1 AND process = $2",
             &[&share.key, &process.0],
@@ -58,7 +63,6 @@ fn read_share(
     now: Timestamp,
 ) -> Result<Share, postgres::Error> {
     let mut of = PerUnit::<UnitShare>::default();
-    let most = i64::try_from(MAX_PIECES).unwrap_or(i64::MAX);
     let rows = file.query(
         "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
                 coalesce(others, 0), tokens - spent, unit
@@ -76,7 +80,7 @@ fn read_share(
              GROUP BY grant_number
          ) AS leased ON grant_number = number
          WHERE place <= $4 ORDER BY unit, place",
-        &[&key, &process.0, &storable_time(now), &most],
+        &[&key, &process.0, &storable_time(now), &MOST_GRANTS],
     )?;
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
@@ -120,6 +124,26 @@ fn read_share(
     Ok(share)
 }
 
+/// What is free of a key's valid grants in a unit, in the order in which they are spent.
+pub(super) fn free(
+    session: &mut Session,
+    key: i64,
+    unit: Unit,
+    now: Timestamp,
+) -> Result<Vec<(GrantNumber, u64)>, postgres::Error> {
+    let rows = session.query(
+        "SELECT number, tokens - spent - coalesce(
+             (SELECT sum(tokens) FROM leases WHERE grant_number = number), 0)::bigint
+         FROM grants
+         WHERE key = $1 AND unit = $2 AND spent < tokens AND coalesce(expires_at > $3, TRUE)
+         ORDER BY expires_at IS NULL, expires_at, validity_ms, number LIMIT $4",
+        &[&key, &unit.as_str(), &storable_time(now), &MOST_GRANTS],
+    )?;
+    let rows = rows.iter();
+    rows.map(|row| Ok((GrantNumber(row.try_get(0)?), amount(row.try_get(1)?))))
+        .collect()
+}
+
 /// Gives leased tokens back, never more than are leased: a fenced process has nothing to give.
 pub(super) fn give_back(
     session: &mut Session,
@@ -143,6 +167,13 @@ pub(super) fn give_back(
     session.execute(
         "DELETE FROM leases WHERE grant_number = ANY($1) AND process = $2 AND tokens = 0",
         &[&grants, &process.0],
+    )?;
+    // Another process may wait for them.
+    session.execute(
+        "SELECT pg_notify('tollgate_changes', '') WHERE EXISTS (
+             SELECT FROM lease_requests JOIN grants ON grants.key = lease_requests.key
+             WHERE grants.number = ANY($1))",
+        &[&grants],
     )?;
     Ok(())
 }

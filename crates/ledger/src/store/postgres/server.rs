@@ -89,6 +89,13 @@ impl Server {
         self.config.connect(self.tls.clone())
     }
 
+    /// Connects under a name of its own, by which the session is told from the others.
+    pub(super) fn connect_as(&self, name: &str) -> Result<Client, Error> {
+        let mut config = self.config.clone();
+        config.application_name(name);
+        config.connect(self.tls.clone())
+    }
+
     pub(super) fn describe(&self, fault: &Error) -> StoreError {
         error::describe(fault, self)
     }

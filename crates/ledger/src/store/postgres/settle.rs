@@ -5,12 +5,17 @@
 //! impossible, each is entered by itself.
 
 use super::{amount, connection::Session, leases, plain, quarantine, storable};
-use crate::{balance::Piece, clock::Timestamp, entry::Entry, store::database::ProcessNumber};
+use crate::{
+    balance::{GrantNumber, MAX_PIECES, Piece},
+    clock::Timestamp,
+    entry::Entry,
+    store::database::ProcessNumber,
+};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
 };
-use tollgate_types::{PerUnit, RequestId, Unit};
+use tollgate_types::{Money, PerUnit, RequestId, Unit};
 
 /// How much later a record may be entered and still have the time of its settlement, in
 /// milliseconds.
@@ -39,6 +44,26 @@ pub(super) fn enter_all(
     now: Timestamp,
 ) -> Result<(), postgres::Error> {
     let new = unknown(session, entries)?;
+    // What was beyond the lease may be free.
+    let (beyond, new): (Vec<&Entry>, Vec<&Entry>) =
+        new.into_iter().partition(|entry| is_beyond(entry));
+    enter_together(session, process, new, now)?;
+    for entry in beyond {
+        enter(session, process, entry, now)?;
+    }
+    Ok(())
+}
+
+fn is_beyond(entry: &Entry) -> bool {
+    entry.overdraft > 0 || entry.cost_overdraft.is_some_and(|it| it > Money::ZERO)
+}
+
+fn enter_together(
+    session: &mut Session,
+    process: ProcessNumber,
+    new: Vec<&Entry>,
+    now: Timestamp,
+) -> Result<(), postgres::Error> {
     if new.is_empty() {
         return Ok(());
     }
@@ -127,9 +152,33 @@ fn settle(
             *overdraft = overdraft.saturating_add(uncovered);
             piece.tokens = paid;
         }
+        if *overdraft > 0 {
+            let free = leases::free(session, entry.key, unit, now)?;
+            pay_from(&free, pieces, overdraft);
+        }
         pieces.retain(|piece| piece.tokens > 0);
     }
     write(session, &[record])
+}
+
+/// Pays an overdraft from what is free: a process leases only what it expects to need.
+fn pay_from(free: &[(GrantNumber, u64)], pieces: &mut Vec<Piece>, overdraft: &mut u64) {
+    for (grant, free) in free {
+        let known = pieces.iter().position(|piece| piece.grant == *grant);
+        let place = known.unwrap_or(pieces.len());
+        if known.is_none() && place < MAX_PIECES {
+            pieces.push(Piece {
+                grant: *grant,
+                tokens: 0,
+            });
+        }
+        if let Some(piece) = pieces.get_mut(place) {
+            // What is paid already still counts as free.
+            let more = free.saturating_sub(piece.tokens).min(*overdraft);
+            piece.tokens = piece.tokens.saturating_add(more);
+            *overdraft = overdraft.saturating_sub(more);
+        }
+    }
 }
 
 /// Takes a piece from the process's lease, or as much as is free if the lease is gone because the

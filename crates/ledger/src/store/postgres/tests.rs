@@ -1,5 +1,6 @@
 //! The cases of the conformance suite, and what only PostgreSQL has, on a server that the tests start.
 
+mod changes;
 mod partition;
 mod refusals;
 mod server;
@@ -14,7 +15,7 @@ use crate::{
     record::NewKey,
     store::{
         GrantTerms, Store, StoreError,
-        conformance::Fixture,
+        conformance::{EVERYTHING, Fixture},
         database::{Batch, Database, Lease, LeaseMode, Process, Share},
     },
 };
@@ -24,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use tollgate_types::{KeyId, RequestId};
+use tollgate_types::{KeyId, Money, PerUnit, RequestId, Unit};
 
 /// A database of its own on the server of all tests.
 struct Empty {
@@ -165,6 +166,7 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
         let leases = [Lease {
             key: key.clone(),
             mode: LeaseMode::Take,
+            most: EVERYTHING,
         }];
         let batch = Batch {
             settled: &[],
@@ -192,6 +194,55 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
         assert_eq!(process.check_in().unwrap().is_fenced, was_carried_out);
         assert_eq!(store.verify().unwrap().faults, [""; 0]);
     }
+}
+
+#[test]
+fn a_charge_beyond_the_lease_is_paid_from_what_is_free_of_any_grant() {
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let both = |amount| GrantTerms {
+        money: Money::from_nanos(amount),
+        ..terms(amount)
+    };
+    let new = NewKey {
+        grant: Some(both(100)),
+        ..NewKey::named("ci")
+    };
+    let key = store.create_key(&new).unwrap().record.id().clone();
+    let selector = crate::store::KeySelector::Id(key.clone());
+    store.top_up(&selector, &both(20)).unwrap();
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let half = PerUnit::from_fn(|_| 50);
+    let share = lease_at_most(&mut *process, &key, half, now);
+    assert_eq!(share.of.iter().map(|of| of.unleased).sum::<u64>(), 2 * 70);
+    let leased = |unit| {
+        let mut grants = share.grants.iter();
+        let grant = grants.find(|grant| grant.unit == unit && grant.free == 50);
+        grant.unwrap().number.0
+    };
+    for (request, overdraft, used) in [(1, 60, [100, 10]), (2, 30, [100, 20])] {
+        let amount = if request == 1 { 50 } else { 0 };
+        let entry = Entry {
+            paid: vec![(leased(Unit::Tokens), amount)].into(),
+            overdraft,
+            cost: Some(Money::from_nanos(amount + overdraft)),
+            cost_paid: vec![(leased(Unit::Money), amount)].into(),
+            cost_overdraft: Some(Money::from_nanos(overdraft)),
+            ..settled(&share, request, 0)
+        };
+        commit(&mut *process, &[&entry], &[], now);
+        let grants = store.grants(&key).unwrap();
+        let tokens = grants.iter().map(|it| it.used).filter(|used| *used > 0);
+        assert_eq!(tokens.collect::<Vec<_>>(), used);
+        let money = grants.iter().map(|it| it.money_used.nanos());
+        assert_eq!(money.filter(|used| *used > 0).collect::<Vec<_>>(), used);
+    }
+    // Totals, records and grants agree on what no grant has paid.
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
 }
 
 #[test]
@@ -291,9 +342,19 @@ fn terms(tokens: u64) -> GrantTerms {
 }
 
 fn lease(process: &mut dyn Process, key: &KeyId, now: Timestamp) -> Share {
+    lease_at_most(process, key, EVERYTHING, now)
+}
+
+fn lease_at_most(
+    process: &mut dyn Process,
+    key: &KeyId,
+    most: PerUnit<u64>,
+    now: Timestamp,
+) -> Share {
     let leases = [Lease {
         key: key.clone(),
         mode: LeaseMode::Take,
+        most,
     }];
     let committed = process.commit(&Batch {
         settled: &[],

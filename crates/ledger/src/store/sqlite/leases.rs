@@ -29,8 +29,9 @@ pub(super) fn lease(
         share.leave_free();
         return Ok(Some(share));
     }
+    share.lease_at_most(&lease.most);
     take(transaction, process, &share)?;
-    if !share.is_elsewhere() {
+    if !share.is_elsewhere(&lease.most) {
         withdraw(transaction, process, share.key)?;
     } else if lease.mode == LeaseMode::Need {
         request(transaction, process, share.key)?;

@@ -18,7 +18,7 @@ const TERM: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits on a runtime: the client of the database must not be used on one.
-fn wait_for<T>(what: impl Future<Output = T>) -> T {
+pub(super) fn wait_for<T>(what: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -26,14 +26,14 @@ fn wait_for<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// A gateway with a role of its own, without which it does not reach the database.
-struct Node<'a> {
+pub(super) struct Node<'a> {
     case: &'a Empty,
     role: String,
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
 }
 
 impl<'a> Node<'a> {
-    fn start(case: &'a Empty, number: u32) -> Self {
+    pub(super) fn start(case: &'a Empty, number: u32) -> Self {
         let role = format!("{}_node_{number}", case.name);
         case.sql(&format!("CREATE ROLE {role} LOGIN SUPERUSER"));
         let settings = ServerSettings {
@@ -60,7 +60,7 @@ impl<'a> Node<'a> {
         self.case.sql(&format!("ALTER ROLE {} LOGIN", self.role));
     }
 
-    fn reserve(&self, key: &KeyId, output: u64) -> Result<Reservation, Shortage> {
+    pub(super) fn reserve(&self, key: &KeyId, output: u64) -> Result<Reservation, Shortage> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let bound = UpperBound {
@@ -99,7 +99,7 @@ impl<'a> Node<'a> {
     }
 }
 
-fn completed(output: u64) -> Ending {
+pub(super) fn completed(output: u64) -> Ending {
     let usage = Usage {
         output,
         ..Usage::default()
@@ -112,7 +112,7 @@ fn completed(output: u64) -> Ending {
     }
 }
 
-fn key_with(store: &Store, tokens: u64) -> KeyId {
+pub(super) fn key_with(store: &Store, tokens: u64) -> KeyId {
     let made = store.create_key(&NewKey::named("ci")).unwrap();
     let terms = GrantTerms {
         tokens,

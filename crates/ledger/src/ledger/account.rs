@@ -1,0 +1,296 @@
+//! One key's balances in this process.
+
+use crate::{
+    balance::{Holdings, Need, Payment, Piece, Pieces, Short},
+    clock::Timestamp,
+    ledger::fund::{Fund, Lack},
+    store::database::Share,
+};
+use parking_lot::Mutex;
+use tollgate_types::{KeyId, PerUnit, Unit};
+
+/// One key's balances in this process.
+pub(super) struct Account {
+    pub(super) id: KeyId,
+    /// The key's number in the file.
+    pub(super) key: i64,
+    state: Mutex<State>,
+}
+
+struct State {
+    funds: PerUnit<Fund>,
+    /// The writer leases more with its next commit.
+    refilling: bool,
+    /// Its leases have been given back: a request that still has it must load it again.
+    closed: bool,
+    used_at: Timestamp,
+}
+
+impl State {
+    fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
+        let funds = self.funds.iter_mut();
+        funds.flat_map(|fund| fund.give_up(&of_free)).collect()
+    }
+
+    /// The units in which requests must be covered: those in which something was given.
+    fn required(&self) -> impl Iterator<Item = Unit> + use<> {
+        let given = PerUnit::from_fn(|unit| self.funds.get(unit).is_given);
+        // A key that was given nothing has no tokens.
+        let is_required = move |unit: &Unit| match unit {
+            Unit::Tokens => given.tokens || !given.money,
+            Unit::Money => given.money,
+        };
+        Unit::ALL.into_iter().filter(is_required)
+    }
+
+    fn release(&mut self, held: &Held, now: Timestamp) {
+        for unit in Unit::ALL {
+            if let Some(pieces) = held.get(unit) {
+                let balance = &mut self.funds.get_mut(unit).balance;
+                balance.settle(pieces, 0, 0, now);
+            }
+        }
+    }
+
+    /// Whether the writer must lease more: `true` once, until it has.
+    fn must_refill(&mut self, now: Timestamp) -> bool {
+        let runs_low = self.funds.iter_mut().any(|fund| fund.runs_low(now));
+        runs_low && !std::mem::replace(&mut self.refilling, true)
+    }
+
+    /// Whether this process has requested a part of what other processes lease.
+    fn is_asking(&self) -> bool {
+        self.funds.iter().any(|fund| fund.asked_for.is_some())
+    }
+
+    fn forget_requests(&mut self) {
+        for fund in self.funds.iter_mut() {
+            fund.asked_for = None;
+        }
+    }
+}
+
+/// What a request reserves in each unit; `None` if it need not be covered in that.
+pub(super) type Held = PerUnit<Option<Pieces>>;
+
+/// From how many grants a request is paid.
+pub(super) fn count(held: &Held) -> usize {
+    held.iter().flatten().map(|pieces| pieces.len()).sum()
+}
+
+/// What came of a reservation.
+pub(super) enum Reserved {
+    Held {
+        held: Held,
+        /// The writer must lease more.
+        must_refill: bool,
+    },
+    Short(Short),
+    /// Too little is leased while some is free in the database: lease it.
+    Unleased,
+    /// Too little here while other processes lease some. `true`: they must be asked now.
+    Elsewhere(bool),
+    /// The request must be covered in money, and its price is unknown.
+    Unpriced,
+    /// The account was closed meanwhile: load it again.
+    Closed,
+}
+
+/// The one answer to what is lacking in several units. What no wait can end comes first.
+fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Lack {
+    let expired = Lack::Here(Short::Expired);
+    let lacks = || lacks.iter().flatten().copied();
+    let is_over = |lack| matches!(lack, Lack::Here(Short::Expired | Short::Exhausted));
+    if lacks().filter(|lack| *lack == expired).count() == required {
+        expired
+    } else if lacks().any(is_over) {
+        Lack::Here(Short::Exhausted)
+    } else {
+        let waits = [Lack::Unleased, Lack::Elsewhere].into_iter();
+        let mut waits = waits.filter(|wait| lacks().any(|lack| lack == *wait));
+        waits.next().unwrap_or(Lack::Here(Short::Busy))
+    }
+}
+
+impl Account {
+    /// `by_use`: leases what it needs by its use, instead of all that is free.
+    pub(super) fn new(id: KeyId, share: &Share, by_use: bool, now: Timestamp) -> Self {
+        let account = Self {
+            id,
+            key: share.key,
+            state: Mutex::new(State {
+                funds: PerUnit::from_fn(|_| Fund::new(by_use)),
+                refilling: false,
+                closed: false,
+                used_at: now,
+            }),
+        };
+        account.take_in(share, now);
+        account
+    }
+
+    /// Takes in what was newly leased.
+    pub(super) fn take_in(&self, share: &Share, now: Timestamp) {
+        let mut state = self.state.lock();
+        for unit in Unit::ALL {
+            let of_unit = share.of.get(unit);
+            let grants = share.grants.iter().filter(|grant| grant.unit == unit);
+            let fund = state.funds.get_mut(unit);
+            fund.take_in(of_unit, grants.cloned());
+            fund.note_left(of_unit.left, now);
+        }
+        state.refilling = false;
+        // The request stands until something came.
+        let is_waiting = state.funds.iter().any(|fund| fund.is_waiting(now));
+        if share.has_leased() || !is_waiting {
+            state.forget_requests();
+        }
+    }
+
+    /// Reserves what a request needs in each unit in which it must be covered, in all of them or none.
+    /// `is_reachable`: what is free in the database can be leased now.
+    pub(super) fn reserve(
+        &self,
+        needs: &PerUnit<Option<Need>>,
+        is_reachable: &dyn Fn() -> bool,
+        now: Timestamp,
+    ) -> Reserved {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Reserved::Closed;
+        }
+        state.used_at = now;
+        let mut held = Held::default();
+        let mut lacks = PerUnit::default();
+        let mut required = 0_usize;
+        for unit in state.required() {
+            let Some(need) = needs.get(unit) else {
+                state.release(&held, now);
+                return Reserved::Unpriced;
+            };
+            required = required.saturating_add(1);
+            let fund = state.funds.get_mut(unit);
+            match fund.reserve(*need, is_reachable, now) {
+                Ok(pieces) => *held.get_mut(unit) = Some(pieces),
+                Err(lack) => *lacks.get_mut(unit) = Some(lack),
+            }
+        }
+        if lacks.iter().all(Option::is_none) {
+            let must_refill = state.must_refill(now);
+            return Reserved::Held { held, must_refill };
+        }
+        state.release(&held, now);
+        match decisive(&lacks, required) {
+            Lack::Here(short) => Reserved::Short(short),
+            Lack::Unleased => Reserved::Unleased,
+            Lack::Elsewhere => {
+                let is_first = !state.is_asking();
+                for unit in Unit::ALL {
+                    if *lacks.get(unit) == Some(Lack::Elsewhere) {
+                        let wanted = needs.get(unit).map(|need| need.wanted);
+                        let fund = state.funds.get_mut(unit);
+                        fund.asked_for = fund.asked_for.max(wanted);
+                    }
+                }
+                Reserved::Elsewhere(is_first)
+            }
+        }
+    }
+
+    /// Ends a reservation: pays the charge in each unit in which something is reserved. Of `most` grants
+    /// for which the record has room, those that are reserved come first. Returns how it was paid, and
+    /// whether the writer must lease more.
+    pub(super) fn settle(
+        &self,
+        held: &Held,
+        charge: &PerUnit<u64>,
+        most: usize,
+        now: Timestamp,
+    ) -> (PerUnit<Payment>, bool) {
+        let mut state = self.state.lock();
+        state.used_at = now;
+        let mut paid = PerUnit::<Payment>::default();
+        let mut others = count(held);
+        let mut room = most;
+        for unit in Unit::ALL {
+            let Some(pieces) = held.get(unit) else {
+                continue;
+            };
+            others = others.saturating_sub(pieces.len());
+            let most = room.saturating_sub(others);
+            let fund = state.funds.get_mut(unit);
+            let payment = fund.settle(pieces, *charge.get(unit), most, now);
+            room = room.saturating_sub(payment.pieces.len());
+            *paid.get_mut(unit) = payment;
+        }
+        let must_refill = state.must_refill(now);
+        (paid, must_refill)
+    }
+
+    /// The most to lease in addition, if requests that want so much together wait for it.
+    pub(super) fn missing(&self, waiting: &PerUnit<u64>, now: Timestamp) -> PerUnit<u64> {
+        let mut state = self.state.lock();
+        PerUnit::from_fn(|unit| {
+            let fund = state.funds.get_mut(unit);
+            fund.missing(*waiting.get(unit), now)
+        })
+    }
+
+    /// Gives up what is leased and not needed.
+    pub(super) fn give_up_excess(&self, now: Timestamp) -> Vec<Piece> {
+        let mut state = self.state.lock();
+        let funds = state.funds.iter_mut();
+        funds.flat_map(|fund| fund.give_up_excess(now)).collect()
+    }
+
+    /// Gives up half of what no request reserves, the last token included.
+    pub(super) fn give_up_half(&self) -> Vec<Piece> {
+        self.state.lock().give_up(|free| free.div_ceil(2))
+    }
+
+    /// Gives up all that no request reserves.
+    pub(super) fn give_up_all(&self) -> Vec<Piece> {
+        self.state.lock().give_up(|free| free)
+    }
+
+    /// Gives up half of what no request reserves, or all of it if half is not enough for a request here:
+    /// the last tokens of a key are useful together. Two processes that request each other's tokens would
+    /// exchange them for ever, so that a process that requests some gives all or nothing, by chance.
+    pub(super) fn give_way(&self, now: Timestamp) -> Vec<Piece> {
+        let mut state = self.state.lock();
+        // One chance for both units, which are useful together.
+        let all = !state.is_asking() || !fastrand::bool();
+        let funds = state.funds.iter_mut();
+        funds.flat_map(|fund| fund.give_way(all, now)).collect()
+    }
+
+    /// What is here of each unit in which something was given.
+    pub(super) fn holdings(&self, now: Timestamp) -> PerUnit<Option<Holdings>> {
+        let state = self.state.lock();
+        let mut holdings = PerUnit::default();
+        for unit in state.required() {
+            *holdings.get_mut(unit) = Some(state.funds.get(unit).balance.holdings(now));
+        }
+        holdings
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.state.lock().is_asking()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Closes an account of which no request reserves anything and that was not used since `before`.
+    pub(super) fn close_if_idle(&self, before: Timestamp) -> Option<Vec<Piece>> {
+        let mut state = self.state.lock();
+        let is_idle = state.funds.iter().all(|fund| fund.balance.is_idle());
+        if state.closed || state.used_at > before || !is_idle {
+            return None;
+        }
+        state.closed = true;
+        state.forget_requests();
+        Some(state.give_up(|free| free))
+    }
+}

@@ -1,0 +1,171 @@
+//! How fast changes reach another process, and whether requests wait for the database.
+
+use super::{
+    Empty, hasher,
+    partition::{Node, completed, key_with, wait_for},
+};
+use crate::{
+    KeyDirectory, Shortage,
+    clock::Clock,
+    directory::{DirectorySettings, Lookup, LookupFailure, Refusal},
+    record::{KeyRecord, NewKey},
+    store::{KeySelector, Store, migrate, postgres::listener::NAME},
+};
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tollgate_types::Limits;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What is promised of a change.
+const SECOND: Duration = Duration::from_secs(1);
+
+fn find(directory: &KeyDirectory, key: &str) -> Result<Arc<KeyRecord>, Refusal> {
+    match directory.lookup(key) {
+        Lookup::Known(record) => Ok(record),
+        Lookup::Refused(refusal) => Err(refusal),
+        Lookup::Miss(pending) => match wait_for(pending.wait()) {
+            Ok(record) => Ok(record),
+            Err(LookupFailure::Refused(refusal)) => Err(refusal),
+            Err(fault) => panic!("{fault}"),
+        },
+    }
+}
+
+/// How long it takes until `is_seen`.
+fn until(what: &str, mut is_seen: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !is_seen() {
+        assert!(start.elapsed() < PATIENCE, "{what} is not seen");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    let took = start.elapsed();
+    println!("{what}: {} ms", took.as_millis());
+    took
+}
+
+/// Revokes, limits and tops up keys that another process serves. Returns the longest time until that
+/// process knew of it.
+fn changes(case: &Empty, poll_every: Duration) -> Duration {
+    let open = || Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let (store, other) = (open(), open());
+    let settings = DirectorySettings {
+        poll_every,
+        ..DirectorySettings::default()
+    };
+    let directory = KeyDirectory::open(&other, settings).unwrap();
+    let node = Node::start(case, 1);
+    let mut longest = Duration::ZERO;
+    // Until the first announcement the process may not be subscribed yet.
+    std::thread::park_timeout(Duration::from_millis(300));
+    for round in 1..=5 {
+        let made = store.create_key(&NewKey::named("ci")).unwrap();
+        let (text, id) = (made.key.expose().to_owned(), made.record.id().clone());
+        let selector = KeySelector::Id(id.clone());
+        store.top_up(&selector, &super::terms(10)).unwrap();
+        assert!(find(&directory, &text).is_ok());
+        let limits = Limits {
+            requests: NonZeroU32::new(round),
+            ..Limits::default()
+        };
+        store.set_limits(&selector, &limits).unwrap();
+        let took = until("a limit", || {
+            find(&directory, &text).unwrap().identity.limits == limits
+        });
+        longest = longest.max(took);
+        node.reserve(&id, 10).unwrap().settle(&completed(10));
+        assert_eq!(node.reserve(&id, 10).unwrap_err(), Shortage::Exhausted);
+        store.top_up(&selector, &super::terms(10)).unwrap();
+        let took = until("a top-up", || node.reserve(&id, 10).is_ok());
+        longest = longest.max(took);
+        store.revoke_key(&selector).unwrap();
+        let took = until("a revocation", || find(&directory, &text).is_err());
+        longest = longest.max(took);
+    }
+    longest
+}
+
+fn case() -> Option<Empty> {
+    let case = Empty::on(super::primary()?);
+    migrate(&case.settings().server).unwrap();
+    Some(case)
+}
+
+#[test]
+fn a_change_is_announced_to_other_processes() {
+    let Some(case) = case() else { return };
+    // The directory does not poll.
+    let longest = changes(&case, Duration::from_secs(3600));
+    assert!(longest < SECOND, "{longest:?}");
+}
+
+#[test]
+fn a_change_is_seen_without_announcements() {
+    let Some(case) = case() else { return };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                case.sql(&format!(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                     WHERE datname = current_database() AND application_name = '{NAME}'"
+                ));
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+        });
+        let longest = changes(&case, DirectorySettings::default().poll_every);
+        is_over.store(true, Ordering::Release);
+        assert!(longest < SECOND, "{longest:?}");
+    });
+}
+
+/// Two processes serve one key at a thousand requests a second each.
+#[test]
+fn requests_of_a_steady_load_never_wait_for_the_database() {
+    const WARM: u32 = 2_000;
+    const COUNT: u32 = 6_000;
+    let Some(case) = case() else { return };
+    let store = Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let key = key_with(&store, 1_000_000_000);
+    let nodes = [Node::start(&case, 1), Node::start(&case, 2)];
+    let serve = |node: &Node<'_>, count: u32| {
+        let start = Instant::now();
+        for number in 0..count {
+            let due = start + Duration::from_millis(number.into());
+            std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
+            let held = node.reserve(&key, 1000).unwrap();
+            held.settle(&completed(300));
+        }
+    };
+    let both = |count| {
+        std::thread::scope(|scope| {
+            for node in &nodes {
+                scope.spawn(move || serve(node, count));
+            }
+        });
+    };
+    both(WARM);
+    let counts = |node: &Node<'_>| node.ledger.stats().lease_waits;
+    let waited = nodes.each_ref().map(counts);
+    let commits = |node: &Node<'_>| node.ledger.stats().commits;
+    let before = nodes.each_ref().map(commits);
+    both(COUNT);
+    println!("waits while warming up: {waited:?}");
+    println!(
+        "commits: {before:?}, then {:?}",
+        nodes.each_ref().map(commits)
+    );
+    assert_eq!(nodes.each_ref().map(counts), waited);
+    for node in &nodes {
+        // Ten seconds of 300 tokens a millisecond, at most twice.
+        let leased = node.ledger.holdings(&key).unwrap().tokens.unwrap().all();
+        assert!(leased <= 2 * (3_000_000 + 10_000), "{leased}");
+        assert!(wait_for(node.ledger.caught_up(PATIENCE)));
+    }
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
+}
