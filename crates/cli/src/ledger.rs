@@ -32,6 +32,15 @@ enum Command {
         /// The file to write; an existing file is refused.
         file: PathBuf,
     },
+    /// Copy the ledger of a stopped gateway into an empty one, from a file to a server or back.
+    Copy {
+        /// The configuration with the ledger to copy.
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// The configuration with the empty ledger.
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
     /// Create or migrate the tables of a database on a server.
     Migrate,
     /// Accept the rows of a ledger that lacks commits or has damaged rows.
@@ -39,13 +48,14 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
+    if let Command::Copy { from, to } = &arguments.command {
+        let (from, to) = (config::load(from)?, config::load(to)?);
+        return copy(&from, &to, arguments.json);
+    }
     let config = config::load(&arguments.config.path)?;
-    let path = &config.store.path;
     let is_file = config.store.postgres.is_none();
-    let makes_it = matches!(arguments.command, Command::Migrate);
-    if is_file && !makes_it && !path.exists() {
-        // Opening it would make an empty one, which adds up and is worth no backup.
-        return Err(format!("there is no ledger at {}", path.display()).into());
+    if !matches!(arguments.command, Command::Migrate) {
+        refuse_missing(&config)?;
     }
     match &arguments.command {
         Command::Migrate => migrate(&config, arguments.json),
@@ -55,7 +65,26 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             Err("accept-loss is for files: restore a database on its server".into())
         }
         Command::AcceptLoss => accept_loss(&config, arguments.json),
+        Command::Copy { .. } => Ok(()),
     }
+}
+
+/// Opening a file that is missing would make an empty one, which adds up and is worth no backup.
+fn refuse_missing(config: &Config) -> Outcome {
+    let path = &config.store.path;
+    if config.store.postgres.is_none() && !path.exists() {
+        return Err(format!("there is no ledger at {}", path.display()).into());
+    }
+    Ok(())
+}
+
+fn copy(from: &Config, to: &Config, json: bool) -> Outcome {
+    refuse_missing(from)?;
+    let (from, to) = (keys::open_store(from)?, keys::open_store(to)?);
+    let progress = Progress::of("copying the ledger");
+    let found = from.copy_to(&to)?;
+    drop(progress);
+    print_verified(&found, json)
 }
 
 fn migrate(config: &Config, json: bool) -> Outcome {
@@ -74,16 +103,20 @@ fn verify(store: &Store, json: bool) -> Outcome {
     let progress = Progress::of("verifying the ledger");
     let found = store.verify()?;
     drop(progress);
-    let printed = if json {
-        print_line(serde_json::to_string_pretty(&found)?)
-    } else {
-        print(table(&found))
-    };
+    let printed = print_verified(&found, json);
     // Faults decide the exit code, whether the output was read or not.
     match found.faults.len() {
         0 => printed,
         1 => Err("1 thing does not add up".into()),
         many => Err(format!("{many} things do not add up").into()),
+    }
+}
+
+fn print_verified(found: &Verification, json: bool) -> Outcome {
+    if json {
+        print_line(serde_json::to_string_pretty(found)?)
+    } else {
+        print(table(found))
     }
 }
 

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 pub(crate) mod conformance;
+mod copy;
 pub(crate) mod database;
 mod error;
 mod grants;

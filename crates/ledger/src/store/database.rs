@@ -175,6 +175,12 @@ pub(crate) trait Database: Send + Sync {
     /// Checks everything that must add up, in one snapshot.
     fn verify(&self) -> Result<Verification, StoreError>;
 
+    /// Gives all that is to be copied to `sink`, of one snapshot. Refused while a process uses it.
+    fn read_out(&self, sink: &mut super::copy::Sink<'_>) -> Result<(), StoreError>;
+
+    /// Fills the database with what `source` gives, all or nothing. Refused if it has keys.
+    fn fill(&self, source: &mut super::copy::Source<'_>) -> Result<(), StoreError>;
+
     /// Writes a copy of one snapshot, without leases. `target` must not exist.
     fn backup(&self, target: &Path) -> Result<(), StoreError>;
 }

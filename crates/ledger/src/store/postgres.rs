@@ -7,6 +7,7 @@
 mod answers;
 mod changes;
 mod connection;
+mod copy;
 mod error;
 mod grants;
 mod history;
@@ -269,6 +270,14 @@ impl Database for Postgres {
 
     fn verify(&self) -> Result<Verification, StoreError> {
         self.read(verify::verify)
+    }
+
+    fn read_out(&self, sink: &mut super::copy::Sink<'_>) -> Result<(), StoreError> {
+        self.read_all_rows(sink)
+    }
+
+    fn fill(&self, source: &mut super::copy::Source<'_>) -> Result<(), StoreError> {
+        self.fill_with(source)
     }
 
     fn backup(&self, _: &Path) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ mod answers;
 mod backup;
 mod changes;
 mod commits;
+mod copy;
 mod error;
 mod extensions;
 mod glance;
@@ -298,6 +299,14 @@ impl Database for Sqlite {
 
     fn verify(&self) -> Result<Verification, StoreError> {
         self.verify_file()
+    }
+
+    fn read_out(&self, sink: &mut super::copy::Sink<'_>) -> Result<(), StoreError> {
+        self.read_all_rows(sink)
+    }
+
+    fn fill(&self, source: &mut super::copy::Source<'_>) -> Result<(), StoreError> {
+        self.fill_with(source)
     }
 
     fn backup(&self, target: &Path) -> Result<(), StoreError> {
