@@ -197,7 +197,7 @@ pub fn passed(exchange: &mut Exchange, now: Instant) {
         return settle(exchange, state);
     }
     let reservation = exchange.settlement.reservation.as_ref();
-    // In between nobody reads it: a settlement takes what was delivered until then.
+    // Progress is read only when it is kept; a settlement computes it anew.
     if !reservation.is_some_and(|it| it.is_keeping_due(now)) {
         return;
     }

@@ -27,7 +27,7 @@ const WITHOUT_LEDGER: &str = "filters: [headers, key, stored, model, errors]\n";
 /// Whether requests are held against limits and balances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ledger {
-    /// As the gateway does by itself, in a file.
+    /// In a file, the default.
     On,
     /// In a PostgreSQL database, by its URL.
     Server(String),

@@ -75,13 +75,31 @@ impl ReportRow {
     /// money covered.
     pub const COSTS: [&'static str; 2] = ["cost", "cost_overdraft"];
 
-    pub(crate) const NO_COSTS: [Money; Self::COSTS.len()] = [Money::ZERO; Self::COSTS.len()];
     /// How many nano-units of an amount the database adds up by themselves, so that no sum is too great.
     pub(crate) const NANOS: u64 = 1_000_000_000;
 
-    /// An amount from its two sums: of whole units and of the nano-units beside them.
-    pub(crate) const fn cost(units: u64, nanos: u64) -> Money {
-        Money::from_nanos(units.saturating_mul(Self::NANOS).saturating_add(nanos))
+    /// Reads the numbers behind the columns of the group: the sums, and for each cost its whole units and the
+    /// nano-units beside them.
+    pub(crate) fn read<E>(
+        group: Vec<Option<String>>,
+        number: impl Fn(usize) -> Result<u64, E>,
+    ) -> Result<Self, E> {
+        let mut place = group.len();
+        let mut next = || {
+            let number = number(place);
+            place = place.saturating_add(1);
+            number
+        };
+        let mut sums = [0; Self::SUMS.len()];
+        for sum in &mut sums {
+            *sum = next()?;
+        }
+        let mut costs = [Money::ZERO; Self::COSTS.len()];
+        for cost in &mut costs {
+            let units = next()?.saturating_mul(Self::NANOS);
+            *cost = Money::from_nanos(units.saturating_add(next()?));
+        }
+        Ok(Self { group, sums, costs })
     }
 }
 

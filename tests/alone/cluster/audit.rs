@@ -48,7 +48,7 @@ impl Record {
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Tokens that callers were told they cost, and that are not charged.
+    /// Tokens that answers reported and that the ledger has not charged.
     pub lost: u64,
     pub overdraft: u64,
     /// The most that this may be.

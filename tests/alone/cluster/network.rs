@@ -104,7 +104,7 @@ impl Network {
         }
     }
 
-    /// Takes a link off its bridge: packets vanish in both directions, and neither end is told.
+    /// Takes a link off its bridge: packets are dropped in both directions, and neither end gets an error.
     pub fn cut(&self, space: &str, side: Side) {
         let switch = self.of("switch");
         must(&format!(

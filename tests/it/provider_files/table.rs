@@ -309,6 +309,8 @@ async fn the_page_of_providers_is_what_the_files_do() {
 const HEAD: &str = "\
 # Providers
 
+<!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it provider_files` from what the ready files do. -->
+
 What each [ready file](../guides/providers.md) does for clients of chat, responses and messages. A test drives every cell against a
 stand-in that speaks the provider's formats at its paths, and writes this page.
 ";

@@ -15,7 +15,7 @@ async fn a_process_leaves_to_others_what_it_does_not_need() {
     let (one, two) = (house.ledger(), house.ledger());
     let first = house.reserve(&one, &key, 100).await.unwrap();
     assert_eq!(leased(&one, &key), 200);
-    // The other one asks nobody.
+    // Enough is free: the second process makes no lease request.
     drop(house.reserve(&two, &key, 40_000).await.unwrap());
     // A request of a kind that was not seen before waits for the database alone.
     first.settle(&completed(100));

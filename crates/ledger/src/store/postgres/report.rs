@@ -56,21 +56,9 @@ pub(super) fn report(
     let (from, to) = (storable_time(query.from), storable_time(query.to));
     snapshot.for_each(&statement(&query.by), &[&from, &to], |row| {
         let group = (0..columns).map(|place| row.try_get(place));
-        let group = group.collect::<Result<_, _>>()?;
-        let mut sums = [0; ReportRow::SUMS.len()];
-        for (place, sum) in sums.iter_mut().enumerate() {
-            *sum = unsigned(row, columns.saturating_add(place))?;
-        }
-        let costs_at = columns.saturating_add(sums.len());
-        let mut costs = ReportRow::NO_COSTS;
-        for (place, cost) in costs.iter_mut().enumerate() {
-            let place = costs_at.saturating_add(place.saturating_mul(2));
-            *cost = ReportRow::cost(
-                unsigned(row, place)?,
-                unsigned(row, place.saturating_add(1))?,
-            );
-        }
-        Ok(each(ReportRow { group, sums, costs }))
+        let group = group.collect::<Result<_, postgres::Error>>()?;
+        let row = ReportRow::read(group, |place| unsigned(row, place))?;
+        Ok(each(row))
     })
 }
 

@@ -89,7 +89,7 @@ impl Server {
         self.config.connect(self.tls.clone())
     }
 
-    /// Connects under a name of its own, by which the session is told from the others.
+    /// Connects with an application name of its own, which identifies the session in `pg_stat_activity`.
     pub(super) fn connect_as(&self, name: &str) -> Result<Client, Error> {
         let mut config = self.config.clone();
         config.application_name(name);

@@ -49,21 +49,8 @@ pub(super) fn report(
     let mut rows = statement.query([storable_time(query.from), storable_time(query.to)])?;
     while let Some(row) = rows.next()? {
         let group = (0..columns).map(|place| row.get(place));
-        let mut sums = [0; ReportRow::SUMS.len()];
-        for (place, sum) in sums.iter_mut().enumerate() {
-            *sum = unsigned(row, columns.saturating_add(place))?;
-        }
-        let costs_at = columns.saturating_add(sums.len());
-        let mut costs = ReportRow::NO_COSTS;
-        for (place, cost) in costs.iter_mut().enumerate() {
-            let place = costs_at.saturating_add(place.saturating_mul(2));
-            *cost = ReportRow::cost(
-                unsigned(row, place)?,
-                unsigned(row, place.saturating_add(1))?,
-            );
-        }
         let group = group.collect::<rusqlite::Result<_>>()?;
-        if !each(ReportRow { group, sums, costs }) {
+        if !each(ReportRow::read(group, |place| unsigned(row, place))?) {
             break;
         }
     }
