@@ -253,6 +253,15 @@ async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
     let gateway = start(&server, &provider).await;
     let (key, fresh) = (gateway.key.clone(), gateway.create_key(&[]).await);
     ask(&gateway, &key, 20).await.assert_ok();
+    // The first charge begins the time of the grant: a change, after which the key is read again.
+    eventually("the commit", async || {
+        let open = gateway.sample("tollgate_ledger_open_requests").await;
+        (open == Some(0.0)).then_some(())
+    })
+    .await;
+    // An announced change arrives within half a second.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    ask(&gateway, &key, 20).await.assert_ok();
     server.admit(false);
     let begun = Instant::now();
     ask(&gateway, &key, 20).await.assert_ok();
