@@ -16,7 +16,7 @@ use tollgate_filter::{
     Balances, Built, Catalog, Counting, Filter, FilterKind, FixedCharge, Head, Limiter, Phases,
     RequestContext, Reserved, Services, Verdict, settings,
 };
-use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, UpperBound};
+use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, Unit, UpperBound};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
@@ -114,7 +114,7 @@ impl Quota {
             };
             match self.balances.reserve(request, maximum).await {
                 Ok(reservation) => return Ok(reservation),
-                Err(Shortage::Exhausted) => {}
+                Err(Shortage::Exhausted(_)) => {}
                 Err(Shortage::Busy) => {
                     // Other processes may have the rest: ask them once before the output is limited.
                     if waits == 0 && self.wait_for_others(request).await {
@@ -238,9 +238,16 @@ fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance
 
 fn error(shortage: &Shortage) -> PublicError {
     match shortage {
-        Shortage::Exhausted => PublicError::new(
+        Shortage::Exhausted(unit) => PublicError::new(
             ErrorCode::QuotaExhausted,
-            "the balance of the API key is too small for this request: GET /v1/usage shows it",
+            match unit {
+                Unit::Tokens => {
+                    "the API key has too few tokens left for this request: GET /v1/usage shows them"
+                }
+                Unit::Money => {
+                    "the API key has too little money left for this request: GET /v1/usage shows it"
+                }
+            },
         ),
         Shortage::Unpriced => PublicError::new(
             ErrorCode::PermissionDenied,

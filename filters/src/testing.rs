@@ -268,13 +268,15 @@ impl Balances for TenThousand {
         };
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
         MaybeReady::ready(match name {
-            Some("exhausted") => Err(Shortage::Exhausted),
+            Some("exhausted") => Err(Shortage::Exhausted(Unit::Tokens)),
             Some("expired") => Err(Shortage::Expired),
             Some("unpriced") => Err(Shortage::Unpriced),
             Some("busy" | "always busy" | "busy and uncountable") => Err(Shortage::Busy),
             Some("unavailable") => Err(Unavailable::Closed.into()),
             Some("slow") => return later(Ok(reservation())),
-            _ if bound.input + bound.useful_output > 10_000 => Err(Shortage::Exhausted),
+            _ if bound.input + bound.useful_output > 10_000 => {
+                Err(Shortage::Exhausted(Unit::Tokens))
+            }
             _ => Ok(reservation()),
         })
     }

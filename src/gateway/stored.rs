@@ -239,7 +239,7 @@ fn not_settled() -> PublicError {
 
 fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
     let (code, message) = match shortage {
-        Shortage::Exhausted => (
+        Shortage::Exhausted(_) => (
             ErrorCode::QuotaExhausted,
             "the API key has nothing left to pay for the rest of this response: \
              GET /v1/usage shows its balance",

@@ -251,6 +251,7 @@ async fn a_top_up_of_money_lifts_a_refusal_within_a_second() {
     let request = ask(&key, "priced", json!({}));
     let refused = gateway.send(&request).await;
     refused.assert_error(402, "quota_exhausted");
+    assert!(refused.text().contains("too little money"), "{refused:?}");
     // Tokens do not pay the cost.
     let top_up = ["top-up", &key, "--tokens", "1M", "--days", "1"];
     assert!(gateway.keys(&top_up).await.status.success());

@@ -329,7 +329,7 @@ impl Book {
             let rates = tariff.rates(unit).ok_or(Shortage::Unpriced)?;
             let (amount, needed) = (bound.amount(&rates), bound.useful_amount(&rates).max(1));
             if free.saturating_add(reserved) < needed {
-                return Err(Shortage::Exhausted);
+                return Err(Shortage::Exhausted(unit));
             }
             is_busy |= free < needed;
             if unit == Unit::Tokens {

@@ -22,7 +22,7 @@ pub use reservation::{Ending, Reservation, Settled};
 pub use stats::LedgerStats;
 
 use crate::{
-    balance::{Need, Short},
+    balance::Need,
     charge::UpperBound,
     clock::{Clock, Timestamp},
     directory::{Unavailable, spawn},
@@ -326,10 +326,8 @@ impl Ledger {
                     ledger, account, slot, held, terms, request,
                 ));
             }
-            Reserved::Unpriced => Shortage::Unpriced,
-            Reserved::Short(Short::Exhausted) => Shortage::Exhausted,
-            Reserved::Short(Short::Expired) => Shortage::Expired,
-            Reserved::Short(Short::Busy) | Reserved::Elsewhere(false) => Shortage::Busy,
+            Reserved::Refused(shortage) => shortage,
+            Reserved::Elsewhere(false) => Shortage::Busy,
             Reserved::Elsewhere(true) => {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy

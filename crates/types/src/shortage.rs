@@ -1,5 +1,6 @@
 //! Why a ledger does not answer, and why it reserves nothing.
 
+use crate::Unit;
 use std::{error::Error, fmt, sync::Arc};
 
 /// Why the store could not answer.
@@ -40,8 +41,8 @@ impl Error for Unavailable {}
 /// Why nothing is reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Too little is left: 402.
-    Exhausted,
+    /// Too little is left in a unit: 402.
+    Exhausted(Unit),
     /// The key pays in money, and the price of what it asks for is unknown: 403.
     Unpriced,
     /// The validity of all grants has passed: 401.
@@ -55,7 +56,8 @@ pub enum Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exhausted => f.write_str("too little is left"),
+            Self::Exhausted(Unit::Tokens) => f.write_str("too few tokens are left"),
+            Self::Exhausted(Unit::Money) => f.write_str("too little money is left"),
             Self::Unpriced => f.write_str("the price is unknown"),
             Self::Expired => f.write_str("all grants have expired"),
             Self::Busy => f.write_str("other requests reserve what is left"),

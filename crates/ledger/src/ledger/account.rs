@@ -7,7 +7,7 @@ use crate::{
     store::database::Share,
 };
 use parking_lot::Mutex;
-use tollgate_types::{KeyId, PerUnit, Unit};
+use tollgate_types::{KeyId, PerUnit, Shortage, Unit};
 
 /// One key's balances in this process.
 pub(super) struct Account {
@@ -85,31 +85,30 @@ pub(super) enum Reserved {
         /// The writer must lease more.
         must_refill: bool,
     },
-    Short(Short),
+    Refused(Shortage),
     /// Too little is leased while some is free in the database: lease it.
     Unleased,
     /// Too little here while other processes lease some. `true`: they must be asked now.
     Elsewhere(bool),
-    /// The request must be covered in money, and its price is unknown.
-    Unpriced,
     /// The account was closed meanwhile: load it again.
     Closed,
 }
 
-/// The one answer to what is lacking in several units. What no wait can end comes first.
-fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Lack {
+/// What is lacking in several units: a shortage that no wait can end, or the lack that decides.
+fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Result<Lack, Shortage> {
     let expired = Lack::Here(Short::Expired);
-    let lacks = || lacks.iter().flatten().copied();
-    let is_over = |lack| matches!(lack, Lack::Here(Short::Expired | Short::Exhausted));
-    if lacks().filter(|lack| *lack == expired).count() == required {
-        expired
-    } else if lacks().any(is_over) {
-        Lack::Here(Short::Exhausted)
-    } else {
-        let waits = [Lack::Unleased, Lack::Elsewhere].into_iter();
-        let mut waits = waits.filter(|wait| lacks().any(|lack| lack == *wait));
-        waits.next().unwrap_or(Lack::Here(Short::Busy))
+    let is = |unit: Unit, lack| *lacks.get(unit) == Some(lack);
+    let mut units = Unit::ALL.into_iter();
+    if units.clone().filter(|unit| is(*unit, expired)).count() == required {
+        return Err(Shortage::Expired);
     }
+    let is_over = |unit: &Unit| is(*unit, expired) || is(*unit, Lack::Here(Short::Exhausted));
+    if let Some(unit) = units.find(is_over) {
+        return Err(Shortage::Exhausted(unit));
+    }
+    let mut waits = [Lack::Unleased, Lack::Elsewhere].into_iter();
+    let wait = waits.find(|wait| lacks.iter().flatten().any(|lack| lack == wait));
+    Ok(wait.unwrap_or(Lack::Here(Short::Busy)))
 }
 
 impl Account {
@@ -166,7 +165,7 @@ impl Account {
         for unit in state.required() {
             let Some(need) = needs.get(unit) else {
                 state.release(&held, now);
-                return Reserved::Unpriced;
+                return Reserved::Refused(Shortage::Unpriced);
             };
             required = required.saturating_add(1);
             let fund = state.funds.get_mut(unit);
@@ -181,9 +180,10 @@ impl Account {
         }
         state.release(&held, now);
         match decisive(&lacks, required) {
-            Lack::Here(short) => Reserved::Short(short),
-            Lack::Unleased => Reserved::Unleased,
-            Lack::Elsewhere => {
+            Err(shortage) => Reserved::Refused(shortage),
+            Ok(Lack::Here(_)) => Reserved::Refused(Shortage::Busy),
+            Ok(Lack::Unleased) => Reserved::Unleased,
+            Ok(Lack::Elsewhere) => {
                 let is_first = !state.is_asking();
                 for unit in Unit::ALL {
                     if *lacks.get(unit) == Some(Lack::Elsewhere) {

@@ -309,7 +309,7 @@ async fn each_way_of_having_nothing_has_its_name() {
         .unwrap()
         .settle(&completed(9));
     let refused = house.reserve(&ledger, &key, 2).await.unwrap_err();
-    assert_eq!(refused, Shortage::Exhausted);
+    assert_eq!(refused, Shortage::Exhausted(Unit::Tokens));
     house.clock.advance(DAY);
     let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
     assert_eq!(refused, Shortage::Expired);
@@ -390,7 +390,7 @@ async fn a_top_up_is_spent_by_a_running_process() {
         .settle(&completed(10));
     assert_eq!(
         house.reserve(&ledger, &key, 10).await.unwrap_err(),
-        Shortage::Exhausted
+        Shortage::Exhausted(Unit::Tokens)
     );
     house.top_up(&key, 50);
     drop(house.eventually(&ledger, &key, 50).await);

@@ -123,10 +123,13 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What was given, charged and leased, by unit.
+/// What was given, charged and leased, by unit: of each the billions and the rest, because a sum of billions
+/// of nano-units may exceed 63 bits.
 pub(super) const SUMS: &str =
-    "SELECT unit, CAST(sum(tokens) AS bigint), CAST(sum(spent) AS bigint),
-            CAST(sum(coalesce(held, 0)) AS bigint)
+    "SELECT unit, CAST(sum(tokens / 1000000000) AS bigint), CAST(sum(tokens % 1000000000) AS bigint),
+            CAST(sum(spent / 1000000000) AS bigint), CAST(sum(spent % 1000000000) AS bigint),
+            CAST(sum(coalesce(held, 0) / 1000000000) AS bigint),
+            CAST(sum(coalesce(held, 0) % 1000000000) AS bigint)
      FROM grants LEFT JOIN (
          SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
      ) AS leased ON grant_number = number GROUP BY unit";
@@ -144,7 +147,7 @@ pub struct Verification {
     pub spent: u64,
     /// Tokens leased to processes.
     pub leased: u64,
-    /// Money given.
+    /// Money given; sums beyond 18,446,744,073 units are shown as that.
     pub money_granted: Money,
     /// Money charged.
     pub money_spent: Money,
@@ -157,8 +160,17 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Sets what was given, charged and leased in a unit.
-    pub(super) fn set_sums(&mut self, unit: Unit, [granted, spent, leased]: [u64; 3]) {
+    /// Reads what was given, charged and leased in a unit behind the first column of [`SUMS`].
+    pub(super) fn read_sums<E>(
+        &mut self,
+        unit: Unit,
+        column: impl Fn(usize) -> Result<u64, E>,
+    ) -> Result<(), E> {
+        let sum = |place| {
+            let billions = column(place)?.saturating_mul(1_000_000_000);
+            Ok(billions.saturating_add(column(place + 1)?))
+        };
+        let [granted, spent, leased] = [sum(1)?, sum(3)?, sum(5)?];
         match unit {
             Unit::Tokens => [self.granted, self.spent, self.leased] = [granted, spent, leased],
             Unit::Money => {
@@ -166,6 +178,7 @@ impl Verification {
                     [granted, spent, leased].map(Money::from_nanos);
             }
         }
+        Ok(())
     }
 
     /// Adds what breaks a rule.

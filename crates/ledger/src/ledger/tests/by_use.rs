@@ -100,7 +100,7 @@ async fn a_nearly_spent_balance_is_spent_to_the_last_token() {
                 Ok(held) => charged += held.settle(&completed(7)).charged,
                 Err(Shortage::Busy) => {}
                 Err(refused) => {
-                    assert_eq!(refused, Shortage::Exhausted);
+                    assert_eq!(refused, Shortage::Exhausted(Unit::Tokens));
                     assert!(charged > 1000 - 7, "refused after {charged}");
                     exhausted += 1;
                 }

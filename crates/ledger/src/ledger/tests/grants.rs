@@ -18,7 +18,7 @@ async fn small_grants_pay_together_for_what_none_of_them_could() {
     );
     assert_eq!(all.settle(&completed(635)).charged, 635);
     let last = house.reserve(&ledger, &key, 6).await.unwrap_err();
-    assert_eq!(last, Shortage::Exhausted);
+    assert_eq!(last, Shortage::Exhausted(Unit::Tokens));
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.used(&key), 635);
     assert_eq!(house.sql::<i64>("SELECT count(*) FROM charges"), 64);
@@ -68,7 +68,7 @@ async fn a_key_of_more_grants_than_a_request_is_paid_from_has_them_one_after_the
     }
     assert_eq!(
         house.reserve(&ledger, &key, 1).await.unwrap_err(),
-        Shortage::Exhausted
+        Shortage::Exhausted(Unit::Tokens)
     );
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.sql::<i64>("SELECT sum(spent) FROM grants"), 12_000);

@@ -74,7 +74,7 @@ async fn a_key_with_money_alone_is_charged_the_exact_cost() {
     assert_eq!(settled.cost, Some(Money::from_nanos(25 * NANOS)));
     assert_eq!(settled.cost_overdraft, Some(Money::ZERO));
     let exhausted = house.buy(&ledger, &key, bound(76)).await.unwrap_err();
-    assert_eq!(exhausted, Shortage::Exhausted);
+    assert_eq!(exhausted, Shortage::Exhausted(Unit::Money));
     let last = house.buy(&ledger, &key, bound(75)).await.unwrap();
     assert_eq!(last.output_limit(), None);
     let settled = last.settle(&completed(80));
@@ -93,7 +93,7 @@ async fn with_both_a_request_needs_both_and_takes_neither_if_one_is_short() {
     let key = house.key_with(100, 50 * NANOS);
     let ledger = house.ledger();
     let refused = house.buy(&ledger, &key, bound(51)).await.unwrap_err();
-    assert_eq!(refused, Shortage::Exhausted);
+    assert_eq!(refused, Shortage::Exhausted(Unit::Money));
     let held = ledger.holdings(&key).unwrap();
     assert_eq!(held.tokens.unwrap().free, 100);
     assert_eq!(held.money.unwrap().free, 50 * NANOS);
@@ -104,7 +104,11 @@ async fn with_both_a_request_needs_both_and_takes_neither_if_one_is_short() {
     assert_eq!((settled.charged, settled.overdraft), (30, 0));
     house.top_up(&key, 1000);
     let refused = house.buy(&ledger, &key, bound(21)).await.unwrap_err();
-    assert_eq!(refused, Shortage::Exhausted, "tokens do not pay the cost");
+    assert_eq!(
+        refused,
+        Shortage::Exhausted(Unit::Money),
+        "tokens do not pay the cost"
+    );
     assert!(ledger.close(PATIENCE));
     assert_eq!((house.used(&key), house.money_used(&key)), (30, 30 * NANOS));
     house.check(1);
@@ -181,7 +185,7 @@ async fn a_price_that_rises_after_the_reservation_overdraws_one_request() {
     assert_eq!(settled.cost, Some(Money::from_nanos(120 * NANOS)));
     assert_eq!(settled.cost_overdraft, Some(Money::from_nanos(20 * NANOS)));
     let refused = house.buy(&ledger, &key, bound(1)).await.unwrap_err();
-    assert_eq!(refused, Shortage::Exhausted);
+    assert_eq!(refused, Shortage::Exhausted(Unit::Money));
     assert!(ledger.close(PATIENCE));
     house.check(1);
 }

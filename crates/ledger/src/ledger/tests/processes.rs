@@ -160,7 +160,12 @@ async fn a_balance_too_small_over_all_processes_is_exhausted_in_each() {
     let mut start = Instant::now();
     let mut last = [None, None];
     // Some is left at the end, and too little for any request, wherever it is.
-    while last != [Some(Shortage::Exhausted), Some(Shortage::Exhausted)] {
+    while last
+        != [
+            Some(Shortage::Exhausted(Unit::Tokens)),
+            Some(Shortage::Exhausted(Unit::Tokens)),
+        ]
+    {
         for (ledger, last) in [&one, &two].into_iter().zip(&mut last) {
             *last = match house.reserve(ledger, &key, 30).await {
                 Ok(reservation) => {
@@ -179,7 +184,7 @@ async fn a_balance_too_small_over_all_processes_is_exhausted_in_each() {
     while start.elapsed() < Duration::from_millis(500) {
         for ledger in [&one, &two] {
             let refused = house.reserve(ledger, &key, 30).await.unwrap_err();
-            assert_eq!(refused, Shortage::Exhausted);
+            assert_eq!(refused, Shortage::Exhausted(Unit::Tokens));
         }
         tokio::task::yield_now().await;
     }
@@ -230,7 +235,7 @@ async fn lease_requests_end_with_their_waiters() {
     drop(house.reserve(&one, &key, 1).await.unwrap());
     // All there is together is too little.
     let refused = house.reserve(&two, &key, 2000).await.unwrap_err();
-    assert_eq!(refused, Shortage::Exhausted);
+    assert_eq!(refused, Shortage::Exhausted(Unit::Tokens));
     let start = Instant::now();
     while house.sql::<i64>("SELECT count(*) FROM lease_requests") > 0 {
         assert!(start.elapsed() < PATIENCE, "it is still asked for");

@@ -197,6 +197,24 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
 }
 
 #[test]
+fn what_was_given_adds_up_beyond_63_bits() {
+    let Some(server) = primary() else {
+        return;
+    };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let new = NewKey {
+        grant: Some(terms(1000)),
+        ..NewKey::named("ci")
+    };
+    for _ in 0..3 {
+        store.create_key(&new).unwrap();
+    }
+    case.sql("UPDATE grants SET tokens = 5000000000000000001");
+    assert_eq!(store.verify().unwrap().granted, 15_000_000_000_000_000_003);
+}
+
+#[test]
 fn a_charge_beyond_the_lease_is_paid_from_what_is_free_of_any_grant() {
     let Some(server) = primary() else {
         return;

@@ -16,8 +16,7 @@ pub(super) fn verify(snapshot: &mut Session) -> Result<Verification, postgres::E
         ..Verification::default()
     };
     for row in snapshot.query(SUMS, &[])? {
-        let sums = [unsigned(&row, 1)?, unsigned(&row, 2)?, unsigned(&row, 3)?];
-        found.set_sums(grants::unit(&row, 0)?, sums);
+        found.read_sums(grants::unit(&row, 0)?, |column| unsigned(&row, column))?;
     }
     for (words, query) in RULES {
         let rows = snapshot.query(&format!("{query} LIMIT {MAX_FAULTS}"), &[])?;

@@ -101,8 +101,8 @@ fn totals(file: &Connection) -> rusqlite::Result<Verification> {
     let mut sums = file.prepare(SUMS)?;
     let mut rows = sums.query([])?;
     while let Some(row) = rows.next()? {
-        let sum = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
-        found.set_sums(grants::unit(row, 0)?, [sum(1)?, sum(2)?, sum(3)?]);
+        let column = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
+        found.read_sums(grants::unit(row, 0)?, column)?;
     }
     Ok(found)
 }

@@ -19,7 +19,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tollgate_types::Limits;
+use tollgate_types::{Limits, Unit};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What is promised of a change.
@@ -79,7 +79,10 @@ fn changes(case: &Empty, poll_every: Duration) -> Duration {
         });
         longest = longest.max(took);
         node.reserve(&id, 10).unwrap().settle(&completed(10));
-        assert_eq!(node.reserve(&id, 10).unwrap_err(), Shortage::Exhausted);
+        assert_eq!(
+            node.reserve(&id, 10).unwrap_err(),
+            Shortage::Exhausted(Unit::Tokens)
+        );
         store.top_up(&selector, &super::terms(10)).unwrap();
         let took = until("a top-up", || node.reserve(&id, 10).is_ok());
         longest = longest.max(took);

@@ -202,6 +202,22 @@ fn a_verification_names_what_does_not_add_up() {
 }
 
 #[test]
+fn what_was_given_adds_up_beyond_63_bits() {
+    let home = Home::new();
+    let store = home.store();
+    let new = NewKey {
+        grant: Some(terms(1000, 60)),
+        ..NewKey::named("ci")
+    };
+    for _ in 0..3 {
+        store.create_key(&new).unwrap();
+    }
+    home.sql("UPDATE grants SET tokens = 5000000000000000001");
+    let found = store.verify().unwrap();
+    assert_eq!(found.granted, 15_000_000_000_000_000_003);
+}
+
+#[test]
 fn the_file_refuses_to_lease_more_than_is_left() {
     let home = Home::new();
     let store = home.store();
