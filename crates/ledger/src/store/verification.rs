@@ -19,7 +19,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "a grant's charges do not add up to what is spent of it",
         "SELECT id, (charged + purged) || ' charged, ' || spent || ' spent' FROM (
              SELECT id, spent, purged, coalesce(charged, 0) AS charged
-             FROM grants LEFT JOIN (
+             FROM spent_grants LEFT JOIN (
                  SELECT grant_number, sum(tokens) AS charged FROM (
                      SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
                      WHERE paid_by IS NOT NULL

@@ -2,6 +2,7 @@
 
 use super::{DAY, Fixture, Home, LeaseMode, START, Work, hasher, settled};
 use crate::{
+    charge::BillingState,
     clock::Timestamp,
     entry::Entry,
     history::{History, HistoryQuery},
@@ -10,11 +11,14 @@ use crate::{
     record::NewKey,
     report::{GroupBy, ReportQuery, ReportRow},
     store::{
-        KeySelector,
+        KeySelector, Store,
         database::{AnswerChange, Process, Retention},
     },
 };
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tollgate_types::{KeyId, Money, RequestId};
 
 pub(crate) fn a_key_is_looked_up_by_its_hash_with_the_newest_change(fixture: &dyn Fixture) {
@@ -489,4 +493,68 @@ pub(crate) fn a_backup_is_a_whole_database_without_leases(fixture: &dyn Fixture)
     home.store().backup(&target).unwrap();
     assert!(home.store().backup(&target).is_err(), "it exists");
     home.adds_up(0);
+}
+
+/// Reads pages of a long history of many models, of which a thousandth is rejected. `middle`: the time of
+/// half of it.
+pub(crate) fn pages_come_within_twenty_milliseconds(store: &Store, key: &KeyId, middle: Timestamp) {
+    let history = History::new(store);
+    let newest = history.page(key, &HistoryQuery::default()).unwrap();
+    let oldest = HistoryQuery {
+        before: newest.first_cursor,
+        from: Some(middle),
+        model: Some("m7".into()),
+        ..HistoryQuery::default()
+    };
+    for (what, query) in [
+        ("nothing", oldest),
+        ("newest", HistoryQuery::default()),
+        (
+            "model",
+            HistoryQuery {
+                model: Some("m7".into()),
+                ..HistoryQuery::default()
+            },
+        ),
+        (
+            "state",
+            HistoryQuery {
+                state: Some(BillingState::Rejected),
+                ..HistoryQuery::default()
+            },
+        ),
+        (
+            "middle",
+            HistoryQuery {
+                to: Some(middle),
+                ..HistoryQuery::default()
+            },
+        ),
+        (
+            "status that nothing has",
+            HistoryQuery {
+                status: Some(404),
+                ..HistoryQuery::default()
+            },
+        ),
+        (
+            "both",
+            HistoryQuery {
+                model: Some("m7".into()),
+                state: Some(BillingState::Rejected),
+                ..HistoryQuery::default()
+            },
+        ),
+    ] {
+        // The fastest of some readings: what a page costs, not what else the machine does.
+        let read = || {
+            let start = Instant::now();
+            let page = history.page(key, &query).unwrap();
+            (start.elapsed(), page)
+        };
+        let readings = std::iter::repeat_with(read).take(10);
+        let (took, page) = readings.min_by_key(|(took, _)| *took).unwrap();
+        eprintln!("{what}: {took:?}, {} records", page.data.len());
+        assert!(took < Duration::from_millis(20), "{what}: {took:?}");
+    }
 }

@@ -47,7 +47,6 @@ CREATE TABLE grants (
         CHECK (unit IN ('tokens', 'money')),
     tokens bigint NOT NULL CHECK (tokens > 0),
     spent bigint NOT NULL DEFAULT 0 CHECK (spent BETWEEN 0 AND tokens),
-    purged bigint NOT NULL DEFAULT 0 CHECK (purged BETWEEN 0 AND spent),
     validity_ms bigint NOT NULL CHECK (validity_ms > 0),
     created_at bigint NOT NULL, first_used_at bigint, expires_at bigint
 );
@@ -120,9 +119,13 @@ END $$;
 CREATE TRIGGER tokens_requested AFTER INSERT OR UPDATE ON lease_requests
     FOR EACH STATEMENT EXECUTE FUNCTION tokens_requested();
 
+-- The history is in parts, one for each week, so that old records go without a row being deleted. A request has one
+-- record: its key is locked before the record is looked for and inserted. Foreign keys would be checked
+-- for each record, and keys and grants are never deleted.
+CREATE SEQUENCE usage_numbers;
 CREATE TABLE usage (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    request text NOT NULL UNIQUE, key bigint NOT NULL REFERENCES keys (number),
+    number bigint NOT NULL DEFAULT nextval('usage_numbers'),
+    request text NOT NULL, key bigint NOT NULL,
     at bigint NOT NULL, model_asked text NOT NULL, model_served text NOT NULL,
     format text NOT NULL, streamed boolean NOT NULL, status bigint NOT NULL,
     error text, state text NOT NULL,
@@ -132,27 +135,81 @@ CREATE TABLE usage (
     -- In billionths of the currency's unit; NULL if the prices were unknown.
     cost bigint, source text NOT NULL,
     clamped boolean NOT NULL, first_byte_ms bigint, duration_ms bigint NOT NULL,
-    paid_by bigint REFERENCES grants (number), route_reason text,
+    paid_by bigint, route_reason text,
     -- The part of the cost that no grant of money covered; NULL if the cost was not charged.
     cost_overdraft bigint,
     -- The grant of money that paid the rest; NULL if several did.
-    cost_paid_by bigint REFERENCES grants (number)
-);
+    cost_paid_by bigint,
+    PRIMARY KEY (number, at)
+) PARTITION BY RANGE (at);
+ALTER SEQUENCE usage_numbers OWNED BY usage.number;
+CREATE INDEX usage_by_request ON usage (request);
 CREATE INDEX usage_by_time ON usage (key, at, number);
 CREATE INDEX usage_by_model ON usage (key, model_served, at, number);
 CREATE INDEX usage_by_state ON usage (key, state, at, number) WHERE state <> 'completed';
--- Records go when they are old.
-CREATE INDEX usage_by_age ON usage (at);
 
 -- The time of a key's latest record.
 CREATE TABLE record_times (key bigint PRIMARY KEY REFERENCES keys (number), latest bigint NOT NULL);
 
+-- `usage` and `at` are those of the record.
 CREATE TABLE charges (
-    usage bigint NOT NULL REFERENCES usage (number) ON DELETE CASCADE,
-    grant_number bigint NOT NULL REFERENCES grants (number),
+    usage bigint NOT NULL, at bigint NOT NULL, grant_number bigint NOT NULL,
     tokens bigint NOT NULL CHECK (tokens > 0),
-    PRIMARY KEY (usage, grant_number)
-);
+    PRIMARY KEY (usage, grant_number, at)
+) PARTITION BY RANGE (at);
+
+-- What records charged to a grant whose part is gone.
+CREATE TABLE purged (grant_number bigint PRIMARY KEY, tokens bigint NOT NULL);
+CREATE VIEW spent_grants AS
+    SELECT number, id, spent, coalesce(purged.tokens, 0) AS purged
+    FROM grants LEFT JOIN purged ON grant_number = number;
+
+-- Makes the part of a week since 1970 if it is missing. As the next function, for roles that may only read
+-- and write rows.
+CREATE FUNCTION make_history_part(week bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF to_regclass('usage_' || week) IS NOT NULL THEN RETURN; END IF;
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.history'));
+    IF to_regclass('usage_' || week) IS NOT NULL THEN RETURN; END IF;
+    -- To attach a table, unlike to make it as a part, delays no reader and no writer.
+    EXECUTE format('CREATE TABLE usage_%1$s (LIKE usage INCLUDING ALL);
+        CREATE TABLE charges_%1$s (LIKE charges INCLUDING ALL);
+        ALTER TABLE usage ATTACH PARTITION usage_%1$s FOR VALUES FROM (%2$s) TO (%3$s);
+        ALTER TABLE charges ATTACH PARTITION charges_%1$s FOR VALUES FROM (%2$s) TO (%3$s)',
+        week, week * 604800000, (week + 1) * 604800000);
+END $$;
+
+-- The oldest part, in weeks since 1970; NULL if there is none.
+CREATE FUNCTION oldest_history_part() RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT min(split_part(relname, '_', 2)::bigint)
+    FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = 'usage'::regclass
+$$;
+
+-- Drops the oldest part if it is of before a week, and notes what it charged. Returns how many records it
+-- had; NULL: there is no such part.
+CREATE FUNCTION drop_history_part(before_week bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE week bigint; records bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.history'));
+    week := oldest_history_part();
+    IF week IS NULL OR week >= before_week THEN RETURN NULL; END IF;
+    EXECUTE format('LOCK TABLE usage_%1$s, charges_%1$s IN SHARE MODE', week);
+    EXECUTE format('INSERT INTO purged
+        SELECT grant_number, sum(tokens) FROM (
+            SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage_%1$s
+            WHERE paid_by IS NOT NULL
+            UNION ALL
+            SELECT cost_paid_by, cost - cost_overdraft FROM usage_%1$s WHERE cost_paid_by IS NOT NULL
+            UNION ALL
+            SELECT grant_number, tokens FROM charges_%1$s
+        ) AS paid GROUP BY grant_number
+        ON CONFLICT (grant_number) DO UPDATE SET tokens = purged.tokens + excluded.tokens', week);
+    EXECUTE format('SELECT count(*) FROM usage_%s', week) INTO records;
+    EXECUTE format('DROP TABLE usage_%1$s, charges_%1$s', week);
+    RETURN records;
+END $$;
 
 -- Kept when records are purged. `cost` is that of the requests whose prices were known, `cost_paid`
 -- the part of it that grants of money paid.

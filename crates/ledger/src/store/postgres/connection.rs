@@ -24,6 +24,8 @@ pub(super) type Values<'a> = [&'a (dyn ToSql + Sync)];
 pub(super) struct Session {
     client: Client,
     statements: HashMap<String, Statement>,
+    /// The latest week that is known to have a part of the history.
+    pub(super) week: Option<i64>,
 }
 
 impl Session {
@@ -31,6 +33,7 @@ impl Session {
         let mut session = Self {
             client: server.connect()?,
             statements: HashMap::new(),
+            week: None,
         };
         // A commit that was acknowledged must survive the server, whatever its configuration is.
         session.batch(&format!(
@@ -99,6 +102,13 @@ impl Session {
         self.client.execute(&statement, values)
     }
 
+    /// A part that was made in what is rolled back is gone.
+    fn forget_if_failed<T>(&mut self, result: &Result<T, Error>) {
+        if result.is_err() {
+            self.week = None;
+        }
+    }
+
     /// Runs `change` in a savepoint, and rolls back to it if `change` fails.
     pub(super) fn attempt<T>(
         &mut self,
@@ -106,6 +116,7 @@ impl Session {
     ) -> Result<Result<T, Error>, Error> {
         self.batch("SAVEPOINT attempt")?;
         let result = change(self);
+        self.forget_if_failed(&result);
         self.batch(match result {
             Ok(_) => "RELEASE attempt",
             Err(_) => "ROLLBACK TO attempt; RELEASE attempt",
@@ -126,6 +137,11 @@ impl Connection {
             server,
             session: None,
         }
+    }
+
+    /// Another connection to the same server.
+    pub(super) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.server))
     }
 
     /// Runs one statement that can be repeated.
@@ -179,6 +195,7 @@ impl Connection {
     ) -> Result<T, Error> {
         let (mut session, ()) = self.begin(|session| session.batch(begin))?;
         let done = run(&mut session);
+        session.forget_if_failed(&done);
         let ended = session.batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
         match (done, ended) {
             (Ok(done), Ok(())) => {

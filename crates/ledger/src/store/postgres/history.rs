@@ -17,6 +17,8 @@ use tollgate_types::{KeyId, Money, PerUnit, Usage};
 /// How many records a page looks at if the filters let few of them through.
 const MOST_EXAMINED: usize = 10_000;
 
+/// The comparisons of times alone tell the database which parts of the history it need not search.
+///
 /// The statement that finds the records for a query, and the numbers that it takes. A model is found by
 /// an index, and so is a state other than `completed`; the rest is checked row by row, where the rows are
 /// counted.
@@ -38,11 +40,21 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
     let (bounds, order, place, end) = match direction {
         Direction::Older(place) => {
             let place = place.map_or(border(to), |place| place.min(border(to)));
-            ("(at, number) < ($2, $3) AND at >= $4", "DESC", place, from)
+            (
+                "(at, number) < ($2, $3) AND at <= $2 AND at >= $4",
+                "DESC",
+                place,
+                from,
+            )
         }
         Direction::Newer(place) => {
             let place = place.max(border(from));
-            ("(at, number) > ($2, $3) AND at < $4", "ASC", place, to)
+            (
+                "(at, number) > ($2, $3) AND at >= $2 AND at < $4",
+                "ASC",
+                place,
+                to,
+            )
         }
     };
     let sql = format!(
@@ -96,7 +108,9 @@ pub(super) fn find(
         }
     }
     let mut records = HashMap::new();
-    for row in file.query(RECORD, &[&wanted])? {
+    let [first, last] = [found.first, found.last].map(|it| it.map_or(0, |place| place.at));
+    let (oldest, newest) = (first.min(last), first.max(last));
+    for row in file.query(RECORD, &[&wanted, &oldest, &newest])? {
         records.insert(row.try_get::<_, i64>(22)?, read_record(&row)?);
     }
     let records = wanted.iter().filter_map(|number| records.remove(number));
@@ -116,11 +130,15 @@ const RECORD: &str = "SELECT at, request, model_asked, model_served, format, str
         error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
         source, first_byte_ms, duration_ms, route_reason, clamped, cost, number,
         cost_overdraft
-    FROM usage WHERE number = ANY($1)";
+    FROM usage WHERE number = ANY($1) AND at BETWEEN $2 AND $3";
 
-/// A record by its number.
-pub(super) fn record(snapshot: &mut Session, number: i64) -> Result<UsageRecord, postgres::Error> {
-    read_record(&snapshot.query_one(RECORD, &[&vec![number]])?)
+/// A record by its number and its time.
+pub(super) fn record(
+    snapshot: &mut Session,
+    number: i64,
+    at: i64,
+) -> Result<UsageRecord, postgres::Error> {
+    read_record(&snapshot.query_one(RECORD, &[&vec![number], &at, &at])?)
 }
 
 fn read_record(row: &Row) -> Result<UsageRecord, postgres::Error> {

@@ -47,6 +47,7 @@ pub(super) struct PostgresProcess {
     /// The row of each peer, and since when it is the same.
     renewals: HashMap<ProcessNumber, (i64, Instant)>,
     checked_in_at: Instant,
+    purge: purge::Purge,
 }
 
 impl PostgresProcess {
@@ -75,6 +76,7 @@ impl PostgresProcess {
             version: None,
             renewals: HashMap::new(),
             checked_in_at: Instant::now(),
+            purge: purge::Purge::default(),
         })
     }
 
@@ -362,7 +364,7 @@ impl Process for PostgresProcess {
     }
 
     fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {
-        purge::purge(&mut self.connection, retention, now)
+        self.purge.run(&mut self.connection, retention, now)
     }
 
     fn maintain(&mut self) -> Result<(), StoreError> {

@@ -1,18 +1,21 @@
-//! Deletes old records, a few at a time: no transaction holds its locks for long, and what the records
-//! proved stays provable (`grants.purged`).
+//! Drops old parts of the history, and deletes old owners of stored things. What dropped records proved
+//! stays provable (`purged`).
 
 use super::{
     connection::{Connection, Session},
-    process::lock_keys,
-    storable_time,
+    settle, storable_time,
 };
 use crate::{
     clock::Timestamp,
     store::{StoreError, database::Retention},
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
 
-/// How many rows go in one transaction.
+/// How many owners go in one transaction.
 const AT_ONCE: usize = 500;
 /// How many transactions in a round, and how long at most: settlements wait meanwhile.
 const MOST_TIMES: usize = 20;
@@ -20,24 +23,88 @@ const MOST_TIME: Duration = Duration::from_millis(100);
 /// Younger records are never deleted: the id of a recent request makes its second record nothing.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
 
-/// Deletes old records of requests, and old owners of stored things. Returns how many records of
-/// requests.
-pub(super) fn purge(
-    connection: &mut Connection,
-    retention: &Retention,
-    now: Timestamp,
-) -> Result<usize, StoreError> {
-    let records = match retention.history {
-        Some(age) => {
-            let before = storable_time(now.minus(age.max(SHORTEST_HISTORY)));
-            in_batches(|| connection.change(|session| usage(session, before)))?
+/// Purges, and what of it is under way.
+#[derive(Default)]
+pub(super) struct Purge {
+    /// Drops parts of the history, over a connection of its own: to add up what the records charged takes
+    /// its time.
+    dropping: Option<Receiver<Result<usize, StoreError>>>,
+}
+
+impl Purge {
+    /// Deletes old records of requests, and old owners of stored things. Returns how many records of
+    /// requests are known to be gone since the last time.
+    pub(super) fn run(
+        &mut self,
+        connection: &mut Connection,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let before = storable_time(now.minus(retention.stored));
+        let most = i64::try_from(retention.most_stored).unwrap_or(i64::MAX);
+        in_batches(|| connection.run(|session| owned(session, before, most)))?;
+        match retention.history {
+            Some(age) => self.drop_parts(connection, now.minus(age.max(SHORTEST_HISTORY))),
+            None => Ok(0),
         }
-        None => 0,
-    };
-    let before = storable_time(now.minus(retention.stored));
-    let most = i64::try_from(retention.most_stored).unwrap_or(i64::MAX);
-    in_batches(|| connection.run(|session| owned(session, before, most)))?;
-    Ok(records)
+    }
+
+    /// Drops the parts that are of before `before`.
+    fn drop_parts(
+        &mut self,
+        connection: &mut Connection,
+        before: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let before = settle::week(storable_time(before));
+        if self.dropping.is_none() && connection.run(|session| has_part(session, before))? {
+            let mut other = connection.another();
+            let (done, dropping) = sync_channel(1);
+            let drop_all = move || {
+                // Nobody waits for it if the process has ended.
+                let _ = done.send(drop_parts(&mut other, before));
+            };
+            if thread::Builder::new().spawn(drop_all).is_ok() {
+                self.dropping = Some(dropping);
+            }
+        }
+        let Some(dropping) = &self.dropping else {
+            return Ok(0);
+        };
+        match dropping.recv_timeout(MOST_TIME) {
+            Ok(gone) => {
+                self.dropping = None;
+                gone
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(0),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.dropping = None;
+                Ok(0)
+            }
+        }
+    }
+}
+
+fn has_part(session: &mut Session, before: i64) -> Result<bool, postgres::Error> {
+    let has = "SELECT coalesce(oldest_history_part() < $1, FALSE)";
+    session.query_one(has, &[&before])?.try_get(0)
+}
+
+/// Returns how many records they had.
+fn drop_parts(connection: &mut Connection, before: i64) -> Result<usize, StoreError> {
+    let mut records: usize = 0;
+    loop {
+        let gone = connection.change(|session| {
+            // To drop a part, the database must wait for those who read the history, and those who come
+            // then wait for it. If that takes long, the next round tries again.
+            session.batch("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '100ms'")?;
+            let dropped = session.query_one("SELECT drop_history_part($1)", &[&before])?;
+            dropped.try_get::<_, Option<i64>>(0)
+        })?;
+        let Some(gone) = gone else {
+            return Ok(records);
+        };
+        records = records.saturating_add(count(gone.unsigned_abs()));
+    }
 }
 
 /// Repeats a deletion until it has less to do than it can, or time is up. Returns how many rows went.
@@ -51,38 +118,6 @@ fn in_batches(mut delete: impl FnMut() -> Result<usize, StoreError>) -> Result<u
         }
     }
     Ok(all)
-}
-
-fn usage(session: &mut Session, before: i64) -> Result<usize, postgres::Error> {
-    let oldest = "SELECT number, key FROM usage WHERE at < $1 ORDER BY at LIMIT $2";
-    let rows = session.query(oldest, &[&before, &at_once()])?;
-    if rows.is_empty() {
-        return Ok(0);
-    }
-    let (mut numbers, mut keys) = (Vec::<i64>::new(), Vec::<i64>::new());
-    for row in &rows {
-        numbers.push(row.try_get(0)?);
-        keys.push(row.try_get(1)?);
-    }
-    lock_keys(session, &[], &keys, &[])?;
-    // Another node may have deleted some of them before this one had the locks.
-    session.execute(
-        "UPDATE grants SET purged = purged + gone
-         FROM (SELECT grant_number, sum(tokens)::bigint AS gone FROM (
-                 SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
-                 WHERE number = ANY($1) AND paid_by IS NOT NULL
-                 UNION ALL
-                 SELECT cost_paid_by, cost - cost_overdraft FROM usage
-                 WHERE number = ANY($1) AND cost_paid_by IS NOT NULL
-                 UNION ALL
-                 SELECT grant_number, tokens FROM charges WHERE usage = ANY($1)
-             ) AS paid GROUP BY grant_number) AS purged_of
-         WHERE grant_number = number",
-        &[&numbers],
-    )?;
-    session.execute("DELETE FROM charges WHERE usage = ANY($1)", &[&numbers])?;
-    let gone = session.execute("DELETE FROM usage WHERE number = ANY($1)", &[&numbers])?;
-    Ok(count(gone))
 }
 
 /// The oldest from before `before`, and the oldest beyond `most`.

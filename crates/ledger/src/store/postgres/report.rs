@@ -1,6 +1,6 @@
 //! Sums over the records of all keys.
 
-use super::{connection::Session, history, storable_time, unsigned};
+use super::{connection::Session, history, settle, storable_time, unsigned};
 use crate::report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
 use tollgate_types::{KeyId, RequestId};
 
@@ -67,9 +67,9 @@ pub(super) fn request(
     id: &RequestId,
 ) -> Result<Option<RequestRecord>, postgres::Error> {
     let found = snapshot.query_opt(
-        "SELECT usage.number, keys.id, keys.name, keys.plan
-         FROM usage JOIN keys ON keys.number = usage.key WHERE request = $1",
-        &[&id.as_str()],
+        "SELECT usage.number, keys.id, keys.name, keys.plan, at
+         FROM usage JOIN keys ON keys.number = usage.key WHERE request = $1 AND at >= $2",
+        &[&id.as_str(), &settle::earliest(id)],
     )?;
     let Some(row) = found else {
         return Ok(None);
@@ -78,6 +78,6 @@ pub(super) fn request(
         key: KeyId::new(row.try_get::<_, String>(1)?),
         key_name: row.try_get(2)?,
         plan: row.try_get(3)?,
-        record: history::record(snapshot, row.try_get(0)?)?,
+        record: history::record(snapshot, row.try_get(0)?, row.try_get(4)?)?,
     }))
 }

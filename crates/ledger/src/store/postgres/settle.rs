@@ -14,6 +14,7 @@ use crate::{
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
+    time::{Duration, UNIX_EPOCH},
 };
 use tollgate_types::{Format, Money, PerUnit, RequestId, Unit};
 
@@ -95,8 +96,9 @@ fn unknown<'a>(
         return Ok(Vec::new());
     }
     let requests: Vec<&str> = entries.iter().map(|it| it.request.as_str()).collect();
-    let known = "SELECT request FROM usage WHERE request = ANY($1)";
-    let known = session.query(known, &[&requests])?;
+    let oldest = entries.iter().map(|it| earliest(&it.request)).min();
+    let known = "SELECT request FROM usage WHERE request = ANY($1) AND at >= $2";
+    let known = session.query(known, &[&requests, &oldest])?;
     let known = known.iter().map(|row| row.try_get::<_, String>(0));
     let mut known: HashSet<String> = known.collect::<Result<_, _>>()?;
     let mut new = entries.to_vec();
@@ -204,6 +206,7 @@ fn pay(
 
 /// Enters records that are new, and charges the grants that pay.
 fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    make_parts(session, records)?;
     insert(session, records)?;
     note_times(session, records)?;
     spend(session, records)?;
@@ -217,6 +220,35 @@ fn paid_by(record: &Record<'_>, unit: Unit) -> Option<i64> {
         [piece] => Some(piece.grant.0),
         _ => None,
     }
+}
+
+/// The earliest time that the record of a request can have, by clocks that agree within a day. Parts of the
+/// history before it are not searched.
+pub(super) fn earliest(request: &RequestId) -> i64 {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let came = request
+        .time()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(came.saturating_sub(DAY).as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The week since 1970 of a time: the part of the history that has its records.
+pub(super) const fn week(at: i64) -> i64 {
+    const WEEK_MS: i64 = 7 * 86_400_000;
+    at.div_euclid(WEEK_MS)
+}
+
+/// Makes the parts of the history that the records are in.
+fn make_parts(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    for record in records {
+        let week = week(storable(record.at));
+        if session.week != Some(week) {
+            session.execute("SELECT make_history_part($1)", &[&week])?;
+            session.week = Some(week);
+        }
+    }
+    Ok(())
 }
 
 fn insert(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
@@ -312,14 +344,15 @@ fn note_charges(session: &mut Session, records: &[Record<'_>]) -> Result<(), pos
         return Ok(());
     }
     let requests: Vec<&str> = pieces.iter().map(|(request, _)| *request).collect();
+    let oldest = records.iter().map(|it| storable(it.at)).min();
     let grants: Vec<i64> = pieces.iter().map(|(_, piece)| piece.grant.0).collect();
     let tokens: Vec<i64> = pieces.iter().map(|(_, it)| storable(it.tokens)).collect();
     session.execute(
-        "INSERT INTO charges (usage, grant_number, tokens)
-         SELECT number, paid.grant_number, paid.tokens
+        "INSERT INTO charges (usage, at, grant_number, tokens)
+         SELECT number, at, paid.grant_number, paid.tokens
          FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS paid (request, grant_number, tokens)
-         JOIN usage ON usage.request = paid.request",
-        &[&requests, &grants, &tokens],
+         JOIN usage ON usage.request = paid.request AND at >= $4",
+        &[&requests, &grants, &tokens, &oldest],
     )?;
     Ok(())
 }
@@ -475,6 +508,7 @@ pub(super) fn is_on_record(
     session: &mut Session,
     request: &RequestId,
 ) -> Result<bool, postgres::Error> {
-    let find = "SELECT 1 FROM usage WHERE request = $1";
-    Ok(session.query_opt(find, &[&request.as_str()])?.is_some())
+    let find = "SELECT 1 FROM usage WHERE request = $1 AND at >= $2";
+    let found = session.query_opt(find, &[&request.as_str(), &earliest(request)])?;
+    Ok(found.is_some())
 }

@@ -1,6 +1,6 @@
 //! The rows of what providers store: their owners, and whether they are paid for.
 
-use super::{connection::Session, plain, storable_time, stored_time, unsigned};
+use super::{connection::Session, plain, settle, storable_time, stored_time, unsigned};
 use crate::{
     charge::{BillingState, CountSource},
     clock::Timestamp,
@@ -99,10 +99,11 @@ pub(super) fn payment(
 ) -> Result<PaymentRecord, postgres::Error> {
     let record =
         "SELECT model_asked, model_served, input, cache_read, cache_write, output, reasoning,
-                state, source FROM usage WHERE request = $1";
-    let first = file.query_opt(record, &[&request.as_str()])?;
+                state, source FROM usage WHERE request = $1 AND at >= $2";
+    let mut find = |id: &RequestId| file.query_opt(record, &[&id.as_str(), &settle::earliest(id)]);
+    let first = find(request)?;
     let first = first.as_ref().map(charged).transpose()?;
-    let is_charged_again = file.query_opt(record, &[&second.as_str()])?.is_some();
+    let is_charged_again = find(second)?.is_some();
     let made = "SELECT at FROM owned WHERE id = $1";
     let made = file.query_opt(made, &[&plain(response)])?;
     let made: Option<i64> = made.map(|row| row.try_get(0)).transpose()?;

@@ -2,14 +2,16 @@
 
 use super::{
     super::{Server, ServerTls, schema},
-    Empty, migrate,
+    Empty, commit, lease, migrate,
     server::{primary, standby},
+    settled, terms,
 };
 use crate::{
     key::{KeyHash, KeyHasher},
-    store::{StoreError, conformance::Fixture},
+    record::NewKey,
+    store::{StoreError, conformance::Fixture, database::Retention},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 const PASSWORD: &str = "correct-horse-battery";
 
@@ -138,9 +140,26 @@ fn a_role_needs_no_more_than_to_read_and_write_rows() {
     });
     assert!(is_encrypted.unwrap());
     let store = super::store_over(Arc::new(database));
-    store
-        .create_key(&crate::record::NewKey::named("ci"))
-        .unwrap();
+    let new = NewKey {
+        grant: Some(terms(100)),
+        ..NewKey::named("ci")
+    };
+    let key = store.create_key(&new).unwrap().record.id().clone();
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let share = lease(&mut *process, &key, now);
+    commit(&mut *process, &[&settled(&share, 1, 30)], &[], now);
+    let found = store.verify().unwrap();
+    assert_eq!((found.requests, found.faults.len()), (1, 0), "{found:?}");
+    let month = Duration::from_secs(30 * 86_400);
+    let retention = Retention {
+        history: Some(month),
+        stored: month,
+        most_stored: 10,
+    };
+    assert_eq!(process.purge(&retention, now.plus(2 * month)).unwrap(), 1);
+    let found = store.verify().unwrap();
+    assert_eq!((found.requests, found.faults.len()), (0, 0), "{found:?}");
 }
 
 #[test]

@@ -74,6 +74,9 @@ CREATE TABLE grants (
 
 CREATE INDEX grants_by_key ON grants (key);
 
+-- What verification reads, which the other store keeps in two tables.
+CREATE VIEW spent_grants AS SELECT number, id, spent, purged FROM grants;
+
 -- New, extended and begun grants are changes for running gateways; spending is not.
 CREATE TRIGGER grant_added AFTER INSERT ON grants BEGIN
     INSERT INTO changes (hash) SELECT hash FROM keys WHERE number = NEW.key;

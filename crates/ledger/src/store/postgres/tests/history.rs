@@ -1,0 +1,41 @@
+//! Long histories.
+
+use super::{Empty, hasher, primary, store_over};
+use crate::{
+    clock::Timestamp,
+    record::NewKey,
+    store::conformance::{Fixture, reads::pages_come_within_twenty_milliseconds},
+};
+
+/// `make test-history`: minutes and some gigabytes.
+#[test]
+#[ignore = "takes minutes; TOLLGATE_HISTORY_ROWS says how many rows"]
+fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
+    const WEEKS: i64 = 52;
+    const WEEK_MS: i64 = 7 * 86_400_000;
+    let Some(server) = primary() else {
+        return;
+    };
+    let rows = std::env::var("TOLLGATE_HISTORY_ROWS");
+    let rows: i64 = rows.map_or(10_000_000, |rows| rows.parse().unwrap());
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let key = store.create_key(&NewKey::named("ci")).unwrap();
+    let of_week = rows / WEEKS;
+    for week in 0..WEEKS {
+        case.sql(&format!(
+            "SELECT make_history_part({week});
+             INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
+                 status, state, input, cache_read, cache_write, output, reasoning, charged,
+                 overdraft, source, clamped, duration_ms)
+             SELECT 'req_{week}_' || i, 1, {week} * {WEEK_MS} + i * {WEEK_MS} / ({of_week} + 1),
+                 'm' || (i % 40), 'm' || (i % 40), 'chat', TRUE, 200,
+                 CASE WHEN i % 1000 = 0 THEN 'rejected' ELSE 'completed' END,
+                 1, 2, 3, 4, 0, 0, 0, 'reported', FALSE, 5
+             FROM generate_series(1, {of_week}) AS i"
+        ));
+    }
+    case.sql("VACUUM ANALYZE usage");
+    let middle = Timestamp::from_unix_ms((WEEKS * WEEK_MS / 2).unsigned_abs());
+    pages_come_within_twenty_milliseconds(&store, key.record.id(), middle);
+}
