@@ -325,8 +325,12 @@ async fn what_is_wrong_with_the_database_is_said_in_one_line_without_its_passwor
     expect(check(&untrusted).await, "store.postgres.ca");
     server.admit(false);
     expect(check(&config).await, "not currently accepting connections");
-    let short = config.with("store.postgres.lease_term", json!("1s"));
+    let short = config
+        .clone()
+        .with("store.postgres.lease_term", json!("1s"));
     expect(check(&short).await, "at least 5s");
+    let short = config.with("store.history", json!("59m"));
+    expect(check(&short).await, "store.history");
 }
 
 #[tokio::test]

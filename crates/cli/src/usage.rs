@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tollgate_config as config;
 use tollgate_engine::keys;
-use tollgate_ledger::{Clock, GroupBy, LedgerSettings, ReportQuery, ReportRow, Timestamp};
+use tollgate_ledger::{Clock, GroupBy, ReportQuery, ReportRow, Timestamp};
 
 /// What `usage` takes.
 #[derive(Args)]
@@ -106,12 +106,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         );
     }
     let store = keys::open_store(&config)?;
-    if let Some(kept) = LedgerSettings::default().keep_history
-        && order.from.is_some_and(|from| from < now.minus(kept))
-    {
-        let days = kept.as_secs() / 86_400;
+    let kept = config.store.history;
+    if order.from.is_some_and(|from| from < now.minus(kept.get())) {
         note(format_args!(
-            "records are kept for {days} days: older ones are not in the export"
+            "records are kept for {kept}: older ones are not in the export"
         ));
     }
     let columns: Vec<_> = query

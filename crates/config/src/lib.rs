@@ -362,6 +362,7 @@ impl<'a> Loader<'a> {
         });
         let store_path = KeyPath::root().key("store");
         let store = settings.store.with_paths_from(folder);
+        faults.extend(store.check());
         let store_url = store.postgres.as_ref().and_then(|server| {
             let url = server.check(self.environment, folder, &store_path.key("postgres"));
             url.map_err(|found| faults.extend(found)).ok()

@@ -14,6 +14,9 @@ pub struct StoreSettings {
     pub path: PathBuf,
     /// A database on a PostgreSQL server (15 or newer) instead, which gateways on several machines share.
     pub postgres: Option<PostgresSettings>,
+    /// How long records of requests are kept, at least `1h`. A PostgreSQL server drops those of a whole
+    /// week together.
+    pub history: Duration,
 }
 
 impl Default for StoreSettings {
@@ -21,11 +24,22 @@ impl Default for StoreSettings {
         Self {
             path: "tollgate.db".into(),
             postgres: None,
+            history: Duration::from_secs(90 * 86_400),
         }
     }
 }
 
 impl StoreSettings {
+    /// The shortest history: the record of a request keeps it from being charged again.
+    const MIN_HISTORY: Duration = Duration::from_secs(3600);
+
+    /// What is wrong with the settings, apart from those of the server.
+    pub(crate) fn check(&self) -> Option<Fault> {
+        let history = KeyPath::root().key("store").key("history");
+        let fault = || history.fault(format!("{} is too short: at least 1h", self.history));
+        (self.history < Self::MIN_HISTORY).then(fault)
+    }
+
     /// With paths from the folders of the files that say them.
     pub(crate) fn with_paths_from(self, folder: impl Fn(&KeyPath) -> PathBuf) -> Self {
         let store = KeyPath::root().key("store");
@@ -37,7 +51,11 @@ impl StoreSettings {
                 ..server
             }
         });
-        Self { path, postgres }
+        Self {
+            path,
+            postgres,
+            ..self
+        }
     }
 }
 

@@ -99,7 +99,11 @@ impl Accounts {
     pub fn open(config: &Config) -> Result<Self, OpenError> {
         let store = keys::open_store(config)?;
         let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
-        let ledger = Ledger::open(&store, LedgerSettings::default())?;
+        let settings = LedgerSettings {
+            keep_history: Some(config.store.history.get()),
+            ..LedgerSettings::default()
+        };
+        let ledger = Ledger::open(&store, settings)?;
         let mut paces = Paces::new(store.clock());
         if !config.limits.per_node {
             let shared = match keys::limit_server(config)? {
