@@ -17,7 +17,7 @@ use tollgate_filter::{
 use tollgate_types::{
     AdmissionGuard, Allowance, Claim, Denied, Dimension, Format, Identity, InputCount, KeyId,
     Limited, MaybeReady, NamedItem, OwnerFailure, PublicError, ReasoningMode, RequestFacts,
-    RequestId, ReservationGuard, Shortage, StoredAt, Unavailable, UpperBound,
+    RequestId, ReservationGuard, Shortage, StoredAt, Unavailable, Unit, UpperBound,
 };
 
 pub(crate) struct Scene {

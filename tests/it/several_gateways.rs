@@ -288,6 +288,55 @@ async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
 }
 
 #[tokio::test]
+async fn a_ledger_moves_from_a_file_to_the_server_with_its_keys_and_its_history() {
+    let Some(server) = migrated().await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let small = json!({"tokens": 2000, "validity": "1d"});
+    let of_file = Config::of(&provider).with("plans.small", small.clone());
+    let mut file = Gateway::start(of_file).await;
+    let key = file.create_key(&["--plan", "small"]).await;
+    let asked = async |gateway: &Gateway| {
+        let answer = ask(gateway, &key, 20).await;
+        let line = gateway.line_of(&answer).await;
+        (answer.status, line["charged"].as_u64().unwrap())
+    };
+    let (status, first) = asked(&file).await;
+    assert_eq!(status, 200);
+    let folder = TempDir::new().unwrap();
+    let config = config(&server, &folder, &provider).with("plans.small", small);
+    let to = folder.path().join("server.yaml");
+    std::fs::write(&to, config.0.to_string()).unwrap();
+    let from = file.folder.path().join("tollgate.yaml");
+    let copy = async || {
+        let mut command = tollgate();
+        command.args(["ledger", "copy", "--from"]).arg(&from);
+        Output::of(command.arg("--to").arg(&to)).await
+    };
+    let begun = copy().await;
+    assert!(!begun.status.success(), "{begun:?}");
+    assert!(begun.stderr.contains("stop all gateways"), "{begun:?}");
+    let (status, second) = asked(&file).await;
+    assert_eq!(status, 200);
+    file.signal("TERM").await;
+    assert!(file.ended().await.success());
+    let done = copy().await;
+    assert!(done.status.success(), "{done:?}");
+    assert!(done.stdout.contains("everything adds up"), "{done:?}");
+    let gateway = Gateway::start_in(folder, config).await;
+    let (status, third) = asked(&gateway).await;
+    assert_eq!(status, 200);
+    eventually("the charges", async || {
+        let used = usage(&gateway, &key).await["tokens"]["used"].as_u64();
+        (used == Some(first + second + third)).then_some(())
+    })
+    .await;
+    let again = copy().await;
+    assert!(again.stderr.contains("it is in use"), "{again:?}");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_the_database_is_said_in_one_line_without_its_password() {
     let Some(server) = Postgres::start() else {
         return;

@@ -1,14 +1,15 @@
-//! `tollgate ledger`: whether the file adds up, a copy of it, and going on after a loss. All of it
-//! works while gateways run.
+//! `tollgate ledger`: whether the ledger adds up, copies of it, and going on after a loss. All of it
+//! works while gateways run, apart from the end of a copy between a file and a server.
 
-use super::progress::Progress;
+use super::progress::{Done, Progress};
 use super::{ConfigFile, Outcome, note, print, print_line};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tollgate_config::{self as config, Config};
 use tollgate_engine::keys::{self, OpenError};
-use tollgate_ledger::{Store, StoreError, Verification};
+use tollgate_ledger::{Copied, Store, StoreError, Verification};
 use tollgate_types::Money;
 
 /// What `ledger` takes.
@@ -32,6 +33,17 @@ enum Command {
         /// The file to write; an existing file is refused.
         file: PathBuf,
     },
+    /// Copy the ledger into an empty one, from a file to a server or back.
+    ///
+    /// While gateways use a file, its history is copied. Stop them and repeat the command to copy the rest.
+    Copy {
+        /// The configuration with the ledger to copy.
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// The configuration with the empty ledger.
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
     /// Create or migrate the tables of a database on a server.
     Migrate,
     /// Accept the rows of a ledger that lacks commits or has damaged rows.
@@ -39,15 +51,17 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
+    if let Command::Copy { from, to } = &arguments.command {
+        let (from, to) = (config::load(from)?, config::load(to)?);
+        return copy(&from, &to, arguments.json);
+    }
     let config = config::load(&arguments.config.path)?;
-    let path = &config.store.path;
     let is_file = config.store.postgres.is_none();
-    let makes_it = matches!(arguments.command, Command::Migrate);
-    if is_file && !makes_it && !path.exists() {
-        // Opening it would make an empty one, which adds up and is worth no backup.
-        return Err(format!("there is no ledger at {}", path.display()).into());
+    if !matches!(arguments.command, Command::Migrate) {
+        refuse_missing(&config)?;
     }
     match &arguments.command {
+        Command::Copy { .. } => Ok(()),
         Command::Migrate => migrate(&config, arguments.json),
         Command::Verify => verify(&keys::open_store(&config)?, arguments.json),
         Command::Backup { file } => backup(&keys::open_store(&config)?, file, arguments.json),
@@ -55,6 +69,33 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             Err("accept-loss is for files: restore a database on its server".into())
         }
         Command::AcceptLoss => accept_loss(&config, arguments.json),
+    }
+}
+
+/// Opening a file that is missing would make an empty one.
+pub(super) fn refuse_missing(config: &Config) -> Outcome {
+    let path = &config.store.path;
+    if config.store.postgres.is_none() && !path.exists() {
+        return Err(format!("there is no ledger at {}", path.display()).into());
+    }
+    Ok(())
+}
+
+fn copy(from: &Config, to: &Config, json: bool) -> Outcome {
+    refuse_missing(from)?;
+    let (from, to) = (keys::open_store(from)?, keys::open_store(to)?);
+    let done = Arc::<Done>::default();
+    let progress = Progress::counted("copying the ledger", &done);
+    let copied = from.copy_to(&to, &|part, all| done.set(part, all))?;
+    drop(progress);
+    match copied {
+        Copied::All(found) => print_verified(&found, json),
+        Copied::History(gateway) => Err(format!(
+            "the history is copied, and a gateway uses the ledger: stop all gateways that do and repeat the \
+             command, which copies the rest. If it has crashed, start and stop it once more (its settlement \
+             file is {gateway})"
+        )
+        .into()),
     }
 }
 
@@ -74,16 +115,19 @@ fn verify(store: &Store, json: bool) -> Outcome {
     let progress = Progress::of("verifying the ledger");
     let found = store.verify()?;
     drop(progress);
-    let printed = if json {
-        print_line(serde_json::to_string_pretty(&found)?)
-    } else {
-        print(table(&found))
-    };
+    let printed = print_verified(&found, json);
     // Faults decide the exit code, whether the output was read or not.
     match found.faults.len() {
         0 => printed,
         1 => Err("1 thing does not add up".into()),
         many => Err(format!("{many} things do not add up").into()),
+    }
+}
+
+fn print_verified(found: &Verification, json: bool) -> Outcome {
+    match json {
+        true => print_line(serde_json::to_string_pretty(found)?),
+        false => print(table(found)),
     }
 }
 

@@ -95,11 +95,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let now = Clock::system().now();
     let query = query(order, now)?;
     let config = config::load(&arguments.config.path)?;
-    let path = &config.store.path;
-    if !path.exists() {
-        // Opening it would make an empty one.
-        return Err(format!("there is no ledger at {}", path.display()).into());
-    }
+    super::ledger::refuse_missing(&config)?;
     if order.format == Format::Parquet && order.output.is_none() && io::stdout().is_terminal() {
         return Err(
             "parquet is binary and cannot go to a terminal: name a file with --output".into(),

@@ -54,7 +54,7 @@ pub use ownership::{
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
 pub use store::{
-    CreatedKey, Glance, GrantTerms, GrantView, KeyFilter, KeySelector, KeyUse, OrderName,
+    Copied, CreatedKey, Glance, GrantTerms, GrantView, KeyFilter, KeySelector, KeyUse, OrderName,
     PlanInUse, Revocation, Server, ServerSettings, ServerTls, Store, StoreError, Verification,
     check_pepper, glance, migrate, plans_beyond,
 };

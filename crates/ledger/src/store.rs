@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 pub(crate) mod conformance;
+mod copy;
 pub(crate) mod database;
 mod error;
 mod grants;
@@ -16,6 +17,7 @@ pub(crate) mod sqlite;
 mod stored_values;
 mod verification;
 
+pub use copy::Copied;
 pub use error::StoreError;
 pub(crate) use grants::NewGrants;
 pub use grants::{GrantTerms, GrantView, KeyUse};

@@ -16,6 +16,7 @@
 
 use super::{
     GrantView, KeyFilter, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
+    copy::{Contents, Rows, Sink, Source},
 };
 use crate::{
     balance::{Grant, Piece},
@@ -174,6 +175,19 @@ pub(crate) trait Database: Send + Sync {
 
     /// Checks everything that must add up, in one snapshot.
     fn verify(&self) -> Result<Verification, StoreError>;
+
+    /// What a copy finds here.
+    fn contents(&self) -> Result<Contents, StoreError>;
+
+    /// Whether no record of a request is committed before one with a smaller number.
+    fn numbers_follow_commits(&self) -> bool;
+
+    /// Gives rows of one snapshot to `sink`.
+    fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError>;
+
+    /// Enters all that `source` gives, or nothing. `first`: the copy is complete after it, and older records
+    /// than this one are to be deleted.
+    fn fill(&self, source: &mut Source<'_>, first: Option<i64>) -> Result<(), StoreError>;
 
     /// Writes a copy of one snapshot, without leases. `target` must not exist.
     fn backup(&self, target: &Path) -> Result<(), StoreError>;

@@ -7,6 +7,7 @@
 mod answers;
 mod changes;
 mod connection;
+mod copy;
 mod error;
 mod grants;
 mod history;
@@ -25,6 +26,7 @@ mod verify;
 
 use super::{
     GrantView, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
+    copy::{Contents, Rows, Sink, Source},
     database::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process, Wake,
@@ -269,6 +271,22 @@ impl Database for Postgres {
 
     fn verify(&self) -> Result<Verification, StoreError> {
         self.read(verify::verify)
+    }
+
+    fn contents(&self) -> Result<Contents, StoreError> {
+        self.copied_contents()
+    }
+
+    fn numbers_follow_commits(&self) -> bool {
+        false
+    }
+
+    fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError> {
+        self.read_rows(rows, sink)
+    }
+
+    fn fill(&self, source: &mut Source<'_>, first: Option<i64>) -> Result<(), StoreError> {
+        self.fill_with(source, first)
     }
 
     fn backup(&self, _: &Path) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ mod answers;
 mod backup;
 mod changes;
 mod commits;
+mod copy;
 mod error;
 mod extensions;
 mod glance;
@@ -44,6 +45,7 @@ pub use schema::check_pepper;
 
 use super::{
     GrantView, KeyUse, NewGrants, OrderName, PlanInUse, StoreError, Verification,
+    copy::{Contents, Rows, Sink, Source},
     database::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
@@ -298,6 +300,22 @@ impl Database for Sqlite {
 
     fn verify(&self) -> Result<Verification, StoreError> {
         self.verify_file()
+    }
+
+    fn contents(&self) -> Result<Contents, StoreError> {
+        self.copied_contents()
+    }
+
+    fn numbers_follow_commits(&self) -> bool {
+        true
+    }
+
+    fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError> {
+        self.read_rows(rows, sink)
+    }
+
+    fn fill(&self, source: &mut Source<'_>, first: Option<i64>) -> Result<(), StoreError> {
+        self.fill_with(source, first)
     }
 
     fn backup(&self, target: &Path) -> Result<(), StoreError> {

@@ -1,11 +1,11 @@
 //! Connections: their time-outs, their transactions, and the bounded set of them.
 
-use super::{error, server::Server};
+use super::{copy::Cell, error, server::Server};
 use crate::store::StoreError;
 use parking_lot::{Condvar, Mutex};
 use postgres::{
-    Client, Error, Row, Statement, error::SqlState, fallible_iterator::FallibleIterator,
-    types::ToSql,
+    Client, Error, Row, Statement, binary_copy::BinaryCopyInWriter, error::SqlState,
+    fallible_iterator::FallibleIterator, types::ToSql,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -100,6 +100,23 @@ impl Session {
     pub(super) fn execute(&mut self, sql: &str, values: &Values<'_>) -> Result<u64, Error> {
         let statement = self.prepare(sql)?;
         self.client.execute(&statement, values)
+    }
+
+    /// Inserts rows, the values of each in the order of the table's columns.
+    pub(super) fn insert_rows(&mut self, table: &str, rows: &[Vec<Cell>]) -> Result<(), Error> {
+        let columns = self.prepare(&format!("SELECT * FROM {table} LIMIT 0"))?;
+        let types: Vec<_> = columns
+            .columns()
+            .iter()
+            .map(|it| it.type_().clone())
+            .collect();
+        let copy = format!("COPY {table} FROM STDIN BINARY");
+        let mut writer = BinaryCopyInWriter::new(self.client.copy_in(&copy)?, &types);
+        for row in rows {
+            let cells: Vec<&(dyn ToSql + Sync)> = row.iter().map(|cell| cell as _).collect();
+            writer.write(&cells)?;
+        }
+        writer.finish().map(|_| ())
     }
 
     /// A part that was made in what is rolled back is gone.

@@ -206,7 +206,9 @@ fn pay(
 
 /// Enters records that are new, and charges the grants that pay.
 fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
-    make_parts(session, records)?;
+    for record in records {
+        make_part(session, storable(record.at))?;
+    }
     insert(session, records)?;
     note_times(session, records)?;
     spend(session, records)?;
@@ -239,14 +241,12 @@ pub(super) const fn week(at: i64) -> i64 {
     at.div_euclid(WEEK_MS)
 }
 
-/// Makes the parts of the history that the records are in.
-fn make_parts(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
-    for record in records {
-        let week = week(storable(record.at));
-        if session.week != Some(week) {
-            session.execute("SELECT make_history_part($1)", &[&week])?;
-            session.week = Some(week);
-        }
+/// Makes the part of the history that has the records of a time.
+pub(super) fn make_part(session: &mut Session, at: i64) -> Result<(), postgres::Error> {
+    let week = week(at);
+    if session.week != Some(week) {
+        session.execute("SELECT make_history_part($1)", &[&week])?;
+        session.week = Some(week);
     }
     Ok(())
 }

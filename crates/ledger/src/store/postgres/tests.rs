@@ -1,6 +1,7 @@
 //! The cases of the conformance suite, and what only PostgreSQL has, on a server that the tests start.
 
 mod changes;
+mod copy;
 mod history;
 mod partition;
 mod refusals;

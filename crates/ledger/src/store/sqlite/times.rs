@@ -66,13 +66,19 @@ impl Times {
 
     /// Remembers the latest of them.
     pub(super) fn write(&self, file: &Connection) -> rusqlite::Result<()> {
-        if self.latest_ms > self.floor_ms {
-            file.prepare_cached(
-                "INSERT INTO settings (name, value) VALUES ('latest_record', ?1)
-                 ON CONFLICT DO UPDATE SET value = excluded.value",
-            )?
-            .execute([self.latest_ms.to_le_bytes()])?;
+        match self.latest_ms > self.floor_ms {
+            true => note(file, self.latest_ms),
+            false => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Remembers the latest time of a record.
+pub(super) fn note(file: &Connection, at_ms: u64) -> rusqlite::Result<()> {
+    file.prepare_cached(
+        "INSERT INTO settings (name, value) VALUES ('latest_record', ?1)
+         ON CONFLICT DO UPDATE SET value = excluded.value",
+    )?
+    .execute([at_ms.to_le_bytes()])?;
+    Ok(())
 }
