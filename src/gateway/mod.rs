@@ -289,10 +289,14 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<()> {
         if let Some(upload) = exchange.upload_mut() {
-            let (piece, now) = (body.as_deref().unwrap_or_default(), Instant::now());
-            upload.pass(piece, end, now).map_err(|()| {
+            if end {
+                upload.all_taken().await;
+            }
+            let (piece, now) = (body.take().unwrap_or_default(), Instant::now());
+            let passed = upload.pass(piece, end, now).map_err(|()| {
                 Error::explain(ErrorType::InvalidHTTPHeader, "the body is refused").into_down()
             })?;
+            *body = Some(passed);
             exchange.timer.restart(now);
             return Ok(());
         }

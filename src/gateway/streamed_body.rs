@@ -3,7 +3,11 @@
 
 use super::body::{too_large, took_too_long};
 use crate::limits::BodyLimits;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tollgate_types::PublicError;
 
 /// A body on its way.
@@ -16,6 +20,33 @@ pub struct StreamedBody {
     begun: Option<Instant>,
     is_done: bool,
     refusal: Option<PublicError>,
+    on_the_way: Arc<OnTheWay>,
+}
+
+/// The pieces that the provider has not taken yet.
+#[derive(Default)]
+struct OnTheWay {
+    pieces: AtomicUsize,
+    taken: Notify,
+}
+
+/// One of them, until it is dropped.
+struct Piece {
+    bytes: Bytes,
+    on_the_way: Arc<OnTheWay>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.on_the_way.pieces.fetch_sub(1, Ordering::AcqRel);
+        self.on_the_way.taken.notify_one();
+    }
 }
 
 impl StreamedBody {
@@ -23,7 +54,7 @@ impl StreamedBody {
     pub const FROM: u64 = 1024 * 1024;
 
     /// A body of which nothing has passed. `most`: the most bytes of it.
-    pub const fn new(length: Option<u64>, most: u64, limits: BodyLimits) -> Self {
+    pub fn new(length: Option<u64>, most: u64, limits: BodyLimits) -> Self {
         Self {
             length,
             most,
@@ -36,6 +67,7 @@ impl StreamedBody {
             begun: None,
             is_done: false,
             refusal: None,
+            on_the_way: Arc::default(),
         }
     }
 
@@ -44,7 +76,7 @@ impl StreamedBody {
     /// # Errors
     ///
     /// The body is too large, or comes too slowly: [`Self::take_refusal`] says which.
-    pub fn pass(&mut self, piece: &[u8], end: bool, now: Instant) -> Result<(), ()> {
+    pub fn pass(&mut self, piece: Bytes, end: bool, now: Instant) -> Result<Bytes, ()> {
         let begun = *self.begun.get_or_insert(now);
         let size = u64::try_from(piece.len()).unwrap_or(u64::MAX);
         self.passed = self.passed.saturating_add(size);
@@ -55,7 +87,23 @@ impl StreamedBody {
             () if !end && self.limits.left(self.passed, taken).is_zero() => Some(took_too_long()),
             () => None,
         };
-        self.refusal.as_ref().map_or(Ok(()), |_| Err(()))
+        if self.refusal.is_some() {
+            return Err(());
+        }
+        self.on_the_way.pieces.fetch_add(1, Ordering::AcqRel);
+        let on_the_way = Arc::clone(&self.on_the_way);
+        Ok(Bytes::from_owner(Piece {
+            bytes: piece,
+            on_the_way,
+        }))
+    }
+
+    /// Waits until the provider has taken all pieces so far. Pingora watches the client behind the last piece only
+    /// if its queue of pieces is not full then.
+    pub async fn all_taken(&self) {
+        while self.on_the_way.pieces.load(Ordering::Acquire) > 0 {
+            self.on_the_way.taken.notified().await;
+        }
     }
 
     /// Bytes that have passed.
