@@ -16,9 +16,12 @@ use crate::{
     key::{KeyHash, KeyHasher},
     ownership::Stored,
     record::NewKey,
-    store::database::{Batch, Committed, Lease, LeaseMode, Process, Share},
+    store::database::{Batch, Committed, Lease, LeaseMode, Process, Retention, Share},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tollgate_types::{KeyId, Money, PerUnit, RequestId, Usage};
 
 /// An empty database that is made for one case.
@@ -195,6 +198,17 @@ impl Home<'_> {
             pause: &|| (),
         };
         process.commit(&batch).unwrap()
+    }
+
+    /// Purges until records are gone, which a server does on a thread of its own. Returns how many.
+    fn purge(&self, process: &mut dyn Process, retention: &Retention) -> usize {
+        let begun = Instant::now();
+        loop {
+            let gone = process.purge(retention, self.now()).unwrap();
+            if gone > 0 || begun.elapsed() > Duration::from_secs(30) {
+                return gone;
+            }
+        }
     }
 
     /// Leases a key's tokens, or looks at them.

@@ -150,7 +150,7 @@ pub(crate) fn both_units_are_leased_and_charged_and_add_up(fixture: &dyn Fixture
         stored: DAY,
         most_stored: 10,
     };
-    assert_eq!(other.purge(&retention, home.now()).unwrap(), 2);
+    assert_eq!(home.purge(&mut *other, &retention), 2);
     assert_eq!(used(&home, &key), (30, 700));
     home.adds_up(0);
 }

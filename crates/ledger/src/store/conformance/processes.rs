@@ -317,18 +317,20 @@ pub(crate) fn old_records_go_and_what_they_charged_stays(fixture: &dyn Fixture) 
     home.clock.advance(14 * DAY);
     let second = [settled(&share, &share.grants[0], 2, 10)];
     home.commit(&mut *process, &work(&second));
-    let mut purge = |history| {
-        let retention = Retention {
-            history,
-            stored: DAY,
-            most_stored: 10,
-        };
-        process.purge(&retention, home.now()).unwrap()
+    let of = |history| Retention {
+        history,
+        stored: DAY,
+        most_stored: 10,
     };
-    assert_eq!(purge(None), 0);
-    assert_eq!(purge(Some(DAY)), 1);
+    assert_eq!(process.purge(&of(None), home.now()).unwrap(), 0);
+    assert_eq!(home.purge(&mut *process, &of(Some(DAY))), 1);
     // An hour at least, whatever the retention is.
-    assert_eq!(purge(Some(Duration::ZERO)), 0);
+    assert_eq!(
+        process
+            .purge(&of(Some(Duration::ZERO)), home.now())
+            .unwrap(),
+        0
+    );
     assert_eq!(home.used(&key), 20);
     home.adds_up(1);
     let summary = home.store();

@@ -157,7 +157,10 @@ fn a_role_needs_no_more_than_to_read_and_write_rows() {
         stored: month,
         most_stored: 10,
     };
-    assert_eq!(process.purge(&retention, now.plus(2 * month)).unwrap(), 1);
+    // It may take longer than one purge waits.
+    let later = now.plus(2 * month);
+    let mut gone = (0..100).map(|_| process.purge(&retention, later).unwrap());
+    assert_eq!(gone.find(|gone| *gone > 0), Some(1));
     let found = store.verify().unwrap();
     assert_eq!((found.requests, found.faults.len()), (0, 0), "{found:?}");
 }
