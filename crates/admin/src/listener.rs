@@ -5,12 +5,14 @@ use super::connections::{self, PATIENCE};
 use super::ledger_metrics;
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tollgate_ledger::{Ledger, Limiter, Memory};
 use tollgate_telemetry::events::families::{Labels, gauges};
 use tollgate_telemetry::events::{self, PageFormat};
@@ -60,11 +62,17 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
-    let shown = readiness.clone();
+    let metrics = Arc::new(Metrics {
+        readiness: readiness.clone(),
+        ledger,
+        memory,
+        pace,
+        turn: Semaphore::new(1),
+    });
     let open = Router::new()
         .route(
             "/metrics",
-            get(move |headers| async move { metrics(&headers, &shown, &ledger, &memory, &pace) }),
+            get(move |headers: HeaderMap| metrics.answer(headers)),
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
@@ -82,27 +90,43 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(
-    headers: &HeaderMap,
-    readiness: &Readiness,
-    ledger: &Ledger,
-    memory: &Memory,
-    pace: &Limiter,
-) -> impl IntoResponse + use<> {
-    let accept = headers.get(header::ACCEPT);
-    let format = PageFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
-    let (status, _) = ready(readiness, ledger.is_fenced());
-    let mut families = ledger_metrics::families(&ledger.stats());
-    families.push(gauges(
-        "tollgate_ready",
-        "1 if /readyz accepts: the process takes requests. Else 0.",
-        [(&[] as Labels<'_>, f64::from(u8::from(status.is_success())))],
-    ));
-    families.extend(ledger_metrics::remembered(&memory.stats()));
-    let shared = pace.shared_stats();
-    families.extend(shared.iter().flat_map(ledger_metrics::shared_limits));
-    let page = events::exposition(format, families);
-    ([(header::CONTENT_TYPE, format.media_type())], page)
+/// What the page of metrics shows.
+struct Metrics {
+    readiness: Readiness,
+    ledger: Ledger,
+    memory: Arc<Memory>,
+    pace: Limiter,
+    turn: Semaphore,
+}
+
+impl Metrics {
+    /// Writes one page at a time, on another thread: health checks must not wait for it.
+    async fn answer(self: Arc<Self>, headers: HeaderMap) -> Response {
+        let Ok(_turn) = self.turn.acquire().await else {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        };
+        let accept = headers.get(header::ACCEPT);
+        let format = PageFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
+        let metrics = Arc::clone(&self);
+        match spawn_blocking(move || metrics.page(format)).await {
+            Ok(page) => ([(header::CONTENT_TYPE, format.media_type())], page).into_response(),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
+    }
+
+    fn page(&self, format: PageFormat) -> String {
+        let (status, _) = ready(&self.readiness, self.ledger.is_fenced());
+        let mut families = ledger_metrics::families(&self.ledger.stats());
+        families.push(gauges(
+            "tollgate_ready",
+            "1 if /readyz accepts: the process takes requests. Else 0.",
+            [(&[] as Labels<'_>, f64::from(u8::from(status.is_success())))],
+        ));
+        families.extend(ledger_metrics::remembered(&self.memory.stats()));
+        let shared = self.pace.shared_stats();
+        families.extend(shared.iter().flat_map(ledger_metrics::shared_limits));
+        events::exposition(format, families)
+    }
 }
 
 fn ready(readiness: &Readiness, is_fenced: bool) -> (StatusCode, &'static str) {

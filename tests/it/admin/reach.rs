@@ -87,6 +87,24 @@ async fn quiet_connections_of_several_addresses_keep_no_request_out() {
 }
 
 #[tokio::test]
+async fn a_crowd_that_asks_for_metrics_keeps_no_health_check_waiting() {
+    let office = Office::open().await;
+    let many = Request::get("/metrics").bytes().repeat(20);
+    let open = (0..48).map(async |_| {
+        let mut stream = Quiet::Silent.open(office.gateway.admin, 1).await;
+        // Nothing is read: what is not taken in stays where it is.
+        let write = stream.write_all(&many);
+        let _ = tokio::time::timeout(A_SECOND, write).await;
+        stream
+    });
+    let crowd = join_all(open).await;
+    for _ in 0..3 {
+        assert_reachable(&office, "metrics", &CHECKED[..2]).await;
+    }
+    drop(crowd);
+}
+
+#[tokio::test]
 async fn an_order_that_waits_for_the_ledger_keeps_its_connection() {
     let office = Office::open().await;
     let file = office.gateway.folder.path().join("tollgate.db");
