@@ -31,7 +31,7 @@ async fn a_refusal_is_free_and_has_no_word_of_the_provider() {
     })
     .await;
     let config = config(&service).with("providers.sim.passthrough", json!([
-        {"path": "/v1/*", "methods": ["GET", "DELETE"], "charge": 100, "answer_headers": ["location"]},
+        {"path": "/v1/failing/*", "methods": ["GET", "DELETE"], "charge": 100, "answer_headers": ["location"]},
     ]));
     let gateway =
         Gateway::start(config.with("providers.sim.health", json!({"enabled": false}))).await;
@@ -46,7 +46,7 @@ async fn a_refusal_is_free_and_has_no_word_of_the_provider() {
         (429, 429, "rate_limit_exceeded"),
         (500, 502, "upstream_error"),
     ] {
-        let target = format!("/passthrough/sim/v1/{status}");
+        let target = format!("/passthrough/sim/v1/failing/{status}");
         let answer = gateway
             .send(&Request::new("DELETE", &target).key(&key))
             .await;

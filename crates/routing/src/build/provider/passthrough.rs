@@ -86,8 +86,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Refuses to open a path at which the provider serves a format: its requests would be charged by
-    /// nothing that they use.
+    /// Refuses to open a path at which the provider serves a format, or one below it, where it gives out what it
+    /// has stored of the answers: its requests would be charged by nothing that they use, and would be free of
+    /// their owners.
     fn check_formats(
         &mut self,
         rule: &PassthroughRule,
@@ -95,16 +96,14 @@ impl Builder<'_> {
         endpoints: &PerFormat<Option<Endpoint>>,
         at: &KeyPath,
     ) {
-        if !rule.methods.contains(&Method::POST) {
-            return;
-        }
+        let has_post = rule.methods.contains(&Method::POST);
         for (format, endpoint) in endpoints.iter() {
             let targets = Purpose::ALL.into_iter();
             let mut targets = targets.filter_map(|purpose| endpoint.as_ref()?.target(purpose));
             let is_open = targets.any(|target| {
                 let path = target.path.split('?').next().unwrap_or_default();
                 let path = path.strip_prefix(prefix).unwrap_or(path);
-                rule.may_match(path)
+                has_post && rule.may_match(path) || rule.may_match(&format!("{path}/id"))
             });
             if is_open {
                 let message = format!(
