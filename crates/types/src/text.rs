@@ -2,7 +2,8 @@
 
 /// The first character of `text` that a reader does not see, or that changes how the text around
 /// it looks: control characters, line separators, and format characters that are invisible or
-/// reorder text (Unicode, categories Cc, Zl, Zp, and Cf without its visible signs).
+/// reorder text (Unicode, categories Cc, Zl, Zp, Co, Cf without its visible signs, and letters and marks that
+/// are drawn as nothing).
 ///
 /// A name with such a character can pass for another one in a log, a table or a terminal.
 pub fn hidden_character(text: &str) -> Option<char> {
@@ -11,14 +12,21 @@ pub fn hidden_character(text: &str) -> Option<char> {
             || matches!(
                 c,
                 '\u{ad}'
+                    | '\u{34f}'
                     | '\u{61c}'
-                    | '\u{180e}'
+                    | '\u{115f}'..='\u{1160}'
+                    | '\u{17b4}'..='\u{17b5}'
+                    | '\u{180b}'..='\u{180f}'
                     | '\u{200b}'..='\u{200f}'
                     | '\u{2028}'..='\u{202e}'
                     | '\u{2060}'..='\u{206f}'
+                    | '\u{3164}'
+                    | '\u{e000}'..='\u{f8ff}'
+                    | '\u{fe00}'..='\u{fe0e}'
                     | '\u{feff}'
+                    | '\u{ffa0}'
                     | '\u{fff9}'..='\u{fffb}'
-                    | '\u{e0000}'..='\u{e007f}'
+                    | '\u{e0000}'..='\u{10ffff}'
             )
     };
     text.chars().find(is_hidden)
@@ -44,7 +52,12 @@ mod tests {
             '\u{2069}',
             '\u{2028}',
             '\u{feff}',
+            '\u{115f}',
+            '\u{3164}',
+            '\u{fe00}',
+            '\u{e000}',
             '\u{e0041}',
+            '\u{e0100}',
         ] {
             let text = format!("key{hidden}name");
             assert_eq!(hidden_character(&text), Some(hidden), "{text:?}");
@@ -58,6 +71,7 @@ mod tests {
             "מפתח",
             "कुंजी",
             "🚀",
+            "❤\u{fe0f}",
             "a\u{a0}b",
         ] {
             assert_eq!(hidden_character(plain), None, "{plain:?}");
