@@ -17,7 +17,7 @@ pub struct Counts {
     /// They are charged if the client disconnected before the usage was reported.
     pub produced: u64,
     /// Input tokens that the body does not show and that were reserved; charged in the same case.
-    pub stored_input: u64,
+    pub hidden_input: u64,
     /// The least that an honest report says.
     pub least: Least,
 }
@@ -28,7 +28,7 @@ impl Counts {
         let mut usage = self.delivered;
         if state == BillingState::ClientClosed {
             usage.output = usage.output.max(self.produced);
-            usage.input = usage.input.saturating_add(self.stored_input);
+            usage.input = usage.input.saturating_add(self.hidden_input);
         }
         usage
     }
@@ -54,11 +54,11 @@ impl Charge {
     /// - A failure before any output was delivered costs nothing.
     /// - Otherwise the upstream's report counts. If there is none, the gateway's own count does.
     /// - A client that disconnects before the usage was reported pays for what its provider can have
-    ///   produced, if that is more than was delivered, and for stored input.
+    ///   produced, if that is more than was delivered, and for hidden input.
     /// - A report of zero for an answer that has content is no report.
     /// - A report that is lower than any honest one is raised to that.
-    /// - A report of more than the model can process is wrong: it is reduced to the most that the
-    ///   request was expected to cost.
+    /// - A report of more than the model can process is reduced to that, and one of [`ABSURD`] times as much to
+    ///   the most that the request was expected to cost.
     pub fn by_rule(
         state: BillingState,
         counts: &Counts,
@@ -122,16 +122,27 @@ impl Charge {
     }
 }
 
+/// A report of so many times what the model can process is no count. A lower one can be right: the model may
+/// process more than the configuration says.
+const ABSURD: u64 = 8;
+
 /// Reduces a report to plausible numbers.
 fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
     let mut usage = reported;
-    if reported.total_input() > bound.believed_input {
-        usage.input = bound.input.saturating_add(bound.hidden_input);
+    let reduced =
+        |reported: u64, believed: u64, expected| match reported > believed.saturating_mul(ABSURD) {
+            true => expected,
+            false => believed,
+        };
+    let input = reported.total_input();
+    if input > bound.believed_input {
+        let expected = bound.input.saturating_add(bound.hidden_input);
+        usage.input = reduced(input, bound.believed_input, expected);
         usage.cache_read = 0;
         usage.cache_write = 0;
     }
     if reported.output > bound.believed_output {
-        usage.output = bound.output;
+        usage.output = reduced(reported.output, bound.believed_output, bound.output);
     }
     usage.reasoning = usage.reasoning.min(usage.output);
     let clamped = usage != reported;
