@@ -131,7 +131,8 @@ impl CallerWatch {
     }
 }
 
-/// Allows a drain if the answer is about to end and its usage has not come, and forbids it otherwise.
+/// Allows a drain if the usage has not come and the answer is about to end or its input is of unknown size,
+/// and forbids it otherwise.
 pub fn look(exchange: &mut Exchange) {
     let caller = &mut exchange.caller;
     let Some(drain) = &caller.drain else {
@@ -139,9 +140,10 @@ pub fn look(exchange: &mut Exchange) {
     };
     let admitted = exchange.stage.admitted();
     let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
+    let is_unknown = admitted.is_some_and(|it| settlement::has_unknown_input(it.facts()));
     let answer = &exchange.answer;
     let is_reported = || settlement::reported(answer).is_some_and(|usage| usage.output > 0);
-    let is_due = is_one && answer.is_about_to_end() && !is_reported();
+    let is_due = (is_unknown || is_one && answer.is_about_to_end()) && !is_reported();
     if is_due == caller.is_allowed {
         return;
     }

@@ -17,7 +17,8 @@ use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least, Money,
-    Prices, ReasoningMode, RequestId, ReservationGuard, Settled, Usage, UsageDetails,
+    Prices, ReasoningMode, RequestFacts, RequestId, ReservationGuard, Settled, Thinking, Usage,
+    UsageDetails,
 };
 
 /// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
@@ -133,7 +134,7 @@ impl SettlementGuard {
                 absurd: used.absurd,
                 delivered: used.delivered,
                 produced: used.produced,
-                stored_input: used.stored_input,
+                hidden_input: used.hidden_input,
                 least: used.least,
                 model_served: how.model,
             })
@@ -182,8 +183,8 @@ struct Used {
     delivered: Usage,
     /// Output tokens that the provider can have produced, delivered or not.
     produced: u64,
-    /// Stored input tokens that the provider has not counted.
-    stored_input: u64,
+    /// Input tokens that the body does not show and the provider has not reported.
+    hidden_input: u64,
     /// The least that an honest report contains.
     least: Least,
 }
@@ -304,7 +305,7 @@ fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
         reported,
         delivered,
         produced,
-        stored_input: stored_input(exchange),
+        hidden_input: hidden_input(exchange),
         least: reported.map_or_else(Least::default, |usage| least(exchange, &usage, &delivered)),
         ..Used::default()
     }
@@ -364,6 +365,8 @@ fn produced(exchange: &Exchange) -> u64 {
     let is_seen = facts.stream
         && model.reasoning == ReasoningMode::None
         && !facts.needs.reasoning
+        && !facts.thinks
+        && !matches!(facts.thinking, Some(Thinking::Adaptive | Thinking::Other))
         && facts.hosted_tools == 0;
     if is_seen {
         return 0;
@@ -374,17 +377,33 @@ fn produced(exchange: &Exchange) -> u64 {
     u64::try_from(tokens).unwrap_or(u64::MAX)
 }
 
-/// Stored input tokens: if their number is not known, the whole context window. Zero if the provider has
-/// reported the input.
-fn stored_input(exchange: &Exchange) -> u64 {
+/// Input tokens that the body does not show; the ledger reduces them to what is reserved. Of media, and of
+/// what tools of the provider find, the number is unknown. A report from the beginning of the answer has all
+/// but the latter.
+fn hidden_input(exchange: &Exchange) -> u64 {
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
-    if admitted.facts().stored_ids.is_empty() || on_the_way(&exchange.answer).is_some() {
+    let facts = admitted.facts();
+    let is_reported = on_the_way(&exchange.answer).is_some();
+    if facts.hosted_tools > 0 || (!is_reported && shows_too_little(facts)) {
+        return u64::MAX;
+    }
+    if is_reported || facts.stored_ids.is_empty() {
         return 0;
     }
     let window = admitted.model.context_window.unwrap_or(LARGEST_WINDOW);
     admitted.request.stored_tokens.unwrap_or(window).min(window)
+}
+
+/// Whether the body does not show how much the model reads.
+const fn shows_too_little(facts: &RequestFacts) -> bool {
+    facts.template || facts.media.unmeasured > 0
+}
+
+/// Whether a request has input of unknown size, which only its provider's report tells.
+pub fn has_unknown_input(facts: &RequestFacts) -> bool {
+    facts.hosted_tools > 0 || shows_too_little(facts)
 }
 
 /// Whether a provider works on the request, or has worked on it.

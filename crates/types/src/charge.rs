@@ -162,9 +162,9 @@ pub struct Ending {
     /// Output tokens that the provider can have produced, delivered or not. If the client disconnected,
     /// they are charged as far as they were reserved.
     pub produced: u64,
-    /// Input tokens that the provider had stored, `u64::MAX` if their number is unknown; charged in the
-    /// same way.
-    pub stored_input: u64,
+    /// Input tokens that the body does not show (stored, media, found by tools of the provider), `u64::MAX` if
+    /// their number is unknown; charged in the same way.
+    pub hidden_input: u64,
     /// The least that an honest report says.
     pub least: Least,
     /// The model that served, if one did.
@@ -183,7 +183,7 @@ impl Ending {
             absurd: false,
             delivered,
             produced: 0,
-            stored_input: 0,
+            hidden_input: 0,
             least: Least::default(),
             model_served: None,
         }

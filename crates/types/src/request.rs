@@ -57,6 +57,8 @@ pub struct RequestFacts {
     pub readable_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
+    /// A setting that the format does not define has the model think, or one that does not say how much.
+    pub thinks: bool,
     /// Identifiers of things stored at a provider that the request names
     /// (`previous_response_id`, `conversation`, item references, files, containers,
     /// vector stores, prompts, skills), unescaped, each once.

@@ -450,3 +450,44 @@ async fn a_container_is_no_stored_input() {
     assert!((1..=shown).contains(&charged), "{shown}: {line}");
     gateway.verify().await;
 }
+
+/// Requests whose input only the report tells: what the provider's tool finds, and a document by its address.
+fn unknown_inputs() -> [Value; 2] {
+    let file = json!([{"role": "user", "content": [
+        {"type": "document_url", "document_url": "https://example.test/a.pdf"},
+    ]}]);
+    [
+        json!({"tools": [{"type": "web_search"}]}),
+        json!({"messages": file}),
+    ]
+}
+
+#[tokio::test]
+async fn input_of_unknown_size_is_charged_as_reported_if_the_report_comes_soon() {
+    let beginning = head("text/event-stream", None) + &delta("Hello END", &Value::Null);
+    let script = [
+        Act::send(beginning),
+        LATER,
+        Act::send(delta("", &json!("stop")) + &usage(150_000, 700)),
+    ];
+    let gateway = playing(script, None, &[]).await;
+    for more in unknown_inputs() {
+        let line = leave_after(&gateway, &asked(true, more.clone()), "END").await;
+        let expected = ("client_closed", 150_700, "reported");
+        assert_eq!(money(&line), expected, "{more}: {line}");
+    }
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn input_of_unknown_size_is_charged_as_reserved_if_no_report_comes() {
+    let beginning = head("text/event-stream", None) + &delta("Hello END", &Value::Null);
+    let gateway = playing([Act::send(beginning), Act::Hang], Some(0), &[]).await;
+    for (more, hidden) in unknown_inputs().into_iter().zip([200_000, 100_000]) {
+        let line = leave_after(&gateway, &asked(true, more.clone()), "END").await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+        assert!((hidden..hidden + 2000).contains(&charged), "{more}: {line}");
+    }
+    gateway.verify().await;
+}

@@ -246,7 +246,7 @@ impl Reservation {
             produced: ending
                 .produced
                 .min(self.output_limit().unwrap_or(bound.output)),
-            stored_input: ending.stored_input.min(self.hidden_input()),
+            hidden_input: ending.hidden_input.min(self.hidden_input()),
             least: ending.least,
         };
         let mut charge = Charge::by_rule(ending.state, &counts, bound, &tariff.weights);

@@ -164,6 +164,13 @@ impl Reader {
         text.add(name, bytes);
     }
 
+    /// Adds the text of a string, or a key or a number in the arguments of a call.
+    fn count_text(&mut self, bytes: u64) {
+        let mut sum = self.event.text;
+        self.add_text(&mut sum, bytes);
+        self.event.text = sum;
+    }
+
     /// The text in the event so far, with the string in which its last chunk ended.
     pub(crate) fn text_so_far(&self, lexer: &Lexer) -> u64 {
         let mut text = self.event.text;
@@ -411,6 +418,8 @@ impl Sink for Reader {
         self.event.member = true;
         if self.path.is_live() {
             self.path.set((self.rules.key)(key.bytes));
+        } else if self.is_text() {
+            self.count_text(key.len);
         }
         Ok(())
     }
@@ -422,9 +431,7 @@ impl Sink for Reader {
             self.event.content = true;
         }
         if self.is_text() {
-            let mut sum = self.event.text;
-            self.add_text(&mut sum, text.len);
-            self.event.text = sum;
+            self.count_text(text.len);
         } else if let Some(here) = here {
             self.word(here, text);
             self.refuse_usage(here);
@@ -441,6 +448,9 @@ impl Sink for Reader {
     fn number(&mut self, number: Number<'_>) -> Result<(), JsonError> {
         self.event.content |= self.in_delta;
         let Some(here) = self.path.here() else {
+            if self.is_text() {
+                self.count_text(number.span.len());
+            }
             return Ok(());
         };
         match here {

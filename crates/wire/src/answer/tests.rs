@@ -68,7 +68,7 @@ fn every_string_of_a_whole_answer_is_measured() {
         (Format::Chat, chat(r#"{"function_call":{"name":"","arguments":"TEXT"}}"#)),
         (Format::Chat, chat(r#"{"audio":{"id":"a","data":"AAAA","transcript":"TEXT"}}"#)),
         (Format::Chat, chat(r#"{"reasoning":"TEXT","reasoning_details":[{"type":"reasoning.text","text":"TEXT"}]}"#)),
-        (Format::Messages, r#"{"content":[{"type":"tool_use","id":"t","name":"","input":{"type":"TEXT"}}]}"#.to_owned()),
+        (Format::Messages, r#"{"content":[{"type":"tool_use","id":"t","name":"","input":{"":"TEXT"}}]}"#.to_owned()),
         (Format::Messages, r#"{"content":[{"type":"thinking","thinking":"TEXT","signature":"AAAA"}]}"#.to_owned()),
         (Format::Responses, r#"{"instructions":"no","output":[{"type":"custom_tool_call","id":"i","call_id":"c","input":"TEXT"}]}"#.to_owned()),
         (Format::Responses, r#"{"output":[{"type":"reasoning","summary":[{"type":"summary_text","text":"TEXT"}],"encrypted_content":"AAAA"}]}"#.to_owned()),

@@ -48,6 +48,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
     },
     tools: ToolRules {
         function_is_object: false,
+        kind_is_key: false,
         lacks: |_| None,
     },
     output_limit: OutputLimitRules {

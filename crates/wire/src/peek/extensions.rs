@@ -43,6 +43,8 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"providerOptions" => Slot::Within(Location::ProviderOptions),
         b"extra_body" => Slot::Within(Location::Extra),
 
+        b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
+
         b"plugins" => Slot::Plugins,
         b"chat_template" => Slot::Template,
         b"search_parameters" => Slot::Search,

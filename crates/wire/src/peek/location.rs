@@ -20,6 +20,8 @@ pub(crate) enum Location {
     Payload,
     /// The `source` of an image or a document.
     Source,
+    /// An object with a payload or the address of a file, and its media type.
+    Blob,
     /// A tool that the request offers: its `type` says whether the provider runs it.
     Offered,
     /// A part of a tool.
@@ -88,6 +90,10 @@ pub(crate) enum Slot {
     MaybePayload,
     /// An object with a payload, a link or text in it.
     Source,
+    /// An object with a payload or the address of a file, and its media type.
+    Blob,
+    /// That media type.
+    MediaType,
     /// The identifier of something stored at the provider, or several.
     StoredId,
     /// The address of a file, which can be one that Google stores.
@@ -140,6 +146,8 @@ pub(crate) enum Slot {
     /// An object of settings.
     Settings(&'static Settings),
     IncludeUsage,
+    /// Has the model think, unless the value is empty.
+    Thinks,
     /// How hard the model thinks; the path of the field.
     Effort(&'static str),
     ThinkingType,
@@ -215,7 +223,15 @@ impl Location {
             },
             Self::Payload => payload(key),
             Self::Source => source(key),
+            Self::Blob => match key {
+                b"mimeType" | b"mime_type" => Slot::MediaType,
+                b"data" => Slot::MaybePayload,
+                b"fileUri" | b"file_uri" => Slot::FileUri,
+                _ => Slot::Content,
+            },
             Self::Offered => match key {
+                b"functionDeclarations" | b"function_declarations" => Slot::Tool,
+                _ if format.request.tools.kind_is_key => Slot::HostedTools,
                 b"type" => Slot::ToolType,
                 // A namespace of tools.
                 b"tools" => Slot::Tools,
@@ -320,6 +336,7 @@ pub(crate) static REASONING: Settings = Settings {
     field: "reasoning",
     location: Location::Table(Table(|key| match key {
         b"effort" => Slot::Effort("reasoning.effort"),
+        b"enabled" | b"max_tokens" | b"mode" => Slot::Thinks,
         _ => Slot::Ignored,
     })),
 };

@@ -12,6 +12,7 @@ pub(super) enum Kind {
     Image,
     Document,
     Audio,
+    Film,
     /// Its payload is text: the source of a document.
     TextSource,
     /// Refers to an item that the provider has stored.
@@ -27,11 +28,24 @@ impl Kind {
             b"image" | b"image_url" | b"input_image" | b"computer_screenshot" => Self::Image,
             b"document" | b"document_url" | b"file" | b"input_file" => Self::Document,
             b"input_audio" | b"audio" | b"audio_url" => Self::Audio,
+            b"input_video" | b"media" | b"video" | b"video_url" => Self::Film,
             b"text" | b"content" => Self::TextSource,
             b"item_reference" => Self::ItemReference,
             b"image_generation_call" => Self::ImageGeneration,
             b"custom" => Self::CustomSkill,
             _ => Self::Other,
+        }
+    }
+
+    /// Of a media type, such as `image/png`.
+    pub(super) fn of_media_type(word: &[u8]) -> Self {
+        let class = word.split(|byte| *byte == b'/').next();
+        match class.unwrap_or_default() {
+            b"image" => Self::Image,
+            b"audio" => Self::Audio,
+            b"text" => Self::TextSource,
+            _ if word == b"application/pdf" => Self::Document,
+            _ => Self::Film,
         }
     }
 
@@ -68,6 +82,7 @@ impl Kind {
             Self::ImageGeneration if members.contains(NodeFlags::RESULT) => NodeFlags::IMAGE,
             Self::Image if by_source || by_file => NodeFlags::IMAGE,
             Self::Document if by_source || by_file => NodeFlags::DOCUMENT,
+            Self::Film => NodeFlags::OTHER,
             _ if by_source => NodeFlags::OTHER,
             _ => NodeFlags::default(),
         }

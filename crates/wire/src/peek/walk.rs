@@ -11,7 +11,7 @@ mod speech;
 use super::{
     ENCODED_SEAL_TAG, ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
     keys::KeyStack,
-    location::{Location, Medium, Slot},
+    location::{Location, Slot},
     node::{Kind, NodeFlags},
     texts::Part,
 };
@@ -332,12 +332,18 @@ impl Walk {
             Slot::Checked(checked) => return self.checked(checked, value, span),
             Slot::Functions => self.tools(Slot::Tools, value, span.start),
             Slot::ToolCalls => self.tools(slot, value, span.start),
-            Slot::Payload(_) | Slot::Link(_) | Slot::MaybePayload | Slot::Source => {
+            Slot::Payload(_)
+            | Slot::Link(_)
+            | Slot::MaybePayload
+            | Slot::Source
+            | Slot::Blob
+            | Slot::MediaType => {
                 self.payload(slot, value, span.start);
             }
             Slot::FileUri => match value {
                 Value::Text(text) if is_elsewhere(text) => {
-                    self.payload(Slot::Link(Medium::Image), value, span.start);
+                    self.mark(NodeFlags::SOURCE);
+                    self.add_text(text.len);
                 }
                 _ => return self.stored(Slot::StoredId, value, span),
             },
@@ -434,6 +440,8 @@ impl Walk {
                 self.found.spans.output_settings = Some((span, Some(object)));
             }
             Location::Source => self.close_source(frame),
+            Location::Blob => self.close_blob(frame),
+            Location::Offered => self.close_tool(&frame, object.is_empty),
             Location::Plugin | Location::Search => self.close_extension(frame),
             Location::Node => self.close_node(frame),
             Location::Item => {
@@ -455,6 +463,33 @@ impl Walk {
         }
         self.add_media(source.undecided);
         self.mark(NodeFlags::SOURCE);
+    }
+
+    /// Counts a payload or a file, now that its media type is known. What is reserved for a stored file is
+    /// known by its id.
+    fn close_blob(&mut self, blob: Frame) {
+        let by_address = blob.members.contains(NodeFlags::SOURCE);
+        if blob.kind == Kind::TextSource && !by_address {
+            self.add_text(blob.undecided);
+            return;
+        }
+        self.add_media(blob.undecided);
+        self.mark(match blob.kind {
+            _ if blob.members.contains(NodeFlags::FILE) => NodeFlags::FILE,
+            Kind::Image => NodeFlags::IMAGE,
+            Kind::Audio => NodeFlags::AUDIO,
+            Kind::Document | Kind::TextSource => NodeFlags::DOCUMENT,
+            _ => NodeFlags::OTHER,
+        });
+    }
+
+    /// Counts a tool of which nothing says that the client runs it. Servers accept tools of other formats.
+    fn close_tool(&mut self, tool: &Frame, is_empty: bool) {
+        let flags = [NodeFlags::TYPED, NodeFlags::FUNCTION, NodeFlags::NAMED];
+        let is_known = flags.into_iter().any(|flag| tool.members.contains(flag));
+        if !is_known && !is_empty && !self.format.request.tools.kind_is_key {
+            self.add_hosted_tool();
+        }
     }
 
     /// Counts the media of a node, now that its `type` is known.

@@ -16,7 +16,7 @@ use crate::{
         text::TextClass,
     },
     peek::{
-        location::{self, Checked, Location, Medium, Settings, Slot, Table},
+        location::{self, Checked, Location, Settings, Slot, Table},
         node::NodeFlags,
     },
 };
@@ -46,6 +46,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
     },
     tools: ToolRules {
         function_is_object: false,
+        kind_is_key: true,
         lacks: |_| None,
     },
     output_limit: OutputLimitRules {
@@ -76,6 +77,17 @@ static GENERATION_CONFIG: Settings = Settings {
         b"candidateCount" | b"candidate_count" => Slot::Choices("generationConfig.candidateCount"),
         b"maxOutputTokens" | b"max_output_tokens" => Slot::OutputLimit,
         b"temperature" => Slot::Checked(Checked::Temperature),
+        b"thinkingConfig" | b"thinking_config" => Slot::Settings(&THINKING_CONFIG),
+        _ => Slot::Ignored,
+    })),
+};
+
+static THINKING_CONFIG: Settings = Settings {
+    field: "generationConfig.thinkingConfig",
+    location: Location::Table(Table(|key| match key {
+        b"thinkingBudget" | b"thinking_budget" | b"thinkingLevel" | b"thinking_level" => {
+            Slot::Thinks
+        }
         _ => Slot::Ignored,
     })),
 };
@@ -83,8 +95,9 @@ static GENERATION_CONFIG: Settings = Settings {
 fn node(key: &[u8]) -> Slot {
     match key {
         b"parts" => Slot::NodeContent,
-        b"inlineData" | b"inline_data" => Slot::Payload(Medium::Image),
-        b"fileUri" | b"file_uri" => Slot::FileUri,
+        b"inlineData" | b"inline_data" | b"fileData" | b"file_data" => Slot::Blob,
+        // Of a call and of its result.
+        b"args" | b"response" => Slot::Json,
         b"thoughtSignature" | b"thought_signature" => Slot::Seal,
         _ => location::node(key),
     }
@@ -124,7 +137,6 @@ fn key(name: &[u8]) -> Key {
         | b"citationMetadata"
         | b"codeExecutionResult"
         | b"data"
-        | b"executableCode"
         | b"fileData"
         | b"finishMessage"
         | b"groundingMetadata"

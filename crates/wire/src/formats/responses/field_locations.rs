@@ -41,6 +41,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
     },
     tools: ToolRules {
         function_is_object: false,
+        kind_is_key: false,
         lacks: tool_lacks,
     },
     output_limit: OutputLimitRules {

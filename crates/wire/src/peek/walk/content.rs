@@ -43,6 +43,8 @@ impl Walk {
                 self.push(location, Slot::Ignored, start);
                 self.begin_message();
             }
+            // A token of an embedding's input.
+            Value::Number(_) if self.format.request.conversation.takes_values => self.add_text(4),
             Value::Number(_) | Value::Bool(_) | Value::Null => {}
         }
     }
@@ -149,6 +151,14 @@ impl Walk {
             }
             (Slot::Source, Value::Open(Container::Object)) => {
                 self.push(Location::Source, Slot::Ignored, start);
+            }
+            (Slot::Blob, Value::Open(Container::Object)) => {
+                self.push(Location::Blob, Slot::Ignored, start);
+            }
+            (Slot::MediaType, Value::Text(text)) => {
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.kind = Kind::of_media_type(text.bytes);
+                }
             }
             _ => self.content(Slot::Content, value, start),
         }

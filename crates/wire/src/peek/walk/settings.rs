@@ -73,6 +73,15 @@ impl Walk {
                 self.found.facts.needs.reasoning |= budget.is_some();
                 self.found.spans.thinking_budget = Some(span);
             }
+            Slot::Thinks => {
+                self.found.facts.thinks |= match value {
+                    Value::Null | Value::Bool(false) => false,
+                    Value::Number(number) => number.as_u64() != Some(0),
+                    Value::Text(text) => !matches!(text.bytes, b"" | b"none" | b"off"),
+                    Value::Bool(true) | Value::Open(_) => true,
+                };
+                self.opaque(Slot::Ignored, value, span);
+            }
             Slot::Effort(field) => self.effort(field, value, span)?,
             Slot::ThinkingType => {
                 self.found.facts.thinking = match value {

@@ -39,6 +39,8 @@ impl Sink for Walk {
             Some(
                 Slot::Type
                 | Slot::ToolType
+                | Slot::MediaType
+                | Slot::Thinks
                 | Slot::Role
                 | Slot::Effort(_)
                 | Slot::ThinkingType

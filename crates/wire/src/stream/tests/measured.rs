@@ -54,6 +54,28 @@ fn every_string_of_a_content_event_is_measured() {
 }
 
 #[test]
+fn keys_and_numbers_of_arguments_are_measured() {
+    for (format, event) in [
+        (
+            Format::Gemini,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"","args":{"numbers":[1234,5678]}}}]}}]}"#,
+        ),
+        (
+            Format::Chat,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":{"numbers":[1234,5678]}}}]}}]}"#,
+        ),
+        (
+            Format::Messages,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"","input":{"numbers":[1234,5678]}}}"#,
+        ),
+    ] {
+        assert_eq!(measured(format, &[event]), 7 + 4 + 4, "{event}");
+    }
+    let code = r#"{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"TEXT"}}]}}]}"#;
+    assert!(measured(Format::Gemini, &[code]) >= SAID.len() as u64);
+}
+
+#[test]
 fn names_and_seals_are_no_text() {
     for (format, event) in [
         (
