@@ -10,11 +10,17 @@ use tollgate_types::KeyId;
 
 impl Writer {
     /// Takes up what other processes have changed: top-ups, lease requests, tokens that they gave back.
-    pub(super) fn apply_external_changes(&mut self, look: Look) -> Result<(), StoreError> {
+    /// `asking`: how to lease for accounts whose lease requests stand. To repeat a request is a change,
+    /// which the database announces.
+    pub(super) fn apply_external_changes(
+        &mut self,
+        look: Look,
+        asking: LeaseMode,
+    ) -> Result<(), StoreError> {
         let Some(news) = self.process.news(self.seen.change, look)? else {
             return Ok(());
         };
-        let leases = self.leases_after(&news);
+        let leases = self.leases_after(&news, asking);
         let committed = self.commit_all(&[], &[], &leases)?;
         if committed.is_fenced {
             return Ok(());
@@ -26,7 +32,7 @@ impl Writer {
     }
 
     /// What to lease of the accounts in memory that have changed, or that need tokens.
-    fn leases_after(&self, news: &News) -> Vec<Lease> {
+    fn leases_after(&self, news: &News, if_asking: LeaseMode) -> Vec<Lease> {
         let accounts = &self.shared.accounts;
         let asking = accounts.filter(|account| account.is_asking());
         let asking: HashSet<KeyId> = asking.iter().map(|account| account.id.clone()).collect();
@@ -41,7 +47,7 @@ impl Writer {
             }
         };
         let mode = |key: &KeyId| match asking.contains(key) {
-            true => LeaseMode::Need,
+            true => if_asking,
             // The serving process leases new tokens; this one only needs to know of them.
             false if self.retired => LeaseMode::Look,
             false => LeaseMode::Take,
@@ -112,7 +118,8 @@ impl Writer {
         }
         // A change that is seen only afterwards (a grant that has begun is one) would make this
         // process lease again what it gives up now.
-        let shared = self.apply_external_changes(Look::Always).and_then(|()| {
+        let shared = self.apply_external_changes(Look::Always, LeaseMode::Take);
+        let shared = shared.and_then(|()| {
             for account in self.shared.accounts.filter(|_| true) {
                 self.returns.extend(account.give_up_half());
             }

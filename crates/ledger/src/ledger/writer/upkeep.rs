@@ -6,7 +6,7 @@ use crate::{
     ledger::{self, recovery, renewal::Begun},
     store::{
         StoreError,
-        database::{Look, Retention},
+        database::{LeaseMode, Look, Retention},
     },
 };
 use std::{
@@ -39,10 +39,8 @@ impl Writer {
             true => Look::Always,
             false => Look::IfChanged,
         };
-        let looked = self.apply_external_changes(look);
-        // What could not be taken up is looked at again.
-        self.seen.look_again |= looked.is_err();
-        looked?;
+        // Only the clock repeats lease requests.
+        self.take_up(look, LeaseMode::Need)?;
         if self.seen.ticks.is_multiple_of(TICKS_PER_UPKEEP) {
             self.upkeep()?;
         }
@@ -51,11 +49,17 @@ impl Writer {
 
     /// Takes up what the database has announced.
     pub(super) fn look(&mut self) {
-        let looked = self.apply_external_changes(Look::IfChanged);
+        let looked = self.take_up(Look::IfChanged, LeaseMode::Take);
         if let Err(fault) = looked.and_then(|()| self.give_back()) {
-            self.seen.look_again = true;
             self.log_fault("changes in the ledger cannot be looked at", &fault);
         }
+    }
+
+    /// Takes up what other processes have changed, or does so at the next tick.
+    fn take_up(&mut self, look: Look, asking: LeaseMode) -> Result<(), StoreError> {
+        let taken_up = self.apply_external_changes(look, asking);
+        self.seen.look_again |= taken_up.is_err();
+        taken_up
     }
 
     fn upkeep(&mut self) -> Result<(), StoreError> {

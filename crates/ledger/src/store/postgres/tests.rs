@@ -3,6 +3,7 @@
 mod changes;
 mod copy;
 mod history;
+mod leases;
 mod partition;
 mod refusals;
 mod server;

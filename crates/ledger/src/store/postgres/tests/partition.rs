@@ -30,6 +30,8 @@ pub(super) struct Node<'a> {
     case: &'a Empty,
     role: String,
     pub(super) ledger: Ledger,
+    /// Without it nothing is announced to the ledger.
+    _store: Store,
 }
 
 impl<'a> Node<'a> {
@@ -45,10 +47,15 @@ impl<'a> Node<'a> {
         std::fs::create_dir(case.folder.path().join(&role)).unwrap();
         let store = Store::open_on_server(settings, hasher(), Clock::system()).unwrap();
         let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
-        Self { case, role, ledger }
+        Self {
+            case,
+            role,
+            ledger,
+            _store: store,
+        }
     }
 
-    fn cut_off(&self) {
+    pub(super) fn cut_off(&self) {
         self.case.sql(&format!(
             "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity
              WHERE usename = '{role}'",
@@ -56,21 +63,22 @@ impl<'a> Node<'a> {
         ));
     }
 
-    fn join_again(&self) {
+    pub(super) fn join_again(&self) {
         self.case.sql(&format!("ALTER ROLE {} LOGIN", self.role));
     }
 
     pub(super) fn reserve(&self, key: &KeyId, output: u64) -> Result<Reservation, Shortage> {
+        self.reserve_of(key, bound(output), Weights::default())
+    }
+
+    pub(super) fn reserve_of(
+        &self,
+        key: &KeyId,
+        bound: UpperBound,
+        weights: Weights,
+    ) -> Result<Reservation, Shortage> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let bound = UpperBound {
-            input: 0,
-            hidden_input: 0,
-            output,
-            useful_output: output,
-            believed_input: u64::MAX,
-            believed_output: u64::MAX,
-        };
         loop {
             let request = RequestInfo {
                 id: RequestId::from_parts(0, number.into()),
@@ -79,7 +87,7 @@ impl<'a> Node<'a> {
                 format: Some(Format::Chat),
                 streamed: false,
             };
-            match self.ledger.reserve(key, request, bound, Weights::default()) {
+            match self.ledger.reserve(key, request, bound, weights) {
                 Reserve::Reserved(reservation) => return Ok(reservation),
                 Reserve::Refused(refused) => return Err(refused),
                 Reserve::Wait(account) => wait_for(account.wait())?,
@@ -87,7 +95,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn eventually(&self, key: &KeyId, output: u64) -> Reservation {
+    pub(super) fn eventually(&self, key: &KeyId, output: u64) -> Reservation {
         let start = Instant::now();
         loop {
             match self.reserve(key, output) {
@@ -96,6 +104,17 @@ impl<'a> Node<'a> {
             }
             std::thread::park_timeout(Duration::from_millis(20));
         }
+    }
+}
+
+pub(super) fn bound(output: u64) -> UpperBound {
+    UpperBound {
+        input: 0,
+        hidden_input: 0,
+        output,
+        useful_output: output,
+        believed_input: u64::MAX,
+        believed_output: u64::MAX,
     }
 }
 
