@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tollgate_filter::{
     Balances, Built, Catalog, Counting, Filter, FilterKind, FixedCharge, Head, Limiter, Phases,
     RequestContext, Reserved, Services, Verdict, settings,
@@ -102,10 +103,15 @@ impl Quota {
     /// Reserves the maximum cost of a request. If the balance does not cover it, counts the input, and
     /// reserves what is left if that is enough for a useful answer.
     async fn reserve(&self, request: &mut RequestContext) -> Reserved {
-        /// How often a request waits for tokens that other processes have leased.
-        const MOST_WAITS: u8 = 4;
+        /// How long a request waits for tokens that other processes have leased before its output is
+        /// limited to those that are here.
+        const BEFORE_LIMIT: Duration = Duration::from_millis(500);
+        /// After this time no wait begins. The last one takes half a second at most.
+        const BEFORE_REFUSAL: Duration = Duration::from_millis(1500);
+        let mut busy_since = None;
+        let mut has_waited = move || busy_since.get_or_insert_with(Instant::now).elapsed();
         // A fixed charge has nothing to count.
-        let (mut waits, mut was_counted) = (0, request.fixed.is_some());
+        let mut was_counted = request.fixed.is_some();
         loop {
             let mut bound = self.bound(request);
             let maximum = UpperBound {
@@ -116,9 +122,8 @@ impl Quota {
                 Ok(reservation) => return Ok(reservation),
                 Err(Shortage::Exhausted(_)) => {}
                 Err(Shortage::Busy) => {
-                    // Other processes may have the rest: ask them once before the output is limited.
-                    if waits == 0 && self.wait_for_others(request).await {
-                        waits = 1;
+                    // Other processes may have the rest.
+                    if has_waited() < BEFORE_LIMIT && self.wait_for_others(request).await {
                         continue;
                     }
                 }
@@ -138,11 +143,10 @@ impl Quota {
             match self.balances.reserve(request, bound).await {
                 Ok(reservation) => return Ok(reservation),
                 // Starts again, because the tokens that come may cover the maximum cost.
-                Err(Shortage::Busy) if waits < MOST_WAITS => {
+                Err(Shortage::Busy) if has_waited() < BEFORE_REFUSAL => {
                     if !self.wait_for_others(request).await {
                         return Err(Shortage::Busy);
                     }
-                    waits = waits.saturating_add(1);
                 }
                 Err(shortage) => return Err(shortage),
             }
@@ -409,6 +413,14 @@ mod tests {
         let error = refusal(scene.run(&KIND, "null"));
         assert!(scene.has_waited);
         assert_eq!(error.code, ErrorCode::RateLimitExceeded);
+    }
+
+    #[test]
+    fn tokens_that_come_in_many_pieces_are_waited_for() {
+        let mut scene = scene("given in pieces", Endpoint::Messages, 500, 1);
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
+        assert_eq!(scene.request.output_limit, None);
+        assert!(reserved(&scene).is_some());
     }
 
     #[test]

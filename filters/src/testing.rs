@@ -151,7 +151,12 @@ fn services() -> Services {
 thread_local! {
     /// How often the requests of this thread were counted.
     pub(crate) static COUNTS: Cell<usize> = const { Cell::new(0) };
+    /// How often the requests of this thread have waited for a piece of a balance.
+    static WAITS: Cell<usize> = const { Cell::new(0) };
 }
+
+/// In how many pieces a balance comes.
+const PIECES: usize = 8;
 
 /// Counts four bytes of text per token, with an error of at most a tenth.
 struct FourBytes;
@@ -272,6 +277,7 @@ impl Balances for TenThousand {
             Some("expired") => Err(Shortage::Expired),
             Some("unpriced") => Err(Shortage::Unpriced),
             Some("busy" | "always busy" | "busy and uncountable") => Err(Shortage::Busy),
+            Some("given in pieces") if WAITS.get() < PIECES => Err(Shortage::Busy),
             Some("unavailable") => Err(Unavailable::Closed.into()),
             Some("slow") => return later(Ok(reservation())),
             _ if bound.input + bound.useful_output > 10_000 => {
@@ -283,8 +289,15 @@ impl Balances for TenThousand {
 
     fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
-        let waits = matches!(name, Some("always busy" | "busy and uncountable"));
-        waits.then(|| Box::pin(later(())) as _)
+        match name? {
+            "given in pieces" => WAITS.set(WAITS.get() + 1),
+            // The wait for tokens that do not come.
+            "always busy" | "busy and uncountable" => {
+                std::thread::park_timeout(Duration::from_millis(500));
+            }
+            _ => return None,
+        }
+        Some(Box::pin(later(())))
     }
 
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {

@@ -62,12 +62,6 @@ impl State {
     fn is_asking(&self) -> bool {
         self.funds.iter().any(|fund| fund.asked_for.is_some())
     }
-
-    fn forget_requests(&mut self) {
-        for fund in self.funds.iter_mut() {
-            fund.asked_for = None;
-        }
-    }
 }
 
 /// What a request reserves in each unit; `None` if it need not be covered in that.
@@ -137,13 +131,12 @@ impl Account {
             let fund = state.funds.get_mut(unit);
             fund.take_in(of_unit, grants.cloned());
             fund.note_left(of_unit.left, now);
+            // The request stands until something came.
+            if share.has_leased_of(unit) || !fund.is_waiting(now) {
+                fund.asked_for = None;
+            }
         }
         state.refilling = false;
-        // The request stands until something came.
-        let is_waiting = state.funds.iter().any(|fund| fund.is_waiting(now));
-        if share.has_leased() || !is_waiting {
-            state.forget_requests();
-        }
     }
 
     /// Reserves what a request needs in each unit in which it must be covered, in all of them or none.
@@ -290,7 +283,9 @@ impl Account {
             return None;
         }
         state.closed = true;
-        state.forget_requests();
+        for fund in state.funds.iter_mut() {
+            fund.asked_for = None;
+        }
         Some(state.give_up(|free| free))
     }
 }

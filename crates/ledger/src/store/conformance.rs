@@ -50,6 +50,7 @@ macro_rules! conformance_tests {
             keys::an_order_of_one_name_is_one_order_of_whatever_kind,
             processes::a_lease_is_one_processs_until_it_ends,
             processes::no_more_is_leased_than_is_asked_for,
+            processes::a_unit_of_which_nothing_is_leased_is_requested,
             processes::tokens_that_are_given_back_are_free_for_others,
             processes::a_lease_request_is_news_for_the_others_until_it_is_withdrawn,
             processes::a_process_hears_of_top_ups_and_not_of_spending,

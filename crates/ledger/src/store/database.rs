@@ -419,7 +419,7 @@ pub(crate) struct UnitShare {
 impl Share {
     /// Whether anything was newly leased.
     pub(crate) fn has_leased(&self) -> bool {
-        self.grants.iter().any(|grant| grant.free > 0)
+        Unit::ALL.into_iter().any(|unit| self.has_leased_of(unit))
     }
 
     /// Whether anything is free that was not leased.
@@ -427,10 +427,17 @@ impl Share {
         self.of.iter().any(|of_unit| of_unit.unleased > 0)
     }
 
-    /// Whether nothing was newly leased, and other processes have some of what is to be leased.
+    /// Whether anything of this unit was newly leased.
+    pub(crate) fn has_leased_of(&self, unit: Unit) -> bool {
+        let mut grants = self.grants.iter().filter(|grant| grant.free > 0);
+        grants.any(|grant| grant.unit == unit)
+    }
+
+    /// Whether in some unit something is to be leased, nothing was, and other processes have some.
     pub(crate) fn is_elsewhere(&self, most: &PerUnit<u64>) -> bool {
-        let has = |unit| *most.get(unit) > 0 && self.of.get(unit).elsewhere > 0;
-        Unit::ALL.into_iter().any(has) && !self.has_leased()
+        Unit::ALL.into_iter().any(|unit| {
+            *most.get(unit) > 0 && self.of.get(unit).elsewhere > 0 && !self.has_leased_of(unit)
+        })
     }
 
     /// Adds what is left in grants beyond those that were looked at, given what is left of all.

@@ -59,6 +59,18 @@ pub(crate) fn no_more_is_leased_than_is_asked_for(fixture: &dyn Fixture) {
     home.adds_up(0);
 }
 
+pub(crate) fn a_unit_of_which_nothing_is_leased_is_requested(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = money::key(&home, 100, 7);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let (tokens, money) = (30, 7);
+    home.lease_at_most(&mut *one, &key, LeaseMode::Take, PerUnit { tokens, money });
+    let share = home.lease_at_most(&mut *two, &key, LeaseMode::Need, PerUnit { tokens, money });
+    assert_eq!(free(&share), tokens);
+    let news = one.news(0, Look::Always).unwrap().unwrap();
+    assert_eq!(news.requested, [key]);
+}
+
 pub(crate) fn tokens_that_are_given_back_are_free_for_others(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);
