@@ -41,7 +41,8 @@ impl Need {
     /// What a request of this bound needs at these rates.
     pub(crate) fn of(bound: &UpperBound, rates: &Rates) -> Self {
         Self {
-            wanted: bound.amount(rates),
+            // A free request needs a balance as well.
+            wanted: bound.amount(rates).max(1),
             useful: bound.useful_amount(rates),
         }
     }

@@ -130,3 +130,31 @@ async fn many_at_once_on_a_new_account_are_served_by_what_they_lease_together() 
     let refused = held.iter().filter_map(|it| it.as_ref().err());
     assert!(refused.clone().all(|it| *it == Shortage::Busy), "{held:?}");
 }
+
+#[tokio::test]
+async fn a_free_model_serves_the_first_request_of_a_key() {
+    let house = House::by_use();
+    let (key, spent) = (house.key(100), house.key(10));
+    let ledger = house.ledger();
+    let free = Weights::fixed(0).unwrap();
+    let reserve = async |key| match ledger.reserve(key, house.request(), bound(10), free) {
+        Reserve::Wait(account) => {
+            account.wait().await.unwrap();
+            ledger.reserve(key, house.request(), bound(10), free)
+        }
+        answered => answered,
+    };
+    let answered = reserve(&key).await;
+    let Reserve::Reserved(held) = answered else {
+        panic!("{answered:?}");
+    };
+    assert_eq!(held.settle(&completed(10)).charged, 0);
+    let held = house.reserve(&ledger, &spent, 10).await.unwrap();
+    held.settle(&completed(10));
+    let answered = reserve(&spent).await;
+    let exhausted = Shortage::Exhausted(Unit::Tokens);
+    assert!(
+        matches!(&answered, Reserve::Refused(why) if *why == exhausted),
+        "{answered:?}"
+    );
+}
