@@ -102,7 +102,6 @@ impl Writer {
             match self.commit(&batch) {
                 Ok(committed) => {
                     self.shared.stats.committed(start.elapsed());
-                    *self.shared.stalled.lock() = None;
                     self.refuse_if_fenced(&mut batch);
                     break committed.shares;
                 }
@@ -167,6 +166,7 @@ impl Writer {
             pause: &|| shared.pause(),
         })?;
         self.returns.clear();
+        *self.shared.stalled.lock() = None;
         if committed.is_fenced {
             self.shared.fence();
             self.shared.stats.add_late(settled.len());

@@ -145,9 +145,9 @@ impl Writer {
     }
 
     /// Commits what memory has given up. After a fault it is committed later; no process spends it until
-    /// then.
+    /// then. If the last commit failed, finds out whether one succeeds now.
     pub(super) fn give_back(&mut self) -> Result<(), StoreError> {
-        if self.returns.is_empty() {
+        if self.returns.is_empty() && self.shared.why_stalled().is_none() {
             return Ok(());
         }
         self.commit_all(&[], &[], &[]).map(|_| ())

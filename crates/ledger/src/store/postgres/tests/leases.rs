@@ -2,7 +2,7 @@
 
 use super::{
     Empty, hasher,
-    partition::{Node, key_with},
+    partition::{Node, completed, key_with, wait_for},
 };
 use crate::{
     Shortage,
@@ -10,6 +10,9 @@ use crate::{
     store::{Store, migrate},
 };
 use std::time::Duration;
+use tollgate_types::Unavailable;
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn case() -> Option<Empty> {
     let case = Empty::on(super::primary()?);
@@ -42,4 +45,22 @@ fn an_unanswered_lease_request_is_repeated_by_the_clock_alone() {
     let more = (commits() - before.0, requests() - before.1);
     // Each process looks five times a second; both commit for each repetition.
     assert!((5..=11).contains(&more.1) && more.0 <= 60, "{more:?}");
+}
+
+#[test]
+fn a_key_is_served_again_after_an_outage_whose_last_commit_had_no_settlement() {
+    let Some(case) = case() else { return };
+    let key = key_with(&open(&case), 1_000_000);
+    let node = Node::start(&case, 1);
+    node.reserve(&key, 100).unwrap().settle(&completed(100));
+    assert!(wait_for(node.ledger.caught_up(PATIENCE)));
+    // The grant has begun, which is a change. It is not one to take up after the outage.
+    std::thread::park_timeout(Duration::from_secs(1));
+    node.cut_off();
+    // More than is leased.
+    let refused = node.reserve(&key, 10_000).unwrap_err();
+    let is_stalled = matches!(refused, Shortage::Unavailable(Unavailable::Stalled(_)));
+    assert!(is_stalled, "{refused:?}");
+    node.join_again();
+    drop(node.eventually(&key, 10_000));
 }
