@@ -267,7 +267,7 @@ impl Ledger {
             process,
             commands: queue,
             _wake: wake,
-            seen: writer::Seen::default(),
+            seen: writer::Seen::new(),
             returns: Vec::new(),
             retired: false,
             room: Vec::new(),

@@ -95,8 +95,8 @@ pub(super) fn sweep(
     Ok(entered)
 }
 
-/// Enters everything in one transaction, and removes the files after it. If that fails, the records are
-/// entered again, and their request ids make them nothing.
+/// Enters everything, and removes the files after it. If that fails, the records are entered again, and
+/// their request ids make them nothing.
 fn recover(
     process: &mut dyn Process,
     crashed: Option<ProcessNumber>,

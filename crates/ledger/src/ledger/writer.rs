@@ -108,6 +108,9 @@ impl Writer {
                 Err(fault) => {
                     tries = tries.saturating_add(1);
                     self.report(&fault, &mut batch);
+                    // A commit can wait for a lock of another transaction again and again. That must not
+                    // end the process. Its fault is that of the commit otherwise.
+                    let _ = self.check_in_if_due();
                     if self.abandoned() || (batch.close.is_some() && tries > LAST_TRIES) {
                         return true;
                     }

@@ -227,7 +227,8 @@ pub(crate) trait Process: Send {
     }
 
     /// Enters what a crashed process left, and ends that process. `None`: it is not known any more,
-    /// or never was. A repetition is noticed by the request ids.
+    /// or never was. A repetition is noticed by the request ids. Not atomic: some of it may be entered
+    /// after an error.
     fn recover(
         &mut self,
         process: Option<ProcessNumber>,

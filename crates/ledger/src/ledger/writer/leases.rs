@@ -8,6 +8,9 @@ use crate::store::{
 use std::collections::HashSet;
 use tollgate_types::KeyId;
 
+/// The most keys of one commit that takes up changes: it locks all of them.
+const MOST_LEASES: usize = 200;
+
 impl Writer {
     /// Takes up what other processes have changed: top-ups, lease requests, tokens that they gave back.
     /// `asking`: how to lease for accounts whose lease requests stand. To repeat a request is a change,
@@ -20,13 +23,14 @@ impl Writer {
         let Some(news) = self.process.news(self.seen.change, look)? else {
             return Ok(());
         };
-        let leases = self.leases_after(&news, asking);
-        let committed = self.commit_all(&[], &[], &leases)?;
-        if committed.is_fenced {
-            return Ok(());
+        for leases in self.leases_after(&news, asking).chunks(MOST_LEASES) {
+            let committed = self.commit_all(&[], &[], leases)?;
+            if committed.is_fenced {
+                return Ok(());
+            }
+            self.hand_out(committed.shares);
         }
         self.seen.change = news.newest;
-        self.hand_out(committed.shares);
         self.give_way(&news.requested);
         Ok(())
     }

@@ -6,25 +6,25 @@ use crate::{
     ledger::{self, recovery, renewal::Begun},
     store::{
         StoreError,
-        database::{LeaseMode, Look, Retention},
+        database::{CheckIn, LeaseMode, Look, Retention},
     },
 };
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-/// Upkeep comes every so many ticks: crashed processes, idle accounts, old records.
-const TICKS_PER_UPKEEP: u32 = 5;
-/// Settlement files that no process's row names are looked for once a minute, with upkeep; in tests
-/// with each upkeep.
-const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_UPKEEP;
+/// How often the process checks in, and with it comes upkeep: crashed processes, idle accounts, old
+/// records.
+const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+/// Settlement files that no process's row names are looked for once a minute; in tests with each upkeep.
+const UPKEEPS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 };
 
 /// What the writer has seen of the database.
-#[derive(Default)]
 pub(in super::super) struct Seen {
     pub(super) change: i64,
-    ticks: u32,
+    checked_in_at: Instant,
+    upkeeps: u32,
     /// The next tick looks at the database even if no other process has changed it: a lease request
     /// that got nothing, a load that failed, a lease of a crashed process that is free now.
     pub(super) look_again: bool,
@@ -32,18 +32,31 @@ pub(in super::super) struct Seen {
     pub(super) fault_logged_at: Option<Instant>,
 }
 
+impl Seen {
+    /// Of a process that has just checked in.
+    pub(in super::super) fn new() -> Self {
+        Self {
+            change: 0,
+            checked_in_at: Instant::now(),
+            upkeeps: 0,
+            look_again: false,
+            fault_logged_at: None,
+        }
+    }
+}
+
 impl Writer {
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
-        self.seen.ticks = self.seen.ticks.wrapping_add(1);
+        // First, because the rest may wait for locks of other transactions.
+        let checked = self.check_in_if_due()?;
         let look = match std::mem::take(&mut self.seen.look_again) {
             true => Look::Always,
             false => Look::IfChanged,
         };
         // Only the clock repeats lease requests.
-        self.take_up(look, LeaseMode::Need)?;
-        if self.seen.ticks.is_multiple_of(TICKS_PER_UPKEEP) {
-            self.upkeep()?;
-        }
+        let taken_up = self.take_up(look, LeaseMode::Need);
+        let kept_up = checked.map_or(Ok(()), |checked| self.upkeep(&checked));
+        taken_up.and(kept_up)?;
         self.give_back()
     }
 
@@ -62,9 +75,12 @@ impl Writer {
         taken_up
     }
 
-    fn upkeep(&mut self) -> Result<(), StoreError> {
-        self.shared.journal.tidy();
-        // A process that has nothing to enter would not notice it otherwise.
+    /// Renews this process once a second, and notices if another has ended it.
+    pub(super) fn check_in_if_due(&mut self) -> Result<Option<CheckIn>, StoreError> {
+        if self.seen.checked_in_at.elapsed() < UPKEEP_EVERY {
+            return Ok(None);
+        }
+        self.seen.checked_in_at = Instant::now();
         let begun = Begun::now();
         let checked = self.process.check_in()?;
         match checked.is_fenced {
@@ -74,6 +90,12 @@ impl Writer {
         self.shared.stats.saw_quarantined(checked.quarantined);
         let nodes = ledger::living(&*self.process, &checked.peers);
         self.shared.nodes.store(nodes, Ordering::Relaxed);
+        Ok(Some(checked))
+    }
+
+    fn upkeep(&mut self, checked: &CheckIn) -> Result<(), StoreError> {
+        self.seen.upkeeps = self.seen.upkeeps.wrapping_add(1);
+        self.shared.journal.tidy();
         let now = self.shared.clock.now();
         let idle = self.shared.idle_after();
         let accounts = &self.shared.accounts;
@@ -87,7 +109,7 @@ impl Writer {
         self.withdraw_lease_requests()?;
         self.purge(now)?;
         self.process.maintain()?;
-        if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
+        if self.seen.upkeeps.is_multiple_of(UPKEEPS_PER_SWEEP) {
             let late = recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
             shared.stats.add_late(late);
         }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
+    entry::Entry,
     store::{
         StoreError,
         database::{
@@ -31,6 +32,8 @@ use tollgate_types::KeyId;
 
 /// A process that has no lease: its charges are paid from what is free.
 const NO_PROCESS: ProcessNumber = ProcessNumber(-1);
+/// The most records of a crashed process that one transaction enters: it locks their keys.
+const MOST_ENTERED: usize = 500;
 /// The longest time between two check-ins of an observer that reaches the database all the time.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -198,37 +201,46 @@ fn end(
     Ok(())
 }
 
-/// Enters the records of a crashed process and ends it. `silent`: if its row is still this one.
-fn recover(
+/// Locks the row of a process. Returns its renewals.
+fn lock_process(
+    session: &mut Session,
+    process: ProcessNumber,
+) -> Result<Option<i64>, postgres::Error> {
+    let lock = "SELECT renewals FROM processes WHERE number = $1 FOR NO KEY UPDATE";
+    let row = session.query_opt(lock, &[&process.0])?;
+    row.map(|row| row.try_get(0)).transpose()
+}
+
+/// Enters records of a crashed process. Returns how many were settled requests, and how many the crash cut.
+fn enter_leftover(
     session: &mut Session,
     crashed: ProcessNumber,
-    silent: Option<i64>,
-    leftover: &Leftover<'_>,
+    entries: &[&Entry],
     now: Timestamp,
-) -> Result<Recovered, postgres::Error> {
-    let mut recovered = Recovered::default();
-    let lock = "SELECT renewals FROM processes WHERE number = $1 FOR NO KEY UPDATE";
-    let row = session.query_opt(lock, &[&crashed.0])?;
-    let renewals: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
-    if silent.is_some() && renewals != silent {
-        return Ok(recovered);
-    }
-    let numbers: Vec<i64> = leftover.entries.iter().map(|it| it.key).collect();
-    let paid = leftover.entries.iter().flat_map(|it| it.all_pieces());
+) -> Result<(usize, usize), postgres::Error> {
+    lock_process(session, crashed)?;
+    let numbers: Vec<i64> = entries.iter().map(|it| it.key).collect();
+    let paid = entries.iter().flat_map(|it| it.all_pieces());
     let grants: Vec<i64> = paid.map(|it| it.grant.0).collect();
     lock_keys(session, &[], &numbers, &grants)?;
+    let entered = settle::enter_all(session, crashed, entries, now)?;
+    let cut = entered.iter().filter(|it| it.is_progress).count();
+    Ok((entered.len().saturating_sub(cut), cut))
+}
+
+/// Ends a crashed process whose records are entered, and keeps what could not be read. Returns how many
+/// slots that were.
+fn end_crashed(
+    session: &mut Session,
+    crashed: ProcessNumber,
+    leftover: &Leftover<'_>,
+    now: Timestamp,
+) -> Result<usize, postgres::Error> {
+    lock_process(session, crashed)?;
     for record in &leftover.unreadable {
         quarantine::add(session, record, quarantine::UNREADABLE, now)?;
     }
-    for entry in &leftover.entries {
-        if settle::enter(session, crashed, entry, now)? {
-            let count = match entry.is_progress {
-                true => &mut recovered.cut,
-                false => &mut recovered.settled,
-            };
-            *count = count.saturating_add(1);
-        }
-    }
+    let mut torn = 0_usize;
     for slot in leftover.torn {
         let cause = match &slot.request {
             // The rest of a record that has been entered, whose slots were being emptied.
@@ -237,11 +249,11 @@ fn recover(
             None => quarantine::TORN.to_owned(),
         };
         if quarantine::add(session, &slot.bytes, &cause, now)? {
-            recovered.torn = recovered.torn.saturating_add(1);
+            torn = torn.saturating_add(1);
         }
     }
     end(session, crashed, now)?;
-    Ok(recovered)
+    Ok(torn)
 }
 
 impl Process for PostgresProcess {
@@ -349,18 +361,31 @@ impl Process for PostgresProcess {
         now: Timestamp,
     ) -> Result<Recovered, StoreError> {
         let crashed = process.unwrap_or(NO_PROCESS);
-        self.connection
-            .change(|session| recover(session, crashed, None, leftover, now))
+        let entries: Vec<&Entry> = leftover.entries.iter().collect();
+        let mut recovered = Recovered::default();
+        for entries in entries.chunks(MOST_ENTERED) {
+            let (settled, cut) = self
+                .connection
+                .change(|session| enter_leftover(session, crashed, entries, now))?;
+            recovered.settled = recovered.settled.saturating_add(settled);
+            recovered.cut = recovered.cut.saturating_add(cut);
+        }
+        recovered.torn = self
+            .connection
+            .change(|session| end_crashed(session, crashed, leftover, now))?;
+        Ok(recovered)
     }
 
     fn recover_silent(&mut self, process: ProcessNumber, now: Timestamp) -> Result<(), StoreError> {
         let Some(renewals) = self.silent_at(process) else {
             return Ok(());
         };
-        let nothing = Leftover::default();
-        self.connection
-            .change(|session| recover(session, process, Some(renewals), &nothing, now))?;
-        Ok(())
+        self.connection.change(|session| {
+            if lock_process(session, process)? == Some(renewals) {
+                end(session, process, now)?;
+            }
+            Ok(())
+        })
     }
 
     fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {

@@ -37,36 +37,34 @@ struct Record<'a> {
 }
 
 /// Enters the settled requests of a batch. If they cannot be entered together (a record is refused, a
-/// lease is gone), each is entered by itself.
-pub(super) fn enter_all(
+/// lease is gone), each is entered by itself. Returns those that were new.
+pub(super) fn enter_all<'a>(
     session: &mut Session,
     process: ProcessNumber,
-    entries: &[&Entry],
+    entries: &[&'a Entry],
     now: Timestamp,
-) -> Result<(), postgres::Error> {
+) -> Result<Vec<&'a Entry>, postgres::Error> {
     let new = unknown(session, entries)?;
     // What was beyond the lease may be free.
     let (beyond, new): (Vec<&Entry>, Vec<&Entry>) =
         new.into_iter().partition(|entry| is_beyond(entry));
-    enter_together(session, process, new, now)?;
-    for entry in beyond {
-        enter(session, process, entry, now)?;
-    }
-    Ok(())
+    let mut entered = enter_together(session, process, new, now)?;
+    entered.extend(enter_each(session, process, beyond, now)?);
+    Ok(entered)
 }
 
 fn is_beyond(entry: &Entry) -> bool {
     entry.overdraft > 0 || entry.cost_overdraft.is_some_and(|it| it > Money::ZERO)
 }
 
-fn enter_together(
+fn enter_together<'a>(
     session: &mut Session,
     process: ProcessNumber,
-    new: Vec<&Entry>,
+    new: Vec<&'a Entry>,
     now: Timestamp,
-) -> Result<(), postgres::Error> {
+) -> Result<Vec<&'a Entry>, postgres::Error> {
     if new.is_empty() {
-        return Ok(());
+        return Ok(new);
     }
     let paid = leases::summed(new.iter().flat_map(|entry| entry.all_pieces()));
     if leases::cover(session, process, &paid)? {
@@ -78,13 +76,25 @@ fn enter_together(
         })?;
         match entered {
             Err(fault) if is_about_the_record(&fault) => {}
-            entered => return entered,
+            entered => return entered.map(|()| new),
         }
     }
+    enter_each(session, process, new, now)
+}
+
+fn enter_each<'a>(
+    session: &mut Session,
+    process: ProcessNumber,
+    new: Vec<&'a Entry>,
+    now: Timestamp,
+) -> Result<Vec<&'a Entry>, postgres::Error> {
+    let mut entered = Vec::with_capacity(new.len());
     for entry in new {
-        enter(session, process, entry, now)?;
+        if enter(session, process, entry, now)? {
+            entered.push(entry);
+        }
     }
-    Ok(())
+    Ok(entered)
 }
 
 /// Those that have no record yet; of several of one request the first.
@@ -108,7 +118,7 @@ fn unknown<'a>(
 
 /// Enters a record, in a savepoint of its own. One that the database refuses is put in quarantine with
 /// the reason, so that it delays no other and is not lost. Whether it was new.
-pub(super) fn enter(
+fn enter(
     session: &mut Session,
     process: ProcessNumber,
     entry: &Entry,

@@ -1,16 +1,18 @@
 //! Lease requests and commits that fail, of gateways on one database.
 
 use super::{
-    Empty, hasher,
+    Empty, hasher, lease,
     partition::{Node, completed, key_with, wait_for},
+    settled,
 };
 use crate::{
     Shortage,
     clock::Clock,
-    store::{Store, migrate},
+    store::{Store, database::Leftover, migrate, postgres::connection::LOCK_TIMEOUT},
 };
-use std::time::Duration;
-use tollgate_types::Unavailable;
+use postgres::Client;
+use std::time::{Duration, Instant};
+use tollgate_types::{KeyId, Unavailable};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -28,6 +30,14 @@ impl Empty {
     fn number(&self, sql: &str) -> i64 {
         let mut client = self.server.local(&self.name).connect().unwrap();
         client.query_one(sql, &[]).unwrap().get(0)
+    }
+
+    /// Locks the row of a key until the client is dropped.
+    fn lock(&self, key: &KeyId) -> Client {
+        let mut client = self.server.local(&self.name).connect().unwrap();
+        let lock = format!("BEGIN; SELECT 1 FROM keys WHERE id = '{key}' FOR UPDATE");
+        client.batch_execute(&lock).unwrap();
+        client
     }
 }
 
@@ -63,4 +73,60 @@ fn a_key_is_served_again_after_an_outage_whose_last_commit_had_no_settlement() {
     assert!(is_stalled, "{refused:?}");
     node.join_again();
     drop(node.eventually(&key, 10_000));
+}
+
+#[test]
+fn a_commit_that_waits_for_a_lock_does_not_end_the_process() {
+    let Some(server) = super::primary() else {
+        return;
+    };
+    let case = Empty {
+        lease_term: LOCK_TIMEOUT * 3,
+        ..Empty::on(server)
+    };
+    migrate(&case.settings().server).unwrap();
+    let store = open(&case);
+    let (locked, other) = (key_with(&store, 1000), key_with(&store, 1000));
+    let node = Node::start(&case, 1);
+    drop(node.reserve(&other, 500).unwrap());
+    let held = node.reserve(&locked, 100).unwrap();
+    let lock = case.lock(&locked);
+    held.settle(&completed(100));
+    let begun = Instant::now();
+    while begun.elapsed() < case.lease_term * 3 / 4 {
+        node.reserve(&other, 1).unwrap().release();
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    assert!(node.ledger.stats().failed_commits > 0);
+    drop(lock);
+    assert!(wait_for(node.ledger.caught_up(PATIENCE)));
+    assert!(!node.ledger.is_fenced());
+    assert_eq!(store.grants(&locked).unwrap()[0].used, 100);
+}
+
+#[test]
+fn a_long_leftover_is_entered_in_parts_and_once() {
+    const COUNT: u64 = 1100;
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 2 * COUNT);
+    let now = store.clock().now();
+    let mut crashed = store.database().begin_process("crashed", now).unwrap();
+    let share = lease(&mut *crashed, &key, now);
+    drop(crashed);
+    let mut other = store.database().begin_process("other", now).unwrap();
+    let number = other.check_in().unwrap().peers[0].number;
+    let mut entries: Vec<_> = (0..COUNT).map(|it| settled(&share, it, 1)).collect();
+    entries[0].is_progress = true;
+    let leftover = Leftover {
+        entries,
+        ..Leftover::default()
+    };
+    let recovered = other.recover(Some(number), &leftover, now).unwrap();
+    assert_eq!((recovered.settled, recovered.cut), (1099, 1));
+    let again = other.recover(Some(number), &leftover, now).unwrap();
+    assert_eq!((again.settled, again.cut), (0, 0));
+    assert_eq!(store.grants(&key).unwrap()[0].used, COUNT);
+    let found = store.verify().unwrap();
+    assert_eq!((found.faults, found.leased), (vec![], 0));
 }
