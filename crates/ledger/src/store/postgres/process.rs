@@ -120,13 +120,14 @@ fn renew(session: &mut Session, process: ProcessNumber) -> Result<bool, postgres
 }
 
 /// Commits a batch, and returns the number of the commit as well. `known`: how many commits were
-/// answered, if one may have been carried out whose answer was lost. If one was, the process does not
-/// know what it leases, and ends: memory would give back the same tokens twice, or never use what was
-/// leased.
+/// answered. `in_doubt`: one more that moved tokens may have been carried out. If it was, or if one that
+/// was answered is gone (a standby has taken over that did not have it), the process does not know what
+/// it leases, and ends: memory would give back the same tokens twice, or never use what was leased.
 fn commit(
     session: &mut Session,
     process: ProcessNumber,
-    known: Option<i64>,
+    known: i64,
+    in_doubt: bool,
     batch: &Batch<'_>,
 ) -> Result<(Committed, i64), postgres::Error> {
     let row = session.query_opt(
@@ -135,8 +136,8 @@ fn commit(
         &[&process.0],
     )?;
     let number: i64 = row.as_ref().map_or(Ok(0), |row| row.try_get(0))?;
-    let was_carried_out = known.is_some_and(|known| number > known.saturating_add(1));
-    let is_fenced = row.is_none() || was_carried_out;
+    let is_unclear = number <= known || (in_doubt && number > known.saturating_add(1));
+    let is_fenced = row.is_none() || is_unclear;
     let keys: Vec<&str> = batch.leases.iter().map(|it| it.key.as_str()).collect();
     let numbers: Vec<i64> = batch.settled.iter().map(|it| it.key).collect();
     let paid = batch.settled.iter().flat_map(|it| it.all_pieces());
@@ -146,7 +147,7 @@ fn commit(
         .collect();
     lock_keys(session, &keys, &numbers, &grants)?;
     let now = (batch.now)();
-    if was_carried_out {
+    if is_unclear {
         end(session, process, now)?;
     }
     settle::enter_all(session, process, batch.settled, now)?;
@@ -287,11 +288,10 @@ impl Process for PostgresProcess {
     }
 
     fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError> {
-        let number = self.number;
-        let known = self.in_doubt.then_some(self.commits);
+        let (number, known, in_doubt) = (self.number, self.commits, self.in_doubt);
         let committed = self
             .connection
-            .change(|session| commit(session, number, known, batch));
+            .change(|session| commit(session, number, known, in_doubt, batch));
         match committed {
             Ok((committed, number)) => {
                 self.commits = number;

@@ -1,18 +1,24 @@
 //! Lease requests and commits that fail, of gateways on one database.
 
 use super::{
-    Empty, hasher, lease,
+    Empty, commit, hasher, lease, lease_at_most,
     partition::{Node, completed, key_with, wait_for},
     settled,
 };
 use crate::{
     Shortage,
+    balance::Piece,
     clock::Clock,
-    store::{Store, database::Leftover, migrate, postgres::connection::LOCK_TIMEOUT},
+    store::{
+        Store,
+        database::{Batch, Leftover},
+        migrate,
+        postgres::connection::LOCK_TIMEOUT,
+    },
 };
 use postgres::Client;
 use std::time::{Duration, Instant};
-use tollgate_types::{KeyId, Unavailable};
+use tollgate_types::{KeyId, PerUnit, Unavailable};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -129,4 +135,32 @@ fn a_long_leftover_is_entered_in_parts_and_once() {
     assert_eq!(store.grants(&key).unwrap()[0].used, COUNT);
     let found = store.verify().unwrap();
     assert_eq!((found.faults, found.leased), (vec![], 0));
+}
+
+/// As after a fail-over to a standby that had not received the last commits.
+#[test]
+fn a_process_whose_commit_is_rolled_back_ends() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 100);
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let share = lease_at_most(&mut *process, &key, PerUnit::from_fn(|_| 60), now);
+    let returned = [Piece {
+        grant: share.grants[0].number,
+        tokens: 50,
+    }];
+    commit(&mut *process, &[], &returned, now);
+    case.sql("UPDATE processes SET commits = commits - 1; UPDATE leases SET tokens = 60");
+    let batch = Batch {
+        settled: &[],
+        stored: &[],
+        returned: &[],
+        leases: &[],
+        now: &|| now,
+        pause: &|| (),
+    };
+    assert!(process.commit(&batch).unwrap().is_fenced);
+    assert!(process.check_in().unwrap().is_fenced);
+    assert_eq!(store.verify().unwrap().leased, 0);
 }
