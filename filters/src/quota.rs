@@ -17,7 +17,9 @@ use tollgate_filter::{
     Balances, Built, Catalog, Counting, Filter, FilterKind, FixedCharge, Head, Limiter, Phases,
     RequestContext, Reserved, Services, Verdict, settings,
 };
-use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, Unit, UpperBound};
+use tollgate_types::{
+    ErrorCode, PublicError, ReservationGuard, Shortage, Unavailable, Unit, UpperBound,
+};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
@@ -120,7 +122,8 @@ impl Quota {
             };
             match self.balances.reserve(request, maximum).await {
                 Ok(reservation) => return Ok(reservation),
-                Err(Shortage::Exhausted(_)) => {}
+                // What is here may be enough for a useful answer, also if no more can be had now.
+                Err(Shortage::Exhausted(_) | Shortage::Unavailable(Unavailable::Stalled(_))) => {}
                 Err(Shortage::Busy) => {
                     // Other processes may have the rest.
                     if has_waited() < BEFORE_LIMIT && self.wait_for_others(request).await {
@@ -421,6 +424,13 @@ mod tests {
         assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.output_limit, None);
         assert!(reserved(&scene).is_some());
+    }
+
+    #[test]
+    fn while_no_more_can_be_leased_the_output_is_limited_to_what_is_here() {
+        let mut scene = scene("stalled", Endpoint::Messages, 50_000, 1);
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
+        assert_eq!(scene.request.output_limit, Some(10_000 - COUNTED));
     }
 
     #[test]

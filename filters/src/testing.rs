@@ -280,6 +280,9 @@ impl Balances for TenThousand {
             Some("given in pieces") if WAITS.get() < PIECES => Err(Shortage::Busy),
             Some("unavailable") => Err(Unavailable::Closed.into()),
             Some("slow") => return later(Ok(reservation())),
+            Some("stalled") if bound.input + bound.useful_output > 10_000 => {
+                Err(Unavailable::Stalled("no answer".into()).into())
+            }
             _ if bound.input + bound.useful_output > 10_000 => {
                 Err(Shortage::Exhausted(Unit::Tokens))
             }

@@ -147,7 +147,7 @@ struct Shared {
     stats: Stats,
     /// Stored things that are not committed yet.
     uncommitted: AtomicUsize,
-    /// Why the last commit failed, until one succeeds.
+    /// Why the last commit failed or is not answered, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
     renewals: Renewals,
     /// How many processes live, this one included.
@@ -176,6 +176,11 @@ impl Shared {
     fn shed(&self) -> Unavailable {
         self.stats.shed.fetch_add(1, Ordering::Relaxed);
         self.why_stalled().unwrap_or(Unavailable::Backlog)
+    }
+
+    /// Commits do not succeed, until one does.
+    fn stall(&self, why: &str) {
+        self.stalled.lock().get_or_insert_with(|| why.into());
     }
 
     /// Why nothing is committed; `None` if commits succeed.
@@ -517,15 +522,17 @@ impl PendingAccount {
     /// There is no such key ([`Shortage::Expired`]), or the store could not answer.
     pub async fn wait(self) -> Result<(), Shortage> {
         let shared = &self.shared;
-        let found = tokio::time::timeout(shared.settings.load_timeout, self.answer)
-            .await
-            .map_err(|_| shared.why_stalled().unwrap_or(Unavailable::TimedOut))?
-            .unwrap_or(Err(Unavailable::Closed));
+        let answer = tokio::time::timeout(shared.settings.load_timeout, self.answer).await;
         // What is leased already may be enough.
         let is_here = || shared.accounts.get(&self.key).is_some();
-        let found = match found {
-            Err(Unavailable::Stalled(_)) if is_here() => true,
-            found => found?,
+        let found = match answer {
+            Err(_) if is_here() => {
+                shared.stall("the database does not answer");
+                true
+            }
+            Err(_) => return Err(shared.why_stalled().unwrap_or(Unavailable::TimedOut).into()),
+            Ok(Ok(Err(Unavailable::Stalled(_)))) if is_here() => true,
+            Ok(found) => found.unwrap_or(Err(Unavailable::Closed))?,
         };
         if found {
             Ok(())

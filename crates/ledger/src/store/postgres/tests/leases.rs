@@ -2,11 +2,11 @@
 
 use super::{
     Empty, commit, hasher, lease, lease_at_most,
-    partition::{Node, completed, key_with, wait_for},
+    partition::{Node, bound, completed, key_with, wait_for},
     settled,
 };
 use crate::{
-    Shortage,
+    Shortage, UpperBound,
     balance::Piece,
     clock::Clock,
     store::{
@@ -18,7 +18,7 @@ use crate::{
 };
 use postgres::Client;
 use std::time::{Duration, Instant};
-use tollgate_types::{KeyId, PerUnit, Unavailable};
+use tollgate_types::{KeyId, PerUnit, Unavailable, Unit, Weights};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -163,4 +163,24 @@ fn a_process_whose_commit_is_rolled_back_ends() {
     assert!(process.commit(&batch).unwrap().is_fenced);
     assert!(process.check_in().unwrap().is_fenced);
     assert_eq!(store.verify().unwrap().leased, 0);
+}
+
+#[test]
+fn a_request_is_served_from_the_lease_while_the_database_hangs() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 1_000_000);
+    let node = Node::start(&case, 1);
+    drop(node.reserve(&key, 100).unwrap());
+    let _lock = case.lock(&key);
+    // More than is leased; a tenth is enough for a useful answer.
+    let capped = UpperBound {
+        useful_output: 50,
+        ..bound(500)
+    };
+    let begun = Instant::now();
+    let held = node.reserve_of(&key, capped, Weights::default()).unwrap();
+    assert_eq!(held.reserved(Unit::Tokens), Some(200));
+    held.release();
+    assert!(begun.elapsed() < LOCK_TIMEOUT, "{:?}", begun.elapsed());
 }
