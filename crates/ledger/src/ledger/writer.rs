@@ -216,11 +216,18 @@ impl Writer {
     }
 
     /// Gives all leases back and removes the settlement file. Returns `false` if requests still have
-    /// reservations: then the file stays, and the next process or a peer finishes the work.
+    /// reservations: then only the rest is given back, the file stays, and the next process or a peer
+    /// finishes the work.
     fn close(&mut self) -> bool {
         let in_use = self.shared.journal.in_use();
         if in_use > 0 {
             log::warn!("{in_use} requests have not been settled at the end of the process");
+            for account in self.shared.accounts.filter(|_| true) {
+                self.returns.extend(account.give_up_all());
+            }
+            if let Err(fault) = self.give_back() {
+                log::warn!("the ledger's leases could not be given back: {fault}");
+            }
             return false;
         }
         let now = self.shared.clock.now();

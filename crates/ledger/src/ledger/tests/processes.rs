@@ -528,3 +528,14 @@ async fn the_last_tokens_of_a_key_are_not_torn_between_processes() {
     assert!(one.close(PATIENCE) && two.close(PATIENCE));
     house.check(served);
 }
+
+#[tokio::test]
+async fn a_process_that_ends_with_an_open_request_returns_what_the_request_does_not_reserve() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (old, new) = (house.ledger(), house.ledger());
+    let open = house.reserve(&old, &key, 100).await.unwrap();
+    assert!(!old.close(PATIENCE));
+    drop(house.eventually(&new, &key, 900).await);
+    open.settle(&completed(100));
+}
