@@ -203,12 +203,8 @@ impl Limiter {
             return Share::whole(limits);
         };
         match &sharing.server {
-            Some(server) if server.is_open() => Share::of(limits, 1, server.period()),
-            server => {
-                let nodes = sharing.nodes.load(Ordering::Relaxed);
-                let period = server.as_ref().map_or(0, SharedLimits::period);
-                Share::of(limits, nodes.max(1), period)
-            }
+            Some(server) if server.is_open() => Share::whole(limits),
+            _ => Share::of(limits, sharing.nodes.load(Ordering::Relaxed).max(1)),
         }
     }
 

@@ -27,9 +27,11 @@ pub(super) struct Paces {
     pub(super) limits: Limits,
     /// Admissions that the shared server has not answered yet.
     pub(super) asked: u32,
-    /// The time without a shared server in which the buckets were last a share; see [`Share::period`].
-    period: u64,
-    /// The same of the last answer of the server; 0: there is none.
+    /// The buckets are what the shared server has counted for all processes. If not, what they have counted
+    /// is this process's own.
+    is_total: bool,
+    /// The time without a shared server after which it gave the last answer; 0: there is none. See
+    /// [`SharedLimits::period`](super::SharedLimits).
     answered: u64,
     /// Requests that run in other processes, as of that answer.
     others: u32,
@@ -46,18 +48,16 @@ pub(super) struct Share {
     pub(super) limits: Limits,
     /// Processes that have the same share.
     pub(super) nodes: u32,
-    /// Which time without a shared server this is; 0 if there is none.
-    pub(super) period: u64,
 }
 
 impl Share {
     /// All of it.
     pub(super) const fn whole(limits: &Limits) -> Self {
-        Self::of(limits, 1, 0)
+        Self::of(limits, 1)
     }
 
     /// An equal part, rounded down, and at least one of everything.
-    pub(super) const fn of(limits: &Limits, nodes: u32, period: u64) -> Self {
+    pub(super) const fn of(limits: &Limits, nodes: u32) -> Self {
         const fn part(limit: Option<NonZeroU32>, nodes: u32) -> Option<NonZeroU32> {
             let Some(limit) = limit else { return None };
             let part = match limit.get().checked_div(nodes) {
@@ -77,7 +77,6 @@ impl Share {
                 concurrent: part(limits.concurrent, nodes),
             },
             nodes,
-            period,
         }
     }
 }
@@ -159,8 +158,8 @@ impl Paces {
     /// Goes by a share of limits from now on. What the server had counted when it was lost is divided
     /// among the processes, as the limits are.
     pub(super) fn go_by_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
-        if self.period != share.period {
-            self.period = share.period;
+        if self.is_total && share.nodes > 1 {
+            self.is_total = false;
             let now_ms = now_ms();
             for pace in [&mut self.requests, &mut self.input, &mut self.output] {
                 pace.divide(share.nodes, now_ms);
@@ -187,6 +186,7 @@ impl Paces {
     ) {
         self.limits = *limits;
         self.others = others;
+        self.is_total = true;
         self.answered = period;
         let [requests, input, output] = debts;
         self.requests.mirror(limits.requests, requests, now_ms);

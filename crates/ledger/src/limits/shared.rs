@@ -60,8 +60,7 @@ struct State {
     address: String,
     timeout: Duration,
     is_open: AtomicBool,
-    /// The number of times that the server was away, the present one included; see
-    /// [`super::meter::Share::period`].
+    /// The number of times that the server was away, the present one included.
     period: AtomicU64,
     /// The last fault that was logged.
     logged: Mutex<String>,

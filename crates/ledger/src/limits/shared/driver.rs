@@ -7,7 +7,7 @@ use super::{
 };
 use crate::limits::meter::Meter;
 use futures::stream::{FuturesUnordered, StreamExt};
-use redis::{RedisError, aio::MultiplexedConnection};
+use redis::{Cmd, RedisError, Value, aio::MultiplexedConnection};
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -133,7 +133,8 @@ impl Driver {
                 _ = heartbeat.tick(), if self.is_open() => self.renew(),
                 _ = probes.tick(), if !is_probing && !self.is_open() => {
                     is_probing = true;
-                    pending.push(Box::pin(probe(connection.clone())));
+                    let call = Renewal::trial(1).call(&script);
+                    pending.push(Box::pin(probe(connection.clone(), call)));
                 }
             }
         }
@@ -225,14 +226,11 @@ impl Driver {
     }
 }
 
-async fn probe(mut connection: MultiplexedConnection) -> Done {
+/// Whether the server executes the script and can write.
+async fn probe(mut connection: MultiplexedConnection, call: Cmd) -> Done {
     let begun = Instant::now();
-    let answer = timeout(
-        PROBE_PATIENCE,
-        connection.send_packed_command(&redis::cmd("PING")),
-    )
-    .await;
-    match answer {
+    let answer = timeout(PROBE_PATIENCE, connection.send_packed_command(&call)).await;
+    match answer.map(|it| it.and_then(Value::extract_error)) {
         Ok(Ok(_)) => Done::Probed(Some(begun.elapsed())),
         Ok(Err(fault)) => Done::Sent(Err(fault)),
         Err(_) => Done::Probed(None),

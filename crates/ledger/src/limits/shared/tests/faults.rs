@@ -149,6 +149,35 @@ async fn a_server_that_cannot_write_is_shared_again_when_it_can() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_flaps_multiplies_no_limit() {
+    let Some(redis) = Redis::start() else { return };
+    let (one, two) = (node(&redis, TIMEOUT), node(&redis, TIMEOUT));
+    shared(&[&one, &two], true).await;
+    // One flows back in 10 s.
+    let (key, limits) = (KeyId::new("k"), limits(6, 0, 0, 0));
+    let take = async |limiter: &Limiter, key: &KeyId| {
+        let admitted = limiter.admit_shared(key, &limits, 1, 1).await;
+        admitted.map(|it| it.finish(1, 1)).is_ok()
+    };
+    while take(&one, &key).await {}
+    let mut admitted = 0;
+    for _ in 0..3 {
+        redis.signal("STOP");
+        // Requests of another key notice it.
+        for _ in 0..3 {
+            take(&one, &KeyId::new("other")).await;
+        }
+        shared(&[&one], false).await;
+        while take(&one, &key).await {
+            admitted += 1;
+        }
+        redis.signal("CONT");
+        shared(&[&one], true).await;
+    }
+    assert!(admitted <= 1, "{admitted} beyond the limit");
+}
+
 #[test]
 fn each_fault_has_one_line_without_the_password() {
     let Some(redis) = Redis::start() else { return };
