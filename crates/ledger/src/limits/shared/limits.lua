@@ -17,8 +17,22 @@ local WINDOW, MOST_WINDOWS = 60000, 10
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local stored = redis.call('GET', key)
-local state = stored and cmsgpack.unpack(stored) or { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+local stored = redis.pcall('GET', key)
+if type(stored) == 'table' then
+  if not string.find(stored.err, 'WRONGTYPE', 1, true) then return stored end
+  stored = false
+end
+
+-- What was stored; nil if it is of something else, which is replaced.
+local function unpacked()
+  local is_packed, list = pcall(cmsgpack.unpack, stored)
+  if not is_packed or type(list) ~= 'table' or #list < 9 or #list % 3 ~= 0 then return nil end
+  for i, it in ipairs(list) do
+    if type(it) ~= 'number' and (i < 10 or i % 3 ~= 1) then return nil end
+  end
+  return list
+end
+local state = stored and unpacked() or { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 local function save()
   redis.call('SET', key, cmsgpack.pack(state), 'PX', WINDOW * MOST_WINDOWS + lease)

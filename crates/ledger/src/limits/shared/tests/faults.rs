@@ -178,6 +178,26 @@ async fn a_server_that_flaps_multiplies_no_limit() {
     assert!(admitted <= 1, "{admitted} beyond the limit");
 }
 
+#[tokio::test]
+async fn a_value_of_another_kind_is_replaced() {
+    let Some(redis) = Redis::start() else { return };
+    let one = node(&redis, TIMEOUT);
+    shared(&[&one], true).await;
+    let (key, limits) = (KeyId::new("k"), limits(2, 0, 0, 0));
+    for command in ["LPUSH", "SET"] {
+        let name = "tollgate:limits:{k}";
+        redis.cli(&["DEL", name]);
+        redis.cli(&[command, name, "something else"]);
+        let mut admitted = 0;
+        for _ in 0..4 {
+            let answer = one.admit_shared(&key, &limits, 1, 1).await;
+            admitted += u32::from(answer.map(|it| it.finish(1, 1)).is_ok());
+        }
+        assert_eq!(admitted, 2, "{command}");
+    }
+    assert_eq!(one.shared_stats().unwrap().fallbacks, 0);
+}
+
 #[test]
 fn each_fault_has_one_line_without_the_password() {
     let Some(redis) = Redis::start() else { return };
