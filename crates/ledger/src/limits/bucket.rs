@@ -76,6 +76,11 @@ impl Bucket {
         }
     }
 
+    /// So many that count as counted were not counted.
+    pub(super) const fn miss(&mut self, count: u64) {
+        self.counted = self.counted.saturating_sub(cost(count));
+    }
+
     fn owe(&mut self, debt: u64, counted: u64, now_ms: u64) {
         let now = self.units(now_ms);
         self.arrival = now.saturating_add(debt);

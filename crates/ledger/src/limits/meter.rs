@@ -174,6 +174,13 @@ impl Paces {
         [&mut self.requests, &mut self.input, &mut self.output].map(|pace| pace.uncounted(now_ms))
     }
 
+    /// What was reported is lost with the connection.
+    pub(super) const fn miss(&mut self, lost: Wanted) {
+        self.requests.miss(lost.requests);
+        self.input.miss(lost.input);
+        self.output.miss(lost.output);
+    }
+
     /// Takes over the debts of each limit that the shared server returned, and the requests that run in
     /// other processes.
     pub(super) fn mirror(

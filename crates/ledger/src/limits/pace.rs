@@ -52,6 +52,13 @@ impl Pace {
         bucket.map_or(0, |bucket| bucket.uncounted(now_ms))
     }
 
+    /// See [`Bucket::miss`].
+    pub(super) const fn miss(&mut self, count: u64) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.miss(count);
+        }
+    }
+
     /// Takes `count`, or nothing. Returns the taken count; `None` without a limit. A request that fits
     /// the whole limit and not the share of this process needs all of the share and owes the rest.
     pub(super) fn take(

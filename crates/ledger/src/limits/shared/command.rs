@@ -31,6 +31,7 @@ pub(in super::super) struct Order {
     wanted: Wanted,
     /// `None`: the request was admitted already.
     reply: Option<oneshot::Sender<Result<Admission, Limited>>>,
+    is_answered: bool,
 }
 
 /// What is given back or owed.
@@ -108,6 +109,7 @@ impl Order {
             limits: *limits,
             wanted,
             reply: None,
+            is_answered: false,
         }
     }
 
@@ -144,6 +146,7 @@ impl Order {
     /// Hands the answer on. If the request no longer waits for it, everything goes back.
     pub(super) fn answered(mut self, answer: Result<Value, RedisError>) -> Result<(), RedisError> {
         let answer: Vec<i64> = redis::from_redis_value(answer?)?;
+        self.is_answered = true;
         match self.reply.take() {
             // If it fails, it drops the admission.
             Some(reply) => drop(reply.send(self.read(&answer))),
@@ -226,6 +229,10 @@ impl Drop for Order {
     fn drop(&mut self) {
         let mut paces = self.meter.paces();
         paces.asked = paces.asked.saturating_sub(1);
+        // The server may have counted it; then it counts twice.
+        if self.reply.is_none() && !self.is_answered {
+            paces.miss(self.wanted);
+        }
     }
 }
 

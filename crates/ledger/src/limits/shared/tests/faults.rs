@@ -198,6 +198,29 @@ async fn a_value_of_another_kind_is_replaced() {
     assert_eq!(one.shared_stats().unwrap().fallbacks, 0);
 }
 
+#[tokio::test]
+async fn an_admission_that_is_lost_with_the_connection_is_counted_later() {
+    let Some(mut redis) = Redis::start() else {
+        return;
+    };
+    let one = node(&redis, TIMEOUT);
+    shared(&[&one], true).await;
+    let (key, limits) = (KeyId::new("k"), limits(8, 0, 0, 0));
+    let first = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    first.finish(1, 1);
+    redis.signal("STOP");
+    let ahead = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    ahead.finish(1, 1);
+    redis.kill();
+    shared(&[&one], false).await;
+    redis.restart();
+    shared(&[&one], true).await;
+    let seen = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
+    // The server has forgotten the first one.
+    let remaining = seen.standing().requests.unwrap().remaining;
+    assert_eq!(remaining, 8 - 2);
+}
+
 #[test]
 fn each_fault_has_one_line_without_the_password() {
     let Some(redis) = Redis::start() else { return };
