@@ -178,7 +178,7 @@ impl Shared {
         self.why_stalled().unwrap_or(Unavailable::Backlog)
     }
 
-    /// Commits do not succeed, until one does.
+    /// The database does not answer, until a commit succeeds.
     fn stall(&self, why: &str) {
         self.stalled.lock().get_or_insert_with(|| why.into());
     }
@@ -331,13 +331,18 @@ impl Ledger {
                     ledger, account, slot, held, terms, request,
                 ));
             }
+            // Another process may have given it something since.
+            Reserved::Refused(Shortage::Exhausted(_) | Shortage::Expired) | Reserved::Unleased
+                if let Some(why) = shared.why_stalled() =>
+            {
+                why.into()
+            }
             Reserved::Refused(shortage) => shortage,
             Reserved::Elsewhere(false) => Shortage::Busy,
             Reserved::Elsewhere(true) => {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy
             }
-            Reserved::Unleased if let Some(why) = shared.why_stalled() => why.into(),
             unloaded @ (Reserved::Unleased | Reserved::Closed) => {
                 let waits = u64::from(matches!(unloaded, Reserved::Unleased));
                 shared.stats.lease_waits.fetch_add(waits, Ordering::Relaxed);

@@ -82,7 +82,8 @@ impl Writer {
         }
         self.seen.checked_in_at = Instant::now();
         let begun = Begun::now();
-        let checked = self.process.check_in()?;
+        let checked = self.process.check_in();
+        let checked = checked.inspect_err(|fault| self.shared.stall(&fault.to_string()))?;
         match checked.is_fenced {
             true => self.shared.fence(),
             false => self.shared.renewals.done(begun),

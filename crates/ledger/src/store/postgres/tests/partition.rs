@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
-use tollgate_types::{Format, KeyId, RequestId, Unavailable, Usage, Weights};
+use tollgate_types::{Format, KeyId, RequestId, Unavailable, Unit, Usage, Weights};
 
 const TERM: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -228,6 +228,29 @@ fn a_gateway_that_comes_back_within_its_term_goes_on_with_its_tokens() {
         500 + stats.settlements - 2
     );
     assert_eq!(store.verify().unwrap().faults, [""; 0]);
+}
+
+#[test]
+fn a_key_is_not_exhausted_for_a_gateway_that_cannot_hear_of_a_top_up() {
+    let Some(case) = case() else { return };
+    let store = Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let key = key_with(&store, 10);
+    let one = Node::start(&case, 1);
+    one.reserve(&key, 10).unwrap().settle(&completed(10));
+    let exhausted = Shortage::Exhausted(Unit::Tokens);
+    assert_eq!(one.reserve(&key, 10).unwrap_err(), exhausted);
+    assert!(wait_for(one.ledger.caught_up(PATIENCE)));
+    one.cut_off();
+    store
+        .top_up(&KeySelector::Id(key.clone()), &super::terms(10))
+        .unwrap();
+    // It checks in once a second.
+    std::thread::park_timeout(Duration::from_millis(1500));
+    let refused = one.reserve(&key, 10).unwrap_err();
+    let is_stalled = matches!(refused, Shortage::Unavailable(Unavailable::Stalled(_)));
+    assert!(is_stalled, "{refused:?}");
+    one.join_again();
+    drop(one.eventually(&key, 10));
 }
 
 /// A gateway whose machine is gone leaves its records there; when the machine starts again, they are
