@@ -341,7 +341,7 @@ pub(crate) struct News {
     pub(crate) newest: i64,
     /// The keys that changed; `None` if any key may have changed.
     pub(crate) changed: Option<Vec<KeyId>>,
-    /// The keys of which other processes request tokens.
+    /// The keys of which other processes request tokens and this one leases some, at most a thousand.
     pub(crate) requested: Vec<KeyId>,
 }
 

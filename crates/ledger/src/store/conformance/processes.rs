@@ -111,6 +111,10 @@ pub(crate) fn a_lease_request_is_news_for_the_others_until_it_is_withdrawn(fixtu
     let news = one.news(0, Look::IfChanged).unwrap().unwrap();
     assert_eq!(news.requested, std::slice::from_ref(&key));
     assert_eq!(one.news(news.newest, Look::IfChanged).unwrap(), None);
+    // It is none for a process that has nothing to give.
+    let mut three = home.process("three");
+    let news = three.news(0, Look::Always).unwrap().unwrap();
+    assert!(news.requested.is_empty());
     let own = two.news(0, Look::Always).unwrap().unwrap();
     assert!(own.requested.is_empty());
 

@@ -236,14 +236,17 @@ fn columns(pieces: &[Piece]) -> (Vec<i64>, Vec<i64>) {
     pieces.map(|it| (it.grant.0, storable(it.tokens))).unzip()
 }
 
-/// The keys of which other processes request tokens.
+/// The keys of which other processes request tokens and this one leases some.
 pub(super) fn requested_by_others(
     session: &mut Session,
     process: ProcessNumber,
 ) -> Result<Vec<KeyId>, postgres::Error> {
     let keys = session.query(
-        "SELECT DISTINCT id FROM lease_requests JOIN keys ON number = key
-         WHERE process <> $1 LIMIT 1000",
+        "SELECT DISTINCT id FROM lease_requests AS requested JOIN keys ON number = requested.key
+         WHERE requested.process <> $1 AND EXISTS (
+             SELECT 1 FROM grants JOIN leases ON grant_number = grants.number
+             WHERE grants.key = requested.key AND leases.process = $1 AND leases.tokens > 0)
+         LIMIT 1000",
         &[&process.0],
     )?;
     let keys = keys.iter();

@@ -192,14 +192,17 @@ pub(super) fn withdraw_all(
         .try_for_each(|key| withdraw(transaction, process, *key))
 }
 
-/// The keys of which other processes request tokens.
+/// The keys of which other processes request tokens and this one leases some.
 pub(super) fn requested_by_others(
     file: &Connection,
     process: ProcessNumber,
 ) -> rusqlite::Result<Vec<KeyId>> {
     file.prepare_cached(
-        "SELECT DISTINCT id FROM lease_requests JOIN keys ON number = key
-         WHERE process <> ?1 LIMIT 1000",
+        "SELECT DISTINCT id FROM lease_requests AS requested JOIN keys ON number = requested.key
+         WHERE requested.process <> ?1 AND EXISTS (
+             SELECT 1 FROM grants JOIN leases ON grant_number = grants.number
+             WHERE grants.key = requested.key AND leases.process = ?1 AND leases.tokens > 0)
+         LIMIT 1000",
     )?
     .query_map([process.0], |row| row.get::<_, String>(0).map(KeyId::new))?
     .collect()
