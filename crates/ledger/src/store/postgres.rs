@@ -2,7 +2,7 @@
 //!
 //! The client is the blocking one of the crate `postgres`: every caller of the trait is a thread that
 //! may wait, and drives its connection itself, without another thread in between. A process has a
-//! connection of its own; everything else shares a small, bounded set.
+//! connection of its own, and so have the readers of changes; everything else shares a small, bounded set.
 
 mod answers;
 mod changes;
@@ -46,6 +46,7 @@ use ::postgres::Row;
 use bytes::Bytes;
 use connection::{Connection, Pool, Session};
 use listener::Listener;
+use parking_lot::Mutex;
 use process::PostgresProcess;
 pub use server::{Server, ServerTls};
 use std::{
@@ -63,7 +64,7 @@ pub struct ServerSettings {
     pub server: Arc<Server>,
     /// The path beside which the settlement files of this machine lie; their names begin with its name.
     pub local: PathBuf,
-    /// Most connections besides the one of a process that spends.
+    /// Most connections besides the one of a process that spends and those for changes.
     pub connections: usize,
     /// How long a process that cannot reach the database keeps its leases; it stops admitting requests
     /// before.
@@ -74,6 +75,8 @@ pub struct ServerSettings {
 pub(crate) struct Postgres {
     settings: ServerSettings,
     pool: Pool,
+    /// For the changes of keys: a revocation does not wait for reports.
+    watching: Mutex<Connection>,
     listener: Listener,
 }
 
@@ -83,6 +86,7 @@ impl Postgres {
         let server = Arc::clone(&settings.server);
         let database = Self {
             pool: Pool::new(Arc::clone(&server), settings.connections.max(1)),
+            watching: Mutex::new(Connection::new(Arc::clone(&server))),
             listener: Listener::new(Arc::clone(&server)),
             settings,
         };
@@ -180,7 +184,8 @@ impl Database for Postgres {
     }
 
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
-        self.read(|session| changes::since(session, seen))
+        let mut connection = self.watching.lock();
+        connection.read(|session| changes::since(session, seen))
     }
 
     fn wake_on_changes(&self, wake: &Wake) -> Result<(), StoreError> {

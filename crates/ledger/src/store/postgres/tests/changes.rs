@@ -9,7 +9,12 @@ use crate::{
     clock::Clock,
     directory::{DirectorySettings, Lookup, LookupFailure, Refusal},
     record::{KeyRecord, NewKey},
-    store::{KeySelector, Store, migrate, postgres::listener::NAME},
+    store::{
+        KeySelector, ServerSettings, Store,
+        database::Database as _,
+        migrate,
+        postgres::{Postgres, listener::NAME},
+    },
 };
 use std::{
     num::NonZeroU32,
@@ -125,6 +130,18 @@ fn a_change_is_seen_without_announcements() {
         is_over.store(true, Ordering::Release);
         assert!(longest < SECOND, "{longest:?}");
     });
+}
+
+#[test]
+fn changes_are_read_while_every_shared_connection_is_in_use() {
+    let Some(case) = case() else { return };
+    let settings = ServerSettings {
+        connections: 1,
+        ..case.settings()
+    };
+    let database = Postgres::open(settings, &hasher().fingerprint()).unwrap();
+    let changes = database.pool.with(|_| database.changes_since(None));
+    assert_eq!(changes.unwrap().newest, 0);
 }
 
 /// Two processes serve one key at a thousand requests a second each.
