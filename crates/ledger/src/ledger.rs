@@ -165,9 +165,12 @@ impl Shared {
     fn fence(&self) {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
+            let why = match self.renewals.are_bounded() {
+                true => "has not reached the database for its lease term, or lacks a commit there",
+                false => "has lost its settlement file",
+            };
             log::error!(
-                "another process has fenced this one in the ledger, because its settlement file is \
-                 gone: it accepts no more requests"
+                "this process {why}: it is fenced in the ledger and accepts no more requests"
             );
         }
     }

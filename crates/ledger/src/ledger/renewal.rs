@@ -40,6 +40,11 @@ impl Renewals {
         self.last_ms.fetch_max(begun.0, Ordering::AcqRel);
     }
 
+    /// Whether the leases end without renewals, as on a server.
+    pub(super) const fn are_bounded(&self) -> bool {
+        self.patience_ms.is_some()
+    }
+
     /// Whether the process must not admit requests.
     pub(super) fn are_overdue(&self) -> bool {
         self.patience_ms.is_some_and(|patience| {
