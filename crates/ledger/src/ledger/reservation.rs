@@ -230,7 +230,7 @@ impl Reservation {
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         self.write_ahead(&slot, &entry);
-        self.ledger.send(Command::Settle(Some(slot), entry));
+        self.ledger.send(Command::Settle(slot, entry));
         if must_refill {
             let key = self.account.id.clone();
             self.ledger.send(Command::Refill(key));

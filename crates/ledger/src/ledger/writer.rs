@@ -54,7 +54,7 @@ pub(super) struct Writer {
     /// This process ends, and others serve the keys.
     pub(super) retired: bool,
     /// The memory of the last batch, used again by the next one.
-    pub(super) room: Vec<(Option<Slot>, Entry)>,
+    pub(super) room: Vec<(Slot, Entry)>,
 }
 
 impl Writer {
@@ -121,9 +121,7 @@ impl Writer {
         let made = batch.made.len();
         self.shared.uncommitted.fetch_sub(made, Ordering::Relaxed);
         let settled = batch.settled.drain(..);
-        self.shared
-            .journal
-            .release(settled.filter_map(|(slot, _)| slot));
+        self.shared.journal.release(settled.map(|(slot, _)| slot));
         self.room = batch.settled;
         self.hand_out(shares);
         for reader in batch.readers {

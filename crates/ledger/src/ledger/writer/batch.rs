@@ -23,9 +23,8 @@ const MAX_BATCH: usize = 2000;
     reason = "nearly all are the large one, and a box would be freed by another thread"
 )]
 pub(in super::super) enum Command {
-    /// A request has ended. Its record is in the slot; a request that was refused before it
-    /// reserved anything has no slot.
-    Settle(Option<Slot>, Entry),
+    /// A request has ended. Its record is in the slot.
+    Settle(Slot, Entry),
     /// A provider has stored something.
     Remember(Arc<Stored>),
     /// A request needs this key's account, or more of its tokens.
@@ -58,7 +57,7 @@ impl Command {
 /// What is committed together.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) settled: Vec<(Option<Slot>, Entry)>,
+    pub(super) settled: Vec<(Slot, Entry)>,
     pub(super) made: Vec<Arc<Stored>>,
     pub(super) loads: HashSet<KeyId>,
     pub(super) refills: HashSet<KeyId>,
