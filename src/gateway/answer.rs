@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use std::time::{Duration, Instant, SystemTime};
+use tollgate_traces::KeptBody;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind};
 use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
@@ -47,6 +48,8 @@ pub struct Answer {
     /// Its provider has ended it, and it was whole.
     has_ended: bool,
     open: Option<OpenStream>,
+    /// What has passed, for the trace. `None`: it needs none of it.
+    kept: Option<KeptBody>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,8 +111,13 @@ impl Answer {
         expected: Expectation,
         now: Instant,
     ) -> Result<(), UpstreamFault> {
+        let mut kept = self.kept.take();
+        if let Some(kept) = &mut kept {
+            kept.clear();
+        }
         *self = Self {
             stage: Stage::Over,
+            kept,
             ..Self::default()
         };
         let is_unread = expected.is_unread;
@@ -133,6 +141,24 @@ impl Answer {
         self.began = Some(now);
         self.stage = Stage::Buffered;
         Ok(())
+    }
+
+    /// Keeps from now on what passes.
+    pub fn keep_in(&mut self, kept: Option<KeptBody>) {
+        self.kept = kept;
+    }
+
+    /// What has passed, if it was kept.
+    pub const fn take_kept(&mut self) -> Option<KeptBody> {
+        self.kept.take()
+    }
+
+    /// Notes what is about to pass.
+    fn note_passing(&mut self, piece: &Bytes) {
+        self.unflushed.add(piece);
+        if let Some(kept) = &mut self.kept {
+            kept.add(piece);
+        }
     }
 
     /// Whether the head announces events.
@@ -216,7 +242,7 @@ impl Answer {
                 self.has_ended = true;
             }
             let piece = join(leaving);
-            self.unflushed.add(&piece);
+            self.note_passing(&piece);
             return Next::Pass(piece);
         }
         self.held_size = self
@@ -302,7 +328,7 @@ impl Answer {
         self.open = (is_stream && !end).then(OpenStream::begin);
         self.has_ended = end;
         self.stage = if end { Stage::Over } else { Stage::Forwarding };
-        self.unflushed.add(&body);
+        self.note_passing(&body);
         Next::Commit { head, body, length }
     }
 
@@ -343,6 +369,9 @@ impl Answer {
         self.stage = Stage::Over;
         self.open = None;
         matches!(self.reader, Some(Reader::Stream(_))).then(|| {
+            if let Some(kept) = &mut self.kept {
+                self.held.iter().for_each(|piece| kept.add(piece));
+            }
             let mut rest = self.unflushed.take(written);
             rest.append(&mut self.held);
             join(&mut rest)

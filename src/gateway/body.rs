@@ -168,6 +168,11 @@ impl RequestBody {
         }
     }
 
+    /// The body in the pieces that came; none once it was let go.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
     /// What a profile needs to know of the conversation; `None` if texts were not noted.
     pub fn inspect_conversation(&self) -> Option<ConversationFacts> {
         let texts = self.peeked.texts.as_ref()?;

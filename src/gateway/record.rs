@@ -36,7 +36,11 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         outcome::used(exchange, usage);
     }
     outcome::over(exchange);
-    let trace = exchange.trace.take();
+    let kept = exchange.answer.take_kept();
+    let mut trace = exchange.trace.take();
+    if let Some(trace) = &mut trace {
+        trace.set_answer(kept);
+    }
     let trace_id = trace.as_ref().map(|trace| trace.id());
     let candidate = exchange.attempts.current();
     let provider = candidate.map(|candidate| &candidate.deployment.provider.name);

@@ -27,6 +27,10 @@ pub fn begin_attempt(exchange: &mut Exchange) {
         operation: operation(exchange.stage.request(), candidate.format),
         model: admitted.map(|it| upstream_model(it.model_asked())),
     });
+    if let (Some(identity), Some(body)) = (exchange.stage.identity(), exchange.stage.body()) {
+        let kept = trace.keep_prompt(identity.key.as_str(), body.pieces());
+        exchange.answer.keep_in(kept);
+    }
 }
 
 /// The current attempt has failed.

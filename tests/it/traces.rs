@@ -3,14 +3,16 @@
 
 use crate::support::collector::{Collector, attributes, hex};
 use crate::support::{
-    Act, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, Output, PATIENCE, Provider, Request,
-    Upstream, closed_port, eventually, prompt, tollgate,
+    Act, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, LONG, Output, PATIENCE, Provider, Request,
+    Upstream, closed_port, eventually, prompt, store_in, tollgate,
 };
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::{Value, json};
 use std::time::Instant;
+use tempfile::TempDir;
+use tollgate_ledger::{GrantTerms, NewKey};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -237,6 +239,118 @@ async fn failures_are_exported_with_their_class_and_other_requests_are_not() {
         let id = &attributes(&span)["tollgate.request.id"];
         assert!(*id != *works && *id != *refused, "{span:?}");
     }
+}
+
+/// A key in the ledger of a folder: its id and its text.
+fn key_in(folder: &TempDir) -> (String, String) {
+    let grant = Some(GrantTerms {
+        tokens: 1_000_000_000,
+        validity: LONG,
+        ..GrantTerms::default()
+    });
+    let new = NewKey {
+        grant,
+        ..NewKey::named("test")
+    };
+    let created = store_in(folder.path()).create_key(&new).unwrap();
+    let id = created.record.id().to_string();
+    (id, created.key.expose().to_owned())
+}
+
+/// The texts of an attribute with messages.
+fn said(messages: &Value) -> String {
+    let messages: Value = serde_json::from_str(messages.as_str().unwrap()).unwrap();
+    let parts = messages.as_array().unwrap().iter();
+    let parts = parts.flat_map(|message| message["parts"].as_array().unwrap().clone());
+    let texts = parts.filter(|part| part["type"] == "text");
+    texts
+        .map(|part| part["content"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn prompts_and_answers_of_the_named_keys_are_exported_without_what_is_redacted() {
+    const QUESTION: &str = "Ask ada@example.org about Project Manhattan, please.";
+    const REDACTED: &str = "Ask [redacted] about [redacted], please.";
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let folder = TempDir::new().unwrap();
+    let (id, key) = key_in(&folder);
+    let content = json!({"keys": [id], "redact": ["Project \\w+"]});
+    let mut traces = to(&collector);
+    traces["content"] = content;
+    let config = Config::of(&provider)
+        .with("traces", traces)
+        // A translation keeps what its client got.
+        .with("providers.sim.formats", json!(["chat"]))
+        .provider("messages", crate::support::provider(provider.address))
+        .with("providers.messages.formats", json!(["messages"]))
+        .model("other-format", json!(["messages/upstream-model"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    for path in FORMATS {
+        for (model, stream) in [
+            ("test-model", false),
+            ("test-model", true),
+            ("other-format", false),
+            ("other-format", true),
+        ] {
+            let body = prompt(path, model, QUESTION, json!({"stream": stream}));
+            let answer = gateway.send(&Request::post(path, &body).key(&key)).await;
+            answer.assert_ok();
+            let trace = collector
+                .trace_of(answer.header("x-request-id").unwrap())
+                .await;
+            let [request, attempt] = &trace[..] else {
+                panic!("{trace:#?}");
+            };
+            let content = |span: &Span| {
+                let attributes = span.attributes.iter().map(|it| it.key.clone());
+                attributes.filter(|it| it.contains("message")).count()
+            };
+            assert_eq!((content(request), content(attempt)), (0, 2), "{trace:#?}");
+            let of_attempt = attributes(attempt);
+            let asked = &of_attempt["gen_ai.input.messages"];
+            assert_eq!(said(asked), REDACTED, "{path} {model} {stream}");
+            let answered = &of_attempt["gen_ai.output.messages"];
+            let words = said(answered);
+            assert!(!words.is_empty(), "{path} {model} {stream}: {answered}");
+            let raw = answer.text();
+            for word in words.split_whitespace() {
+                let is_there = word.contains("[redacted]") || raw.contains(word);
+                assert!(is_there, "{path} {model} {stream}: {word}: {raw}");
+            }
+        }
+    }
+    // A failed request has a prompt and no answer.
+    let body = prompt(CHAT, "test-model", QUESTION, json!({}));
+    let request = Request::post(CHAT, &body).key(&key).orders("status-500");
+    let failed = gateway.send(&request).await;
+    assert!(failed.status >= 500, "{failed:?}");
+    let trace = collector
+        .trace_of(failed.header("x-request-id").unwrap())
+        .await;
+    let last = attributes(trace.last().unwrap());
+    assert_eq!(said(&last["gen_ai.input.messages"]), REDACTED);
+    assert_eq!(last.get("gen_ai.output.messages"), None);
+    // The other key is not named.
+    let body = prompt(CHAT, "test-model", "Another secret.", json!({}));
+    let other = gateway.post(CHAT, &body).await;
+    other.assert_ok();
+    collector
+        .trace_of(other.header("x-request-id").unwrap())
+        .await;
+    let spans = texts(&collector.spans());
+    for hidden in [
+        "Another secret",
+        "ada@example",
+        "Manhattan",
+        &key,
+        &gateway.key,
+    ] {
+        assert!(!spans.contains(hidden), "{hidden}: {spans}");
+    }
+    let cut = gateway.sample("tollgate_trace_content_cut_total").await;
+    assert_eq!(cut, Some(0.0));
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ pub use sections::{
 pub use settlement::{DrainSettings, SettlementSettings};
 pub use sources::Sources;
 pub use store::{PostgresSettings, StoreSettings};
-pub use traces::{SampleSettings, TraceProtocol, TraceSettings, TraceTarget};
+pub use traces::{ContentSettings, SampleSettings, TraceProtocol, TraceSettings, TraceTarget};
 pub use tree::Position;
 
 use indexmap::IndexMap;

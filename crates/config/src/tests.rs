@@ -722,3 +722,31 @@ fn the_operators_page_is_up_to_date() {
         "docs/reference/configuration.md is not what the types say; TOLLGATE_BLESS=1 writes it anew"
     );
 }
+
+#[test]
+fn content_of_traces_needs_keys_and_patterns_that_are_valid() {
+    let with = |content: &str| {
+        let endpoint = "endpoint: http://127.0.0.1:4317";
+        faults(&format!(
+            "{GOOD}traces: {{{endpoint}, content: {{{content}}}}}\n"
+        ))
+    };
+    assert_eq!(with("keys: [key_1]"), [] as [&str; 0]);
+    for (content, fault) in [
+        ("redact: [x]", "traces.content: 'keys' is missing"),
+        ("keys: []", "traces.content.keys: "),
+        ("keys: [sk-abc]", "traces.content.keys[0]: "),
+        (
+            "keys: [key_1], redact: [a, '(']",
+            "traces.content.redact[1]: not a regular expression: ",
+        ),
+        (
+            "keys: [key_1], max_bytes: 1MiB",
+            "traces.content.max_bytes: expected a size from 1KiB to 512KiB",
+        ),
+    ] {
+        let reported = with(content);
+        let is_reported = reported.len() == 1 && reported[0].contains(fault);
+        assert!(is_reported, "{content}: {reported:?}");
+    }
+}

@@ -2,13 +2,14 @@
 
 use http::{HeaderName, HeaderValue, Uri};
 use indexmap::IndexMap;
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use tollgate_settings::{Duration, Environment, Fault, KeyPath, Secret, SecretSource};
+use tollgate_settings::{ByteSize, Duration, Environment, Fault, KeyPath, Secret, SecretSource};
 
 /// Traces of requests, exported over OTLP. One span for each request and one for each attempt at a
-/// provider. Prompts and answers are never exported.
+/// provider.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceSettings {
@@ -24,6 +25,53 @@ pub struct TraceSettings {
     /// Which requests are exported.
     #[serde(default)]
     pub sample: SampleSettings,
+    /// The keys whose prompts and answers are exported. Default: none.
+    pub content: Option<ContentSettings>,
+}
+
+/// Prompts and answers in spans, for some keys. E-mail addresses, phone numbers, card and account
+/// numbers, API keys, tokens and private keys in them are replaced by `[redacted]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContentSettings {
+    /// The ids of the API keys.
+    #[schemars(length(min = 1), inner(regex(pattern = r"^key_[0-9A-Za-z]+$")))]
+    pub keys: Vec<String>,
+    /// Regular expressions of further texts that are replaced by `[redacted]`.
+    #[serde(default)]
+    pub redact: Vec<String>,
+    /// Most bytes of a prompt, and of an answer, in a span: 1KiB to 512KiB. Of a longer prompt the last
+    /// messages are exported, of a longer answer the beginning.
+    #[serde(default = "usual_content")]
+    pub max_bytes: ByteSize,
+}
+
+const fn usual_content() -> ByteSize {
+    ByteSize::new(64 << 10)
+}
+
+impl ContentSettings {
+    const LEAST_BYTES: u64 = 1 << 10;
+    /// A collector accepts messages of 4 MiB, unless it is configured otherwise.
+    const MOST_BYTES: u64 = 512 << 10;
+
+    fn check(&self, section: &KeyPath) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (place, pattern) in self.redact.iter().enumerate() {
+            if let Err(fault) = Regex::new(pattern) {
+                let path = section.key("redact").index(place);
+                // The lines before show the place in the pattern.
+                let fault = fault.to_string();
+                let why = fault.lines().last().unwrap_or_default();
+                faults.push(path.fault(format!("not a regular expression: {why}")));
+            }
+        }
+        if !(Self::LEAST_BYTES..=Self::MOST_BYTES).contains(&self.max_bytes.get()) {
+            let path = section.key("max_bytes");
+            faults.push(path.fault("expected a size from 1KiB to 512KiB"));
+        }
+        faults
+    }
 }
 
 /// How spans are sent to a collector.
@@ -75,6 +123,8 @@ pub struct TraceTarget {
     pub headers: Vec<(HeaderName, Secret)>,
     /// Which requests are exported.
     pub sample: SampleSettings,
+    /// Which of them with prompts and answers.
+    pub content: Option<ContentSettings>,
 }
 
 impl TraceSettings {
@@ -96,12 +146,16 @@ impl TraceSettings {
                 Err(fault) => faults.push(path.fault(fault)),
             }
         }
+        if let Some(content) = &self.content {
+            faults.extend(content.check(&section.key("content")));
+        }
         match endpoint {
             Ok(endpoint) if faults.is_empty() => Ok(TraceTarget {
                 endpoint,
                 protocol: self.protocol,
                 headers,
                 sample: self.sample.clone(),
+                content: self.content.clone(),
             }),
             _ => Err(faults),
         }

@@ -52,6 +52,7 @@ struct Metrics {
     token_refreshes: IntCounterVec,
     access_lines_lost: IntCounter,
     spans: IntCounterVec,
+    content_cut: IntCounter,
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
     choices: IntCounterVec,
@@ -121,6 +122,14 @@ impl Metrics {
         .expect("valid metric");
         registry
             .register(Box::new(lost.clone()))
+            .expect("registered once");
+        let content_cut = IntCounter::new(
+            "tollgate_trace_content_cut_total",
+            "Prompts and answers that are not whole in traces: longer than 4 MiB, or too many wait for their export.",
+        )
+        .expect("valid metric");
+        registry
+            .register(Box::new(content_cut.clone()))
             .expect("registered once");
         let refused = IntCounter::new(
             "tollgate_retries_refused_total",
@@ -199,6 +208,7 @@ impl Metrics {
                 "Sampled spans, by result: exported, dropped because the queue was full, or failed at the collector.",
                 &["result"],
             ),
+            content_cut,
             reloads: counters(
                 "tollgate_configuration_reloads_total",
                 "Reloads of the configuration: applied, unchanged or failed.",
@@ -465,6 +475,11 @@ pub fn spans(result: SpanResult, count: usize) {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     let labels = [result.as_str()];
     METRICS.spans.with_label_values(&labels).inc_by(count);
+}
+
+/// A prompt or an answer is not whole in its trace.
+pub fn content_cut() {
+    METRICS.content_cut.inc();
 }
 
 /// Lines of the access log were lost.

@@ -1,6 +1,7 @@
 //! The export of spans, on a thread of its own. Requests never wait for it: spans that find the queue full
 //! are dropped and counted.
 
+use crate::content::{Content, Writer};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry_http::hyper::HyperClient;
@@ -20,6 +21,8 @@ use tollgate_telemetry::events::{self, SpanResult};
 const MOST_WAITING: usize = 4096;
 /// Spans of one export.
 const BATCH: usize = 512;
+/// Bytes of content in one export, about: a collector accepts messages of 4 MiB.
+const CONTENT_BATCH: usize = 1 << 20;
 /// How long a span waits for others.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long an export may take, with its retries.
@@ -27,13 +30,20 @@ const EXPORT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the end of the program waits for the last export.
 const LAST_EXPORT: Duration = Duration::from_secs(3);
 
+/// The spans of a request.
+pub(crate) struct Spans {
+    pub(crate) spans: Vec<SpanData>,
+    /// What belongs into the last one.
+    pub(crate) content: Option<Content>,
+}
+
 /// Takes spans without waiting.
-pub(crate) struct Queue(SyncSender<Vec<SpanData>>);
+pub(crate) struct Queue(SyncSender<Spans>);
 
 impl Queue {
     /// Adds the spans of a request. If there is no room, they are lost.
-    pub(crate) fn add(&self, spans: Vec<SpanData>) {
-        let count = spans.len();
+    pub(crate) fn add(&self, spans: Spans) {
+        let count = spans.spans.len();
         if self.0.try_send(spans).is_err() {
             events::spans(SpanResult::Dropped, count);
         }
@@ -66,13 +76,15 @@ pub(crate) fn start(target: &TraceTarget) -> io::Result<(Queue, Exporter)> {
         let _runtime = runtime.enter();
         exporter(target).map_err(|cause| io::Error::other(format!("traces: {cause}")))?
     };
+    let writer = target.content.as_ref().map(Writer::of).transpose();
+    let writer = writer.map_err(|cause| io::Error::other(format!("traces.content: {cause}")))?;
     let (queue, waiting) = mpsc::sync_channel(MOST_WAITING);
     let (stop, stopped) = mpsc::sync_channel(1);
     let (at_its_end, end) = mpsc::channel();
     std::thread::Builder::new()
         .name("traces".to_owned())
         .spawn(move || {
-            run(&runtime, &exporter, &waiting, &stopped);
+            run(&runtime, &exporter, writer.as_ref(), &waiting, &stopped);
             drop::<mpsc::Sender<()>>(at_its_end);
         })?;
     Ok((Queue(queue), Exporter { stop, end }))
@@ -81,7 +93,8 @@ pub(crate) fn start(target: &TraceTarget) -> io::Result<(Queue, Exporter)> {
 fn run(
     runtime: &Runtime,
     exporter: &SpanExporter,
-    waiting: &Receiver<Vec<SpanData>>,
+    writer: Option<&Writer>,
+    waiting: &Receiver<Spans>,
     stopped: &Receiver<()>,
 ) {
     let mut fails = false;
@@ -89,6 +102,7 @@ fn run(
         let is_last = stopped.try_recv().is_ok();
         let batch = collect(
             waiting,
+            writer,
             if is_last {
                 Duration::ZERO
             } else {
@@ -132,15 +146,23 @@ fn run(
 }
 
 /// The spans that arrive within `patience`, at most about a batch of them.
-fn collect(waiting: &Receiver<Vec<SpanData>>, patience: Duration) -> Vec<SpanData> {
+fn collect(
+    waiting: &Receiver<Spans>,
+    writer: Option<&Writer>,
+    patience: Duration,
+) -> Vec<SpanData> {
     let begun = Instant::now();
     let mut batch = Vec::new();
-    while batch.len() < BATCH {
+    let mut content_bytes = 0_usize;
+    while batch.len() < BATCH && content_bytes < CONTENT_BATCH {
         let left = patience.saturating_sub(begun.elapsed());
-        match waiting.recv_timeout(left) {
-            Ok(mut spans) => batch.append(&mut spans),
-            Err(_) => break,
+        let Ok(Spans { mut spans, content }) = waiting.recv_timeout(left) else {
+            break;
+        };
+        if let (Some(writer), Some(content), Some(span)) = (writer, content, spans.last_mut()) {
+            content_bytes = content_bytes.saturating_add(writer.write(&content, span));
         }
+        batch.append(&mut spans);
     }
     batch
 }

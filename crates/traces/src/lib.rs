@@ -2,14 +2,16 @@
 //!
 //! Attributes follow the semantic conventions of OpenTelemetry, version [`SEMANTIC_CONVENTIONS`]. Spans are
 //! built after the request, if it is sampled; [`export`] sends them on a thread of its own. Spans hold no
-//! text of prompts or answers.
+//! text of prompts or answers, except for the keys of [`content`].
 
 #![forbid(unsafe_code)]
 
+mod content;
 mod export;
 mod name;
 mod request;
 
+pub use content::KeptBody;
 pub use export::Exporter;
 pub use request::{Attempt, Facts, RequestTrace};
 
@@ -36,6 +38,8 @@ pub struct Traces(Option<Arc<Shared>>);
 struct Shared {
     queue: export::Queue,
     sample: SampleSettings,
+    /// `None`: no content is exported.
+    content: Option<content::Keeping>,
     scope: InstrumentationScope,
 }
 
@@ -59,6 +63,7 @@ impl Traces {
         let shared = Shared {
             queue,
             sample: target.sample.clone(),
+            content: target.content.as_ref().map(content::Keeping::of),
             scope,
         };
         Ok((Self(Some(Arc::new(shared))), exporter))

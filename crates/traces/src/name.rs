@@ -1,7 +1,9 @@
 //! The names of attributes that the semantic conventions of OpenTelemetry define.
 
 pub(crate) const ERROR_TYPE: &str = "error.type";
+pub(crate) const GEN_AI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
 pub(crate) const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
+pub(crate) const GEN_AI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 pub(crate) const GEN_AI_PROVIDER_NAME: &str = "gen_ai.provider.name";
 pub(crate) const GEN_AI_REQUEST_CHOICE_COUNT: &str = "gen_ai.request.choice.count";
 pub(crate) const GEN_AI_REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
@@ -11,6 +13,7 @@ pub(crate) const GEN_AI_RESPONSE_FINISH_REASONS: &str = "gen_ai.response.finish_
 pub(crate) const GEN_AI_RESPONSE_ID: &str = "gen_ai.response.id";
 pub(crate) const GEN_AI_RESPONSE_MODEL: &str = "gen_ai.response.model";
 pub(crate) const GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+pub(crate) const GEN_AI_SYSTEM_INSTRUCTIONS: &str = "gen_ai.system_instructions";
 pub(crate) const GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS: &str =
     "gen_ai.usage.cache_creation.input_tokens";
 pub(crate) const GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: &str =

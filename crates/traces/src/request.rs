@@ -1,6 +1,9 @@
 //! The spans of one request.
 
+use crate::content::{Content, KeptBody};
+use crate::export::Spans;
 use crate::{Shared, inject, name, new_span_id};
+use bytes::Bytes;
 use http::HeaderMap;
 use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
@@ -18,6 +21,8 @@ pub struct RequestTrace {
     context: SpanContext,
     started: (SystemTime, Instant),
     attempts: Vec<AttemptSpan>,
+    prompt: Option<KeptBody>,
+    answer: Option<KeptBody>,
 }
 
 /// An attempt at a provider.
@@ -103,6 +108,8 @@ impl RequestTrace {
             context,
             started: (SystemTime::now(), Instant::now()),
             attempts: Vec::new(),
+            prompt: None,
+            answer: None,
         }
     }
 
@@ -143,6 +150,22 @@ impl RequestTrace {
         }
     }
 
+    /// Keeps the prompt, if content of this key is exported. Returns what keeps the answer.
+    pub fn keep_prompt(&mut self, key: &str, pieces: &[Bytes]) -> Option<KeptBody> {
+        let keeping = self.shared.content.as_ref()?;
+        if self.prompt.is_none() {
+            let mut prompt = keeping.body(key)?;
+            pieces.iter().for_each(|piece| prompt.add(piece));
+            self.prompt = Some(prompt);
+        }
+        keeping.body(key)
+    }
+
+    /// Adds the answer that was kept.
+    pub fn set_answer(&mut self, answer: Option<KeptBody>) {
+        self.answer = answer;
+    }
+
     /// Puts the trace context of the current attempt into the head that goes to the provider.
     pub fn inject(&self, head: &mut HeaderMap) {
         if let Some(attempt) = self.attempts.last() {
@@ -181,7 +204,9 @@ impl RequestTrace {
             let answer = (Some(place) == last).then_some(facts);
             spans.push(self.attempt_span(attempt, facts, answer, now));
         }
-        self.shared.queue.add(spans);
+        let answer = self.answer.take();
+        let content = self.prompt.take().map(|prompt| Content { prompt, answer });
+        self.shared.queue.add(Spans { spans, content });
         true
     }
 
