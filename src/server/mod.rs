@@ -425,6 +425,12 @@ fn access_log(settings: &LogSettings) -> io::Result<(AccessLog, Option<access_lo
         (None, AccessLogTarget::None) => return Ok((AccessLog::off(), None)),
         (None, AccessLogTarget::Stdout) => AccessLog::to(io::stdout(), format)?,
         (None, AccessLogTarget::Stderr) => AccessLog::to(io::stderr(), format)?,
+        (None, AccessLogTarget::Journald) => {
+            let socket = &settings.journal_socket;
+            AccessLog::to_journal(socket.clone(), format).map_err(|cause| {
+                io::Error::other(format!("log.journal_socket: {}: {cause}", socket.display()))
+            })?
+        }
     };
     Ok((log, Some(writer)))
 }

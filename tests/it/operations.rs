@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixDatagram};
 
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -653,15 +653,76 @@ async fn the_access_log_follows_a_rotated_file_and_has_the_form_of_web_servers_i
 }
 
 #[tokio::test]
-async fn an_access_log_that_cannot_be_opened_is_named_at_the_start() {
+async fn the_journal_gets_an_entry_with_fields_for_each_request_also_after_its_restart() {
+    let provider = Provider::start().await;
     let folder = TempDir::new().unwrap();
-    let config = Config::of(&Provider::start().await)
-        .with("log", json!({"access_file": "missing/access.log"}))
-        .on(Ports::free());
-    std::fs::write(folder.path().join("tollgate.yaml"), config.0.to_string()).unwrap();
-    let mut serve = tollgate();
-    let output = Output::of(serve.arg("serve").current_dir(&folder)).await;
-    assert!(!output.status.success(), "{output:?}");
-    let expected = "log.access_file: missing/access.log: No such file";
-    assert!(output.stderr.contains(expected), "{output:?}");
+    let socket = folder.path().join("journal");
+    let journal = UnixDatagram::bind(&socket).unwrap();
+    let log = json!({"access": "journald", "journal_socket": "journal"});
+    let config = Config::of(&provider).with("log", log);
+    let gateway = Gateway::start_in(folder, config).await;
+    let entry = async |journal: &UnixDatagram| {
+        let mut buffer = vec![0; 65_536];
+        let size = bounded("an entry", journal.recv(&mut buffer)).await;
+        buffer.truncate(size.unwrap());
+        String::from_utf8(buffer).unwrap()
+    };
+    let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+    answer.assert_ok();
+    let id = answer.header("x-request-id").unwrap();
+    let fields = entry(&journal).await;
+    let (message, fields) = fields.split_once('\n').unwrap();
+    let line: Value = serde_json::from_str(message.strip_prefix("MESSAGE=").unwrap()).unwrap();
+    let fields: Vec<_> = fields.lines().collect();
+    for field in [
+        "PRIORITY=6".to_owned(),
+        "SYSLOG_IDENTIFIER=tollgate".to_owned(),
+        format!("TOLLGATE_ID={id}"),
+        "TOLLGATE_MODEL=test-model".to_owned(),
+        "TOLLGATE_STATUS=200".to_owned(),
+        format!("TOLLGATE_USAGE_OUTPUT={}", line["usage"]["output"]),
+    ] {
+        assert!(fields.contains(&&*field), "{field}: {fields:#?}");
+    }
+    assert!(!fields.concat().contains("TOLLGATE_CODE"), "{fields:#?}");
+
+    let lost = "tollgate_access_lines_lost_total";
+    assert_eq!(gateway.sample(lost).await, Some(0.0));
+    drop(journal);
+    gateway.ask(CHAT, "test-model", "", json!({})).await;
+    gateway.sample_is(lost, 1.0).await;
+    std::fs::remove_file(&socket).unwrap();
+    let journal = UnixDatagram::bind(&socket).unwrap();
+    gateway
+        .ask(CHAT, "test-model", "status-500", json!({}))
+        .await;
+    let fields = entry(&journal).await;
+    for field in ["PRIORITY=4", "TOLLGATE_CODE=upstream_error"] {
+        assert!(fields.lines().any(|it| it == field), "{field}: {fields}");
+    }
+    assert!(!gateway.output().contains("TOLLGATE_"));
+}
+
+#[tokio::test]
+async fn an_access_log_that_cannot_be_opened_is_named_at_the_start() {
+    for (log, expected) in [
+        (
+            json!({"access_file": "missing/access.log"}),
+            "log.access_file: missing/access.log: No such file",
+        ),
+        (
+            json!({"access": "journald", "journal_socket": "missing"}),
+            "log.journal_socket: missing: No such file",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let config = Config::of(&Provider::start().await)
+            .with("log", log)
+            .on(Ports::free());
+        std::fs::write(folder.path().join("tollgate.yaml"), config.0.to_string()).unwrap();
+        let mut serve = tollgate();
+        let output = Output::of(serve.arg("serve").current_dir(&folder)).await;
+        assert!(!output.status.success(), "{output:?}");
+        assert!(output.stderr.contains(expected), "{output:?}");
+    }
 }

@@ -405,7 +405,7 @@ impl<'a> Loader<'a> {
             );
             return Err(located);
         };
-        let log_path = KeyPath::root().key("log").key("access_file");
+        let log_path = KeyPath::root().key("log");
         Ok(Config {
             server: settings.server.with_paths_from(folder),
             admin: settings.admin,
@@ -420,7 +420,9 @@ impl<'a> Loader<'a> {
                 access_file: settings
                     .log
                     .access_file
-                    .map(|file| folder(&log_path).join(file)),
+                    .map(|file| folder(&log_path.key("access_file")).join(file)),
+                journal_socket: folder(&log_path.key("journal_socket"))
+                    .join(&settings.log.journal_socket),
                 ..settings.log
             },
             traces,

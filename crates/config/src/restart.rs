@@ -81,7 +81,7 @@ impl Started {
     /// What cannot be changed of something at a key path: itself, where it is such a setting or
     /// stands in one, else the settings of that kind that stand in it.
     fn parts_of(path: &str) -> Vec<&str> {
-        const PATHS: [&str; 16] = [
+        const PATHS: [&str; 17] = [
             "server.listen",
             "server.threads",
             "server.upstream_keepalive_pool",
@@ -96,6 +96,7 @@ impl Started {
             "log.access",
             "log.access_file",
             "log.access_format",
+            "log.journal_socket",
             "log.level",
             "traces",
         ];

@@ -354,7 +354,7 @@ impl Default for KeysSettings {
 }
 
 /// Logs.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {
     /// Where the access log goes, one line per request.
@@ -362,10 +362,24 @@ pub struct LogSettings {
     /// A file for the access log, instead of `access`. If the file is renamed, the gateway creates
     /// a new one.
     pub access_file: Option<PathBuf>,
-    /// The format of the access log.
+    /// The format of the access log. With `journald`, of the message of each entry.
     pub access_format: AccessFormat,
+    /// The socket of the journal, for `access: journald`.
+    pub journal_socket: PathBuf,
     /// The lowest logged level. `RUST_LOG` overrides it; a release build logs nothing below `info`.
     pub level: LogLevel,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            access: AccessLog::default(),
+            access_file: None,
+            access_format: AccessFormat::default(),
+            journal_socket: PathBuf::from("/run/systemd/journal/socket"),
+            level: LogLevel::default(),
+        }
+    }
 }
 
 /// Where the access log goes.
@@ -377,6 +391,8 @@ pub enum AccessLog {
     Stdout,
     /// To the standard error, where other log lines go.
     Stderr,
+    /// To the journal of systemd, with each field as a field of the entry, such as `TOLLGATE_ID`.
+    Journald,
     /// Nowhere.
     None,
 }

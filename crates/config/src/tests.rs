@@ -345,7 +345,7 @@ filters: [key, modell, {nam: x}]
             "x.yaml:7:20: server.limits.min_send_rate: must be at least 0",
             "x.yaml:8:17: admin.listen: expected an IP address and a port such as 127.0.0.1:8080, 0.0.0.0:443 or [::]:8080, found 'localhost:9080'",
             "x.yaml:10:11: keys.pepper: expected env:NAME or file:PATH, so that the secret itself does not stand in this file",
-            "x.yaml:11:15: log.access: expected one of stdout, stderr, none; did you mean 'stdout'?",
+            "x.yaml:11:15: log.access: expected one of stdout, stderr, journald, none; did you mean 'stdout'?",
             "x.yaml:13:3: providers.a: 'address' is missing",
             "x.yaml:14:5: providers.a.adress: unknown key; did you mean 'address'?",
             "x.yaml:15:21: providers.a.formats[1]: expected one of chat, responses, messages, gemini, converse, embeddings, rerank",

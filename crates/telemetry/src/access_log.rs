@@ -1,4 +1,4 @@
-//! The access log: one JSON line for each request, on standard output or in a file.
+//! The access log: one JSON line for each request, on standard output, in a file or in the journal.
 //!
 //! Requests append to a buffer and never wait; a thread writes it out. A reader that is
 //! too slow costs lines, which are counted, and never a request's time.
@@ -6,12 +6,14 @@
 mod common;
 mod fields;
 mod file;
+mod journal;
 
 pub use fields::Fields;
 
 use crate::events;
 use common::CommonFormat;
 use file::RotatedFile;
+use journal::Journal;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -94,6 +96,15 @@ impl AccessLog {
     /// The file cannot be opened, or there is no thread.
     pub fn to_file(path: PathBuf, format: Format) -> io::Result<(Self, Writer)> {
         Self::to(RotatedFile::open(path)?, format)
+    }
+
+    /// A log that is sent to the journal of systemd at this socket.
+    ///
+    /// # Errors
+    ///
+    /// There is no journal, or no thread.
+    pub fn to_journal(socket: PathBuf, format: Format) -> io::Result<(Self, Writer)> {
+        Self::to(Journal::open(socket, format)?, Format::Json)
     }
 
     /// Leaves a line, written only when someone reads it.

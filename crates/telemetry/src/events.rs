@@ -117,7 +117,7 @@ impl Metrics {
         );
         let lost = IntCounter::new(
             "tollgate_access_lines_lost_total",
-            "Access log lines lost because their reader was too slow or the file could not be written.",
+            "Access log lines lost because their reader was too slow, or the file or the journal did not take them.",
         )
         .expect("valid metric");
         registry

@@ -43,6 +43,14 @@ impl<W: Write> Write for CommonFormat<W> {
     }
 }
 
+/// One JSON line in the Common Log Format, without its end.
+pub(super) fn line(json: &[u8]) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    append(&mut out, &serde_json::from_slice(json)?)?;
+    out.truncate(out.trim_ascii_end().len());
+    Ok(out)
+}
+
 fn append(out: &mut Vec<u8>, line: &Line<'_>) -> io::Result<()> {
     let client = line.client.as_deref().unwrap_or("-");
     write!(out, "{client} - ")?;
