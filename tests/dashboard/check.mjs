@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const { ADMIN, GATEWAY, ADMIN_TOKEN, KEY, SHOTS } = process.env;
+const { ADMIN, OPEN, GATEWAY, ADMIN_TOKEN, KEY, SHOTS } = process.env;
 mkdirSync(SHOTS, { recursive: true });
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
@@ -30,7 +30,7 @@ try {
       const faults = [];
       page.on("pageerror", (it) => faults.push(`${it}`));
       page.on("console", (it) => ["error", "warning"].includes(it.type()) && faults.push(it.text()));
-      page.on("request", (it) => it.url().startsWith(`${ADMIN}/`) || faults.push(`another host: ${it.url()}`));
+      page.on("request", (it) => [ADMIN, OPEN].some((at) => it.url().startsWith(`${at}/`)) || faults.push(`another host: ${it.url()}`));
       page.on("dialog", (it) => { faults.push(`dialog: ${it.message()}`); it.dismiss(); });
 
       // Sign in by keyboard alone.
@@ -112,6 +112,19 @@ try {
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByLabel("Admin token").waitFor();
       assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+      assert.deepEqual(faults, [], name);
+
+      // Where the overview is open, nothing else is.
+      await page.goto(`${OPEN}/#keys`);
+      await page.getByText("Live, version").waitFor();
+      await page.locator("#tiles dd").first().waitFor();
+      assert.ok(await page.locator("#overview").isVisible());
+      for (const it of ["#nav", "#requests", "#keys", "#explain", "#leave"]) assert.ok(!await page.locator(it).isVisible(), it);
+      await page.screenshot({ path: `${SHOTS}/open-${name}.png` });
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByLabel("Admin token").fill(ADMIN_TOKEN);
+      await page.keyboard.press("Enter");
+      await page.getByRole("link", { name: "Keys" }).waitFor();
       assert.deepEqual(faults, [], name);
       await context.close();
       console.log(`${name}: ok`);

@@ -18,10 +18,15 @@ const FILES: [&str; 6] = [
 ];
 
 async fn gateway() -> (Gateway, Provider) {
+    gateway_with(json!({"token": "file:token"})).await
+}
+
+/// A gateway with these settings of `admin`.
+async fn gateway_with(admin: Value) -> (Gateway, Provider) {
     let provider = Provider::start().await;
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("token"), TOKEN).unwrap();
-    let config = Config::of(&provider).with("admin.token", json!("file:token"));
+    let config = Config::of(&provider).with("admin", admin);
     (Gateway::start_in(folder, config).await, provider)
 }
 
@@ -33,10 +38,14 @@ struct Viewer {
 
 impl Viewer {
     async fn open(gateway: &Gateway) -> Self {
+        let token = format!("authorization: Bearer {TOKEN}\r\n");
+        Self::open_with(gateway, &token).await
+    }
+
+    /// Opens it with these headers.
+    async fn open_with(gateway: &Gateway, headers: &str) -> Self {
         let mut stream = TcpStream::connect(gateway.admin).await.unwrap();
-        let head = format!(
-            "GET {STREAM} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
-        );
+        let head = format!("GET {STREAM} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut this = Self {
             stream,
@@ -120,6 +129,43 @@ async fn data_needs_the_token_and_a_host_that_is_allowed() {
     let mut connection = Connection::open(gateway.admin).await;
     let missing = connection.send(&Request::get(unknown).key(TOKEN)).await;
     missing.assert_error(404, "not_found");
+}
+
+#[tokio::test]
+async fn the_overview_can_be_open_and_everything_else_needs_the_token() {
+    let (closed, _provider) = gateway().await;
+    let access = "/api/v1/dashboard/access";
+    assert_eq!(closed.operator(access).await.json()["overview"], false);
+    let settings = json!({"token": "file:token", "open_overview": true});
+    let (gateway, provider) = gateway_with(settings).await;
+    assert_eq!(gateway.operator(access).await.json()["overview"], true);
+    let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+    answer.assert_ok();
+    let id = answer.header("x-request-id").unwrap();
+    let mut with_token = Viewer::open(&gateway).await;
+    let event = with_token.event().await.unwrap();
+    assert_eq!(event["requests"][0]["id"], *id, "{event}");
+    let mut without = Viewer::open_with(&gateway, "").await;
+    let event = without.event().await.unwrap();
+    assert_eq!(event["models"][0]["name"], "test-model", "{event}");
+    assert!(!event.to_string().contains("req_"), "{event}");
+    assert!(!event.to_string().contains("key_"), "{event}");
+    let request = format!("/api/v1/dashboard/requests/{id}");
+    for path in ["/api/v1/dashboard/keys", &request, "/api/v1/keys"] {
+        let refused = gateway.operator(path).await;
+        refused.assert_error(401, "missing_api_key");
+    }
+    // A wrong token is no missing one.
+    let wrong = Request::get(STREAM).key("another-token-of-the-same-length-as-that");
+    let refused = Connection::open(gateway.admin).await.send(&wrong).await;
+    refused.assert_error(401, "invalid_api_key");
+    // It closes with the next reload.
+    let config = Config::of(&provider).with("admin", json!({"token": "file:token"}));
+    gateway.rewrite(config);
+    gateway.signal("HUP").await;
+    let ended = async || without.event().await.is_none().then_some(());
+    eventually("the end of the open stream", ended).await;
+    assert!(with_token.event().await.is_some());
 }
 
 #[tokio::test]
@@ -222,12 +268,15 @@ async fn chromium_shows_ten_thousand_keys_and_two_hundred_models() {
         .assert_ok();
     gateway.ask(CHAT, "failing", "status-503", json!({})).await;
     gateway.ask(CHAT, "no-such-model", "", json!({})).await;
+    let settings = json!({"token": "file:token", "open_overview": true});
+    let (open, _provider) = gateway_with(settings).await;
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let shots = std::env::var_os("DASHBOARD_SHOTS");
     let shots = shots.map_or_else(|| folder.join("target/dashboard"), Into::into);
     let status = tokio::process::Command::new("node")
         .arg(folder.join("tests/dashboard/check.mjs"))
         .env("ADMIN", format!("http://{}", gateway.admin))
+        .env("OPEN", format!("http://{}", open.admin))
         .env("GATEWAY", format!("http://{}", gateway.address))
         .env("ADMIN_TOKEN", TOKEN)
         .env("KEY", &gateway.key)

@@ -47,6 +47,16 @@ struct Access {
     token: Option<Secret>,
     /// Host names that requests may give.
     hosts: Vec<String>,
+    /// Whether the dashboard's overview needs no token.
+    open_overview: bool,
+}
+
+/// What of the dashboard a request may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    All,
+    /// Counters, as on the page of metrics, and breakers.
+    Overview,
 }
 
 impl Access {
@@ -54,6 +64,7 @@ impl Access {
         Self {
             token: config.admin_token.clone(),
             hosts: config.admin.hosts.clone(),
+            open_overview: config.admin.open_overview,
         }
     }
 }
@@ -117,6 +128,19 @@ impl Api {
         }
     }
 
+    /// Whether the dashboard's overview needs no token.
+    pub(super) fn has_open_overview(&self) -> bool {
+        self.access.load().open_overview
+    }
+
+    /// What of the dashboard a request may see. A wrong token is an error in any case.
+    pub(super) fn rights(&self, headers: &HeaderMap) -> Result<Rights, PublicError> {
+        if self.has_open_overview() && !headers.contains_key(header::AUTHORIZATION) {
+            return Ok(Rights::Overview);
+        }
+        self.check_token(headers).map(|()| Rights::All)
+    }
+
     pub(super) fn permits(&self, effort: Effort) -> &Arc<Semaphore> {
         match effort {
             Effort::Small => &self.small,
@@ -140,7 +164,8 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         .merge(dashboard::data(api))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
-        .layer(middleware::from_fn_with_state(Arc::clone(api), admit));
+        .layer(middleware::from_fn_with_state(Arc::clone(api), admit))
+        .merge(dashboard::open_data(api));
     Router::new()
         .nest(PREFIX, router)
         .layer(DefaultBodyLimit::max(MOST_BODY_BYTES))

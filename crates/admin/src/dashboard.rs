@@ -92,14 +92,27 @@ pub(super) fn page() -> Router {
 /// The data; its router checks the token.
 pub(super) fn data(api: &Arc<Api>) -> Router {
     Router::new()
-        .route("/v1/dashboard/stream", get(stream))
         .route("/v1/dashboard/keys", get(keys))
         .route("/v1/dashboard/requests/{id}", get(request))
         .with_state(Arc::clone(api))
 }
 
+/// Data that may need no token: each of these checks by itself.
+pub(super) fn open_data(api: &Arc<Api>) -> Router {
+    Router::new()
+        .route("/v1/dashboard/access", get(access))
+        .route("/v1/dashboard/stream", get(stream))
+        .with_state(Arc::clone(api))
+}
+
+/// What the dashboard shows without the token.
+async fn access(State(api): State<Arc<Api>>) -> Response {
+    axum::Json(serde_json::json!({ "overview": api.has_open_overview() })).into_response()
+}
+
 /// Server-sent events: one sample after another, until the token is no longer valid or the listener ends.
 async fn stream(State(api): State<Arc<Api>>, request: Request) -> Result<Response, Failed> {
+    let rights = api.rights(request.headers())?;
     let viewer = api.dashboard().join(&api).ok_or_else(|| {
         let most = Sampler::MOST_VIEWERS;
         PublicError::new(
@@ -113,12 +126,12 @@ async fn stream(State(api): State<Arc<Api>>, request: Request) -> Result<Respons
         let (api, headers) = (Arc::clone(&api), head.headers.clone());
         let activity = activity.clone();
         async move {
-            let event: Bytes = viewer.next().await?;
+            let event: Bytes = viewer.next(rights).await?;
             // A viewer that stops reading takes no events, and its connection is closed as idle.
             if let Some(activity) = activity {
                 activity.wait_anew();
             }
-            api.check_token(&headers).ok()?;
+            api.rights(&headers).ok().filter(|now| *now == rights)?;
             Some((Ok::<_, Infallible>(event), viewer))
         }
     });

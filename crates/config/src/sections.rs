@@ -264,6 +264,9 @@ pub struct AdminSettings {
     /// (DNS rebinding).
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9._-]{1,253}$")))]
     pub hosts: Vec<String>,
+    /// Whether the dashboard shows its overview without the token. Requests, keys and `explain` need the
+    /// token in any case.
+    pub open_overview: bool,
 }
 
 impl AdminSettings {
@@ -277,6 +280,7 @@ impl Default for AdminSettings {
             listen: ListenAddress(SocketAddr::from(([127, 0, 0, 1], 9080))),
             token: None,
             hosts: Vec::new(),
+            open_overview: false,
         }
     }
 }

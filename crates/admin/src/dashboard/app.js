@@ -47,7 +47,7 @@
     constructor(status, message) { super(message); this.status = status; }
   }
   const ask = async (path, options = {}) => {
-    const headers = { authorization: `Bearer ${token}`, ...options.headers };
+    const headers = token ? { authorization: `Bearer ${token}`, ...options.headers } : options.headers;
     const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
     if (answer.ok) return answer;
     const body = await answer.json().catch(() => null);
@@ -66,7 +66,7 @@
     token = null;
     sessionStorage.removeItem(TOKEN);
     for (const it of document.querySelectorAll(".view")) it.hidden = true;
-    $("nav").hidden = $("leave").hidden = true;
+    $("nav").hidden = $("leave").hidden = $("enter").hidden = true;
     $("sign-in").hidden = false;
     $("sign-in-fault").textContent = fault;
     showState("", "");
@@ -102,10 +102,11 @@
 
   const enter = () => {
     $("sign-in").hidden = true;
-    $("nav").hidden = $("leave").hidden = false;
+    $("nav").hidden = $("leave").hidden = !token;
+    $("enter").hidden = !!token;
     showState("Connecting", "");
-    route();
     listen();
+    route();
   };
   $("sign-in").onsubmit = async (event) => {
     event.preventDefault();
@@ -120,12 +121,19 @@
     enter();
   };
   $("leave").onclick = () => signOut();
+  $("enter").onclick = () => signOut();
+  // Without a token: the overview, if it is open.
+  const begin = async () => {
+    if (token) return enter();
+    const { overview } = await ask("/api/v1/dashboard/access").then((it) => it.json()).catch(() => ({}));
+    if (overview) enter(); else signOut();
+  };
 
   // Views.
   const views = ["overview", "requests", "keys", "explain"];
   const route = () => {
-    if (!token) return;
-    const named = location.hash.slice(1);
+    if (!leaving && !token) return;
+    const named = token ? location.hash.slice(1) : "overview";
     const view = views.includes(named) ? named : views.find((it) => !$(it).hidden) || "overview";
     for (const it of views) $(it).hidden = it !== view;
     for (const it of $("nav").children) {
@@ -458,5 +466,5 @@
   };
 
   applyTheme();
-  if (token) enter(); else signOut();
+  begin();
 })();

@@ -101,6 +101,15 @@ struct Counters {
 #[derive(Default)]
 pub(super) struct History(VecDeque<Counters>);
 
+/// A sample: a server-sent event for each kind of viewer.
+#[derive(Clone, Default)]
+pub(super) struct Sample {
+    /// With the last requests.
+    pub(super) all: Bytes,
+    /// Without them. Empty: this needs the token.
+    pub(super) overview: Bytes,
+}
+
 /// An event.
 #[derive(Serialize)]
 struct Event {
@@ -179,15 +188,15 @@ struct FailedRow {
 }
 
 impl History {
-    /// Takes a sample: a server-sent event. Blocks for milliseconds.
-    pub(super) fn sample(&mut self, sources: &Sources) -> Bytes {
+    /// Takes a sample. Blocks for milliseconds.
+    pub(super) fn sample(&mut self, sources: &Sources) -> Sample {
         let counters = Counters::read(&events::gather());
         if self.0.len() >= KEPT {
             self.0.pop_front();
         }
         self.0.push_back(counters);
         let Some((last, first)) = self.0.back().zip(self.0.front()) else {
-            return Bytes::new();
+            return Sample::default();
         };
         let before = self.0.iter().rev().nth(1).unwrap_or(last);
         let mut event = last.event(first, before);
@@ -195,14 +204,24 @@ impl History {
             event.breakers = health.open_breakers();
             event.more_breakers = cut(&mut event.breakers, MOST_BREAKERS);
         }
+        let overview = match sources.api.has_open_overview() {
+            true => written(&event),
+            false => Bytes::new(),
+        };
         event.requests = recent::last().iter().map(RequestRow::of).collect();
-        let mut text = b"data: ".to_vec();
-        if let Err(fault) = serde_json::to_writer(&mut text, &event) {
-            log::error!("the dashboard cannot be written: {fault}");
-        }
-        text.extend_from_slice(b"\n\n");
-        text.into()
+        let all = written(&event);
+        Sample { all, overview }
     }
+}
+
+/// A server-sent event.
+fn written(event: &Event) -> Bytes {
+    let mut text = b"data: ".to_vec();
+    if let Err(fault) = serde_json::to_writer(&mut text, event) {
+        log::error!("the dashboard cannot be written: {fault}");
+    }
+    text.extend_from_slice(b"\n\n");
+    text.into()
 }
 
 /// Shortens a list, and returns how much it has lost.

@@ -1,7 +1,7 @@
 //! One sampler for all viewers. It runs while there is a viewer.
 
-use super::sample::{History, Sources};
-use crate::api::Api;
+use super::sample::{History, Sample, Sources};
+use crate::api::{Api, Rights};
 use axum::body::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub(crate) struct Sampler(Arc<Mutex<State>>);
 struct State {
     viewers: usize,
     /// The running sampler's events. `None`: it does not run.
-    events: Option<watch::Receiver<Bytes>>,
+    events: Option<watch::Receiver<Sample>>,
     is_closed: bool,
 }
 
 /// One open stream.
 pub(super) struct Viewer {
-    events: watch::Receiver<Bytes>,
+    events: watch::Receiver<Sample>,
     state: Arc<Mutex<State>>,
 }
 
@@ -44,13 +44,13 @@ impl Sampler {
         let mut events = if let Some(events) = &state.events {
             events.clone()
         } else {
-            let (sender, events) = watch::channel(Bytes::new());
+            let (sender, events) = watch::channel(Sample::default());
             tokio::spawn(run(Arc::clone(&self.0), Arc::clone(api), sender));
             state.events = Some(events.clone());
             events
         };
         // The last sample is news for a new viewer.
-        if !events.borrow().is_empty() {
+        if !events.borrow().all.is_empty() {
             events.mark_changed();
         }
         Some(Viewer {
@@ -67,9 +67,13 @@ impl Sampler {
 
 impl Viewer {
     /// The next event. `None`: the sampler has ended.
-    pub(super) async fn next(&mut self) -> Option<Bytes> {
+    pub(super) async fn next(&mut self, rights: Rights) -> Option<Bytes> {
         self.events.changed().await.ok()?;
-        Some(self.events.borrow_and_update().clone())
+        let sample = self.events.borrow_and_update();
+        Some(match rights {
+            Rights::All => sample.all.clone(),
+            Rights::Overview => sample.overview.clone(),
+        })
     }
 }
 
@@ -80,7 +84,7 @@ impl Drop for Viewer {
     }
 }
 
-async fn run(state: Arc<Mutex<State>>, api: Arc<Api>, events: watch::Sender<Bytes>) {
+async fn run(state: Arc<Mutex<State>>, api: Arc<Api>, events: watch::Sender<Sample>) {
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut history = History::default();
