@@ -95,6 +95,33 @@ try {
       assert.ok(await narrow(page), `${name}: keys are wider than the window`);
       await page.screenshot({ path: `${SHOTS}/keys-${name}.png` });
 
+      // Any key is found by its name, by its id and by how it begins; the whole key does not leave the page.
+      const find = async (text) => {
+        await page.getByLabel("Find a key").fill(text);
+        await page.keyboard.press("Enter");
+      };
+      await find("customer 4321");
+      await page.locator("#found tbody tr").filter({ hasText: "customer 4321" }).waitFor();
+      assert.equal(await page.locator("#found tbody tr").count(), 1);
+      await find("customer");
+      await page.getByText("More keys match").waitFor();
+      await find("key_00000000000000004321");
+      await page.locator("#found tbody tr").filter({ hasText: "customer 4321" }).waitFor();
+      const sent = page.waitForRequest((it) => it.url().includes("/api/v1/keys/sk-"));
+      await find(KEY);
+      assert.ok(!(await sent).url().includes(KEY));
+      await page.locator("#found tbody tr").filter({ hasText: KEY.slice(0, 11) }).waitFor();
+      assert.ok(await narrow(page), `${name}: found keys are wider than the window`);
+      await page.screenshot({ path: `${SHOTS}/found-${name}.png` });
+      await page.locator("#found tbody button").first().focus();
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").getByRole("heading", { name: "Grants" }).waitFor();
+      assert.ok(await narrow(page), `${name}: a key is wider than the window`);
+      await page.screenshot({ path: `${SHOTS}/key-${name}.png` });
+      await page.keyboard.press("Escape");
+      await find("no such customer");
+      await page.getByText("No key matches.").waitFor();
+
       await page.getByRole("link", { name: "Explain" }).click();
       await page.getByLabel("Key", { exact: true }).fill(KEY);
       await page.getByLabel("Body").fill(JSON.stringify({ model: "model-001", messages: [{ role: "user", content: "Hi" }] }));

@@ -187,6 +187,14 @@
     cell.title = text;
     return text;
   };
+  // An id that opens what is known of it.
+  const linked = (id, cell, open) => {
+    if (cell.firstChild) return;
+    const button = el("button", id, "link mono");
+    button.type = "button";
+    button.onclick = () => open(id);
+    cell.append(button);
+  };
   const rated = (title, size) => [
     [title, (it, cell) => named(it.name, cell), "name"],
     ["Req/min", (it) => count(it.requests), "n"],
@@ -218,14 +226,7 @@
       ["Next try in", (it) => it.cooldown_left_ms == null ? "–" : span(it.cooldown_left_ms / 1000), "n"],
     ], (it) => `${it.scope} ${it.name}`),
     recent: table("recent", "Last requests, newest first", [
-      ["Request", (it, cell) => {
-        if (!cell.firstChild) {
-          const button = el("button", it.id, "link mono");
-          button.type = "button";
-          button.onclick = () => showOne(it.id);
-          cell.append(button);
-        }
-      }],
+      ["Request", (it, cell) => linked(it.id, cell, (id) => showOne(id)), "mono"],
       ["Ended", (it) => clock(it.at)],
       ["Status", (it, cell) => { cell.className = it.code || it.status >= 400 ? "bad" : "good"; return it.code ? `${it.status} ${words(it.code)}` : `${it.status}`; }],
       ["Model", (it, cell) => named(it.model || "–", cell), "name"],
@@ -235,11 +236,11 @@
       ["Duration", (it) => span(it.ms / 1000), "n"],
       ["Tokens", (it) => it.usage ? count(sum(it.usage.slice(0, 4))) : "–", "n"],
       ["Cost", (it) => it.cost ?? "–", "n"],
-      ["Key", (it) => it.key || "–", "mono"],
+      ["Key", (it, cell) => it.key ? linked(it.key, cell, (id) => showKey(id)) : "–", "mono"],
     ], (it) => it.id),
     exhausted: table("exhausted", "Keys by share of their valid grants that is used", [
       ["Name", (it, cell) => named(it.name, cell), "name"],
-      ["Key", (it) => it.id, "mono"],
+      ["Key", (it, cell) => linked(it.id, cell, (id) => showKey(id)), "mono"],
       ["Used", (it, cell) => {
         const share = shareUsed(it);
         if (!cell.firstChild) {
@@ -253,6 +254,14 @@
       }],
       ["Left", (it) => amounts(it.tokens - it.used, it.money - it.money_used, it), "n"],
       ["Granted", (it) => amounts(it.tokens, it.money, it), "n"],
+    ], (it) => it.id),
+    found: table("found", "Found keys", [
+      ["Name", (it, cell) => named(it.name, cell), "name"],
+      ["Key", (it, cell) => linked(it.id, cell, (id) => showKey(id)), "mono"],
+      ["Begins with", (it) => it.prefix, "mono"],
+      ["State", (it, cell) => { cell.className = it.state === "active" ? "good" : "bad"; return words(it.state); }],
+      ["Plan", (it) => it.plan || "–"],
+      ["Created", (it) => it.created_at.slice(0, 10)],
     ], (it) => it.id),
   };
 
@@ -306,14 +315,18 @@
         if (data[0].length > KEPT) data.forEach((it) => it.shift());
         root.setAttribute("aria-label", `${what}: ` + series.map(([label], place) => `${label} ${values[place] == null ? "none" : format(values[place])}`).join(", "));
       },
-      draw() { if (chart && chart.width === root.clientWidth) chart.setData(data); else build(); },
+      draw() {
+        if (chart && chart.width === root.clientWidth) chart.setData(data); else build();
+        // Without a pointer the legend has the last values.
+        if (chart && data[0].length > 0 && chart.cursor.idx == null) chart.setLegend({ idx: data[0].length - 1 });
+      },
     };
     plots.push(self);
     return self;
   };
   const charts = {
     requests: plot("plot-requests", "Requests per minute", [["all", "--accent"], ["failed", "--bad"]], count),
-    first: plot("plot-first", "Time to first token", [["p50", "--accent"], ["p95", "--second"], ["p99", "--third"]], (it) => it < 10 ? `${+it.toFixed(2)}` : count(it)),
+    first: plot("plot-first", "Time to first token", [["p50", "--accent"], ["p95", "--second"], ["p99", "--third"]], (it) => it < 10 ? `${+it.toPrecision(2)}` : count(it)),
     tokens: plot("plot-tokens", "Tokens per minute", [["input", "--accent"], ["cached", "--third"], ["output", "--second"]], count),
     cost: plot("plot-cost", "Cost per minute", [["cost", "--accent"]], money),
   };
@@ -400,6 +413,11 @@
     const here = path ? `${path} ${words(name)}` : words(name);
     return it && typeof it === "object" ? flat(it, here) : [[here, it]];
   });
+  const showDialog = (title, ...content) => {
+    $("one-title").textContent = title;
+    $("one-body").replaceChildren(...content);
+    $("one").showModal();
+  };
   const showOne = async (id) => {
     $("request-fault").textContent = "";
     let found;
@@ -409,9 +427,7 @@
       $("request-fault").textContent = fault.message;
       return;
     }
-    $("one-title").textContent = id;
-    const body = $("one-body"), it = found.recent;
-    body.replaceChildren();
+    const body = el("div"), it = found.recent;
     if (it) {
       body.append(facts([
         ["Status", it.code ? `${it.status} ${it.code}` : it.status], ["Outcome", words(it.outcome)], ["Ended", new Date(it.at).toISOString()],
@@ -423,7 +439,7 @@
       if (it.failed.length) body.append(el("h2", "Failed attempts"), plain("Failed attempts", ["Deployment", "Reason", "Status", "After"], it.failed.map((one) => [one.deployment, words(one.class), one.status, `${one.after_ms} ms`])));
     }
     if (found.record) body.append(el("h2", "Record in the ledger"), facts(flat(found.record)));
-    $("one").showModal();
+    showDialog(id, body);
   };
   $("one-close").onclick = () => $("one").close();
   $("find-request").onsubmit = (event) => { event.preventDefault(); showOne($("request-id").value.trim()); };
@@ -437,6 +453,33 @@
     } catch (fault) { $("keys-fault").textContent = fault.message; }
   };
   $("keys-again").onclick = showKeys;
+  // By name, by id or by how it begins. Of a whole key only the beginning is sent.
+  $("find-key").onsubmit = async (event) => {
+    event.preventDefault();
+    $("key-fault").textContent = "";
+    const text = $("key-text").value.trim(), named = /^(key_|sk-)\w+$/.test(text);
+    const one = text.startsWith("sk-") ? text.slice(0, 11) : text;
+    let found = [], more = false;
+    try {
+      const answer = await (await ask(named ? `/api/v1/keys/${encodeURIComponent(one)}` : `/api/v1/keys?limit=50&name=${encodeURIComponent(text)}`)).json();
+      [found, more] = named ? [[answer], false] : [answer.data, answer.has_more];
+    } catch (fault) {
+      if (fault.status !== 404) { $("key-fault").textContent = fault.message; return; }
+    }
+    $("found-card").hidden = false;
+    tables.found(found);
+    $("found-more").textContent = found.length === 0 ? "No key matches." : more ? "More keys match: give more of the name." : "";
+  };
+  const showKey = async (id) => {
+    const fault = $($("requests").hidden ? "keys-fault" : "request-fault");
+    fault.textContent = "";
+    try {
+      const path = `/api/v1/keys/${encodeURIComponent(id)}`;
+      const [key, grants] = await Promise.all([ask(path), ask(`${path}/grants`)].map(async (it) => (await it).json()));
+      const grant = (it) => [it.plan, amounts(it.tokens, it.money, it), amounts(it.used, it.money_used, it), it.valid_until || "from the first use"];
+      showDialog(key.name, facts(flat(key)), el("h2", "Grants"), plain("Grants", ["Plan", "Granted", "Used", "Valid until"], grants.data.map(grant)));
+    } catch (cause) { fault.textContent = cause.message; }
+  };
 
   // Explain.
   $("ask-body").value = JSON.stringify({ model: "", messages: [{ role: "user", content: "Hello" }] }, null, 2);
@@ -447,7 +490,7 @@
     box.replaceChildren();
     try {
       const request = JSON.parse($("ask-body").value);
-      const order = { key: $("ask-key").value.trim(), path: $("ask-path").value, session: $("ask-session").value || null, request };
+      const order = { key: $("ask-key").value.trim(), path: $("ask-path").value.trim(), session: $("ask-session").value || null, request };
       const answer = await ask("/api/v1/explain", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(order) });
       const it = await answer.json(), card = el("div", null, "card"), what = it.outcome;
       const text = { sent: `It is sent to ${what.provider}.`, answered_here: "The gateway answers it.", refused: `It is refused: ${what.status} ${what.code}: ${what.message}` }[what.kind];
