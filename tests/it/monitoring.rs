@@ -1,7 +1,7 @@
 //! The rules and dashboards in `deploy/`: their tests pass in a real Prometheus, every alert has its
 //! section in the guide, and every expression finds its series in a gateway that serves.
 
-use crate::support::collector::{Collector, hex};
+use crate::support::collector::{Collector, attributes, hex};
 use crate::support::{
     CHAT, Config, Connection, Gateway, Output, Provider, Request, eventually, root,
 };
@@ -92,15 +92,21 @@ struct Prometheus {
 
 impl Prometheus {
     async fn start(gateway: SocketAddr) -> Self {
+        Self::with_alerts(gateway, &read("deploy/prometheus/alerts.yaml")).await
+    }
+
+    /// With these alerts instead.
+    async fn with_alerts(gateway: SocketAddr, alerts: &str) -> Self {
         let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("alerts.yaml"), alerts).unwrap();
         let address = {
             let free = TcpListener::bind("127.0.0.1:0").unwrap();
             free.local_addr().unwrap()
         };
-        let rules = root().join("deploy/prometheus");
+        let recording = root().join("deploy/prometheus/recording.yaml");
         let config = json!({
             "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
-            "rule_files": [rules.join("recording.yaml"), rules.join("alerts.yaml")],
+            "rule_files": [recording, folder.path().join("alerts.yaml")],
             "scrape_configs": [{
                 "job_name": "tollgate",
                 "static_configs": [{ "targets": [gateway.to_string()] }],
@@ -292,6 +298,75 @@ async fn every_expression_finds_its_series() {
         () = load => {}
         () = check => {}
     }
+}
+
+#[tokio::test]
+async fn an_alert_fires_and_resolves_and_the_failed_request_is_found_by_its_id() {
+    const TOKEN: &str = "0123456789abcdef-the-token-of-the-tests";
+    const ALERT: &str = r#"ALERTS{alertname="TollgateBreakerOpen",alertstate="firing"}"#;
+    if is_missing("prometheus") {
+        return;
+    }
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let traces = json!({
+        "endpoint": format!("http://{}", collector.address), "sample": {"share": 0},
+    });
+    let health = json!({"consecutive_failures": 1, "cooldown": "1s", "max_cooldown": "1s"});
+    let config = Config::of(&provider)
+        .with("admin.token", json!("file:token"))
+        .with("traces", traces)
+        .with("routing.health", health);
+    let gateway = Gateway::start_in(folder, config).await;
+    // As they are, but at once.
+    let mut alerts = String::new();
+    for line in read("deploy/prometheus/alerts.yaml").lines() {
+        let is_wait = line.trim_start().starts_with("for: ");
+        alerts += if is_wait { "        for: 0s" } else { line };
+        alerts += "\n";
+    }
+    let prometheus = Prometheus::with_alerts(gateway.admin, &alerts).await;
+    assert_eq!(prometheus.query(ALERT).await, [] as [Value; 0]);
+
+    let failed = gateway
+        .ask(CHAT, "test-model", "status-500", json!({}))
+        .await;
+    failed.assert_error(502, "upstream_error");
+    let id = failed.header("x-request-id").unwrap();
+    let request = Request::get(&format!("/api/v1/dashboard/requests/{id}")).key(TOKEN);
+    let shown = async || {
+        let answer = Connection::open(gateway.admin).await.send(&request).await;
+        (answer.status == 200).then(|| answer.json()["recent"].clone())
+    };
+    let shown = eventually("the request in the dashboard", shown).await;
+    assert_eq!(shown["code"], "upstream_error", "{shown}");
+    let attempt = &shown["failed"][0];
+    assert_eq!(attempt["class"], "server_error", "{shown}");
+    assert_eq!(attempt["status"], 500, "{shown}");
+    let line = gateway.access_line(|line| line["id"] == id).await;
+    assert_eq!(line["code"], "upstream_error", "{line}");
+    let cause = gateway.log_line(id).await;
+    assert!(cause.contains("sim") && cause.contains("500"), "{cause}");
+    let trace = collector.trace_of(id).await;
+    assert_eq!(line["trace_id"], hex(&trace[0].trace_id));
+    assert_eq!(attributes(&trace[1])["error.type"], "server_error");
+
+    let fires = async || {
+        gateway
+            .ask(CHAT, "test-model", "status-500", json!({}))
+            .await;
+        let firing = prometheus.query(ALERT).await;
+        (!firing.is_empty()).then_some(firing)
+    };
+    let firing = eventually("the alert", fires).await;
+    assert_eq!(firing[0]["metric"]["provider"], "sim", "{firing:#?}");
+    let resolves = async || {
+        gateway.ask(CHAT, "test-model", "", json!({})).await;
+        prometheus.query(ALERT).await.is_empty().then_some(())
+    };
+    eventually("the end of the alert", resolves).await;
 }
 
 /// Prometheus asks for OpenMetrics. In the text format the page has no exemplars.
