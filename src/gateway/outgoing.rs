@@ -17,7 +17,9 @@ use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
 use super::stage::Admitted;
-use crate::candidate::{Fitted, first_that_carries, fit_reasoning, no_path_fault, purpose, target};
+use crate::candidate::{
+    Fitted, accepted, first_that_carries, fit_reasoning, no_path_fault, purpose, target,
+};
 use crate::clock;
 use crate::events::Shed;
 use bytes::Bytes;
@@ -27,7 +29,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
-use tollgate_translate::{AnswerContext, Target, TranslationNotes};
+use tollgate_translate::{
+    AnswerContext, Strict, Target, TranslationNotes, lacks_any, needs_custom_tools,
+    within_capabilities,
+};
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
 use tollgate_wire::{body::BodyEdits, patch, reasoning};
@@ -103,9 +108,10 @@ pub fn prepare(
         waited_for => waited_for,
     };
     let base = |to| candidate.pool.base(to, purpose(&admitted.request));
-    let (to, mut sent) = if candidate.format == format {
+    let (to, mut sent) = if passes(admitted, candidate) {
         let patch = &base(format).ok_or_else(fault)?.patch;
-        let same = same_format(admitted, candidate, patch, permit);
+        let strict = Strict(&exchange.snapshot.translation.strict);
+        let same = same_format(admitted, candidate, patch, strict, permit)?;
         (format, same.ok_or_else(fault)?)
     } else {
         let asked = limited(admitted).ok_or_else(fault)?;
@@ -137,6 +143,20 @@ pub fn prepare(
         note_dropped(&mut sent.dropped, "input[].reasoning");
     }
     Ok((to, sent))
+}
+
+/// Whether the body is sent in its own format, as the client wrote it.
+fn passes(admitted: &Admitted, candidate: &Candidate) -> bool {
+    let capabilities = &candidate.deployment.provider.capabilities;
+    let format = admitted.format;
+    if format != candidate.format {
+        return false;
+    }
+    if format != Format::Chat || capabilities.chat.custom_tools {
+        return true;
+    }
+    let body = admitted.body.assemble(Splice::default());
+    !body.is_some_and(|body| needs_custom_tools(format, &body, capabilities))
 }
 
 /// The name of the model at a deployment.
@@ -237,7 +257,7 @@ fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
         let base = candidate.pool.base(to, purpose(&admitted.request));
         base.map_or(0, |base| of_patch(&base.patch, length))
     };
-    if admitted.format != candidate.format {
+    if !passes(admitted, candidate) {
         let copy = admitted.request.output_limit.map_or(0, |_| length);
         // Which of the formats carries the request is not known before.
         let formats = candidate.deployment.formats_for(admitted.format);
@@ -246,7 +266,9 @@ fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
     }
     let adds_thinking =
         reasoning::adds_thinking(admitted.model.reasoning, candidate.format, &peeked.facts);
-    let is_read = peeked.has_seals || adds_thinking;
+    let capabilities = &candidate.deployment.provider.capabilities;
+    let lacks_any = lacks_any(admitted.format, capabilities, peeked.has_top_k);
+    let is_read = peeked.has_seals || adds_thinking || lacks_any;
     // Obstacles to thinking are looked for later, with the memory that is taken here.
     let is_edited = adds_thinking || {
         let (edits, _) = edits(admitted, candidate, || None);
@@ -314,13 +336,19 @@ fn edits<'a>(
     (edits, fitted)
 }
 
-/// The client's bytes with the edits spliced in.
+/// The client's bytes with the edits spliced in, within the capabilities of the provider. `None`: a fault of
+/// the gateway.
+///
+/// # Errors
+///
+/// The provider cannot do what the request depends on.
 fn same_format(
     admitted: &Admitted,
     candidate: &Candidate,
     patch: &BodyPatch,
+    strict: Strict<'_>,
     permit: Option<MemoryPermit>,
-) -> Option<Outgoing> {
+) -> Result<Option<Outgoing>, PublicError> {
     let body = &admitted.body;
     let peeked = body.peeked();
     let whole = || body.assemble(Splice::default());
@@ -330,9 +358,14 @@ fn same_format(
         sampling,
     } = fitted;
     let raised_limit = raised(peeked.facts.output_limit, edits.output_limit());
-    let mut sent = body.assemble(edits.into_splice())?;
+    let Some(mut sent) = body.assemble(edits.into_splice()) else {
+        return Ok(None);
+    };
     if !sampling.is_empty() {
-        sent = tollgate_translate::without_members(&sent, &sampling)?;
+        let Some(rest) = tollgate_translate::without_members(&sent, &sampling) else {
+            return Ok(None);
+        };
+        sent = rest;
         dropped.extend(sampling);
     }
     if peeked.has_seals
@@ -345,15 +378,18 @@ fn same_format(
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);
     }
-    let sent = patched(sent, patch)?;
-    Some(Outgoing {
+    let capabilities = accepted(&candidate.deployment.provider, &admitted.model);
+    let has_top_k = peeked.has_top_k;
+    let fitted = within_capabilities(candidate.format, sent, &capabilities, has_top_k, strict)?;
+    dropped.extend(fitted.dropped);
+    Ok(patched(fitted.body, patch).map(|sent| Outgoing {
         body: Some(held(permit, body, sent)),
         uri: None,
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
         notes: None,
         kept: None,
-    })
+    }))
 }
 
 /// The output limit that is sent, if it is higher than the client's.

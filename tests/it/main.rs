@@ -10,6 +10,7 @@ mod balances;
 mod balancing;
 mod bedrock;
 mod bodies;
+mod capabilities;
 mod charging;
 mod client_addresses;
 mod command_line;

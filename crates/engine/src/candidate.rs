@@ -2,13 +2,16 @@
 //! edits the bytes and sends them.
 
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::time::Duration;
 use tollgate_config::TranslationSettings;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::health::Full;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
 use tollgate_translate::{Lossy, Strict, Target, ThinkingObstacles};
-use tollgate_types::{ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle};
+use tollgate_types::{
+    Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
+};
 use tollgate_wire::address::with_model;
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -120,6 +123,18 @@ pub fn fit_reasoning(
         dropped,
         sampling: sampling.collect(),
     }
+}
+
+/// What a provider accepts in requests of its own format for a model.
+pub fn accepted<'a>(provider: &'a Provider, model: &Model) -> Cow<'a, Capabilities> {
+    let known = &provider.capabilities;
+    let is_adaptive = model.thinking == Some(ThinkingStyle::Adaptive);
+    if known.messages.adaptive_thinking || !is_adaptive {
+        return Cow::Borrowed(known);
+    }
+    let mut of_model = known.clone();
+    of_model.messages.adaptive_thinking = true;
+    Cow::Owned(of_model)
 }
 
 /// What a request is translated for.

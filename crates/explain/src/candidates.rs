@@ -6,8 +6,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
-    self, check_path, first_that_carries, fit_reasoning, full_fault, no_token_fault, purpose,
-    target,
+    self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, no_token_fault,
+    purpose, target,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -16,9 +16,9 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
-use tollgate_routing::{Deployment, Model};
+use tollgate_routing::{Deployment, Model, Provider};
 use tollgate_telemetry::clock;
-use tollgate_translate::{AnswerMemory, Target};
+use tollgate_translate::{AnswerMemory, Strict, Target, needs_custom_tools, within_capabilities};
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::UpstreamFault;
@@ -184,7 +184,9 @@ impl Question<'_> {
     ) -> Result<(), (String, Option<PublicError>)> {
         let deployment = &handle.deployment;
         shown.format = Some(choice.format.as_str().to_owned());
-        shown.translated = choice.format != self.format;
+        let capabilities = &deployment.provider.capabilities;
+        shown.translated = choice.format != self.format
+            || needs_custom_tools(self.format, self.body, capabilities);
         let reservation = self.request.reservation.as_ref();
         if deployment.price.is_none() && reservation.is_some_and(|it| it.pays_money()) {
             let reason = "it has no price, and the key pays in money";
@@ -195,7 +197,9 @@ impl Question<'_> {
             return Err(("its name has no address".to_owned(), None));
         }
         let sent = match shown.translated {
-            false => Ok((choice.format, self.fitted())),
+            false => self
+                .fitted(&deployment.provider)
+                .map(|dropped| (choice.format, dropped)),
             true => {
                 let translate = |to| self.translated(deployment, to);
                 first_that_carries(deployment, self.format, translate)
@@ -219,10 +223,11 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// The fields that an untranslated request drops because the model does not support them.
-    fn fitted(&self) -> Vec<String> {
+    /// The fields that an untranslated request drops because the model or its provider does not support
+    /// them.
+    fn fitted(&self, provider: &Provider) -> Result<Vec<String>, PublicError> {
         if self.counts() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let model = self.model;
         let mut edits = BodyEdits::new(self.format, self.peeked);
@@ -236,7 +241,17 @@ impl Question<'_> {
         {
             dropped.extend(unsealed.dropped);
         }
-        dropped.into_iter().map(str::to_owned).collect()
+        let strict = Strict(&self.ground.config.translation.strict);
+        let (body, has_top_k) = (self.body.clone(), self.peeked.has_top_k);
+        let fitted = within_capabilities(
+            self.format,
+            body,
+            &accepted(provider, model),
+            has_top_k,
+            strict,
+        )?;
+        dropped.extend(fitted.dropped);
+        Ok(dropped.into_iter().map(str::to_owned).collect())
     }
 
     /// The fields that the translation drops, and whether the gateway emulates a field.

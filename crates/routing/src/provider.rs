@@ -31,7 +31,7 @@ pub struct Provider {
     pub pass_headers: Vec<HeaderName>,
     /// How long each part of an exchange may take.
     pub timeouts: Timeouts,
-    /// What it can, for requests that are translated.
+    /// What its requests may contain.
     pub capabilities: Capabilities,
     /// Events of its streams that its formats do not define, and that pass all the same.
     pub stream_events: Arc<[Box<str>]>,

@@ -379,6 +379,12 @@ impl<'d> Value<'d> {
         Members(self.children(NodeKind::Object))
     }
 
+    /// The members of an object, with their keys as values that have a place.
+    pub(crate) fn members_with_places(self) -> impl Iterator<Item = (Self, Self)> {
+        let mut children = self.children(NodeKind::Object);
+        std::iter::from_fn(move || Some((children.step()?, children.step()?)))
+    }
+
     fn children(self, kind: NodeKind) -> Children<'d> {
         let end = match self.document.node(self.at) {
             Some(node) if node.kind == kind => node.next,

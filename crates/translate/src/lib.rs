@@ -13,6 +13,7 @@
 //!   it comes or whole.
 //! - [`references`] puts what the gateway remembers into a request that refers to it.
 //! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
+//! - [`within_capabilities`] makes such a body fit what its provider accepts.
 //! - [`ThinkingObstacles`] are what of such a body is in the way of thinking.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod capabilities;
 pub mod document;
 pub mod features;
 mod fingerprint;
@@ -36,6 +38,7 @@ mod target;
 mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
+pub use capabilities::{Fitted, lacks_any, needs_custom_tools, within_capabilities};
 pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,

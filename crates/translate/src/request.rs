@@ -67,7 +67,8 @@ pub const fn most_memory(length: u64, values: u64) -> u64 {
 ///
 /// # Errors
 /// A field cannot be carried, or its value is not one that its format knows: the refusal
-/// names it. Translating within one format is refused, too: such a body passes as it is.
+/// names it. Translating within one format is refused, too, unless the target lacks tools of free text:
+/// such a body passes as it is.
 pub fn request(
     from: Format,
     to: Format,
@@ -101,7 +102,7 @@ fn translate(
     length: usize,
     target: &Target<'_>,
 ) -> Result<Translated, Refusal> {
-    if from == to {
+    if from == to && (rules(to).target.has_custom_tools)(target) {
         return Err(Refusal::new(
             "",
             "the body is in the target's format already",

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a provider can, of what not every provider of its formats can.
+/// What a provider can, of what not every provider of its formats can. Requests in the provider's own
+/// format are made to fit, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capabilities {
-    /// Cache marks: `cache_control` in messages, `prompt_cache_breakpoint` in chat and responses.
+    /// Accepts cache marks: `cache_control` in messages, `prompt_cache_breakpoint` in chat and responses;
+    /// otherwise they are dropped with notice.
     pub cache_breakpoints: bool,
     /// Events of its streams that its formats do not define, by their `type`; in chat by the
     /// `object` of their chunks. They pass to callers of the same format. Any other unknown
@@ -38,11 +40,10 @@ impl Default for Capabilities {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChatCapabilities {
-    /// Accepts `max_completion_tokens`; otherwise the limit is sent as `max_tokens`, also for
-    /// clients of chat.
+    /// Accepts `max_completion_tokens`; otherwise the limit is sent as `max_tokens`.
     pub max_completion_tokens: bool,
-    /// Accepts `stream_options`; otherwise the field is left out, also for clients of chat, and the
-    /// provider must report the usage of streams by itself.
+    /// Accepts `stream_options`; otherwise the field is left out, and the provider must report the usage
+    /// of streams by itself.
     pub stream_options: bool,
     /// Accepts the role `developer`; otherwise such messages are sent as `system`.
     pub developer_role: bool,
@@ -52,14 +53,16 @@ pub struct ChatCapabilities {
     /// Accepts `reasoning_effort` together with `tools`; otherwise the effort is dropped with
     /// notice.
     pub effort_with_tools: bool,
-    /// Needs its `reasoning_content` back with the tool calls that followed it.
+    /// Needs its `reasoning_content` back with the tool calls that followed it. Clients of chat return it
+    /// themselves.
     pub reasoning_content: bool,
-    /// Accepts `top_k`.
+    /// Accepts `top_k`; otherwise it is dropped with notice.
     pub top_k: bool,
     /// Has tools with free text (`custom`); otherwise they are sent as functions.
     pub custom_tools: bool,
     /// Accepts newer fields of OpenAI: `safety_identifier`, `verbosity`, `prompt_cache_key`,
-    /// `service_tier`, `metadata`, and lists of parts in every message.
+    /// `service_tier`, `metadata`, and lists of parts in every message; otherwise the fields are dropped
+    /// with notice, and texts are joined.
     pub openai: bool,
 }
 
@@ -89,7 +92,7 @@ impl Default for ChatCapabilities {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResponsesCapabilities {
-    /// Returns and accepts `reasoning.encrypted_content`.
+    /// Returns and accepts `reasoning.encrypted_content`; otherwise it is left out.
     pub encrypted_reasoning: bool,
     /// Has a web search (`web_search`), for clients of messages that offer one; otherwise the tool
     /// is dropped with notice. The provider bills it separately.
@@ -120,9 +123,9 @@ pub struct MessagesCapabilities {
     pub system_in_the_middle: bool,
     /// Thinking is requested as `adaptive` with an effort; otherwise as `enabled` with a budget.
     pub adaptive_thinking: bool,
-    /// Thinking can be turned off.
+    /// Thinking can be turned off; otherwise a request to do so is dropped with notice.
     pub thinking_can_be_disabled: bool,
-    /// Accepts `output_config.format`.
+    /// Accepts `output_config.format`; otherwise requests with it are refused.
     pub structured_output: bool,
     /// Has a web search (`web_search_20250305`), for clients of responses that offer one; otherwise
     /// the tool is dropped with notice. The provider bills it separately.

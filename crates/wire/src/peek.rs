@@ -92,6 +92,8 @@ pub struct Peeked {
     pub texts: Option<Box<Texts>>,
     /// The conversation has reasoning that a translation sealed: no provider can read it.
     pub has_seals: bool,
+    /// The body has the member `top_k`, which chat providers differ in.
+    pub has_top_k: bool,
     /// Keys and values of the whole body: they, and not its bytes alone, decide what a closer look
     /// costs.
     pub values: u64,

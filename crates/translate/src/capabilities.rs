@@ -1,0 +1,514 @@
+//! A request that needs no translation, made to fit what its provider accepts.
+//!
+//! It decides what the capabilities of a provider change in a body of the provider's own format. The bytes
+//! between the changes stay as the client wrote them. Whole fields that a provider does not know, and
+//! fields with another name, are patched elsewhere (`BodyPatch`).
+
+use crate::{
+    Refusal, Strict,
+    document::{Document, Kind, Text, Value},
+    request::scope::member,
+};
+use bytes::{Bytes, BytesMut};
+use memchr::memmem;
+use std::ops::Range;
+use tollgate_types::{Capabilities, Effort, Format, ThinkingRoom};
+use tollgate_wire::{json::Span, splice::Splice};
+
+/// Fields of chat that came later than most providers' copies of it (`capabilities.chat.openai`).
+const NEWER_FIELDS: [&str; 7] = [
+    "metadata",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "verbosity",
+];
+
+const REMINDER: [&str; 2] = ["<system-reminder>", "</system-reminder>"];
+/// The beginning of the escape of any letter.
+const ESCAPED_LETTER: &[u8] = b"\\u00";
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+
+/// A body within the capabilities of its provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fitted {
+    /// The body to send. It is the same memory as before if nothing changed.
+    pub body: Bytes,
+    /// The fields that were left out, by their paths, each once.
+    pub dropped: Vec<&'static str>,
+}
+
+/// Whether a provider lacks a capability of the format. `has_top_k`: the request has `top_k`.
+pub fn lacks_any(format: Format, capabilities: &Capabilities, has_top_k: bool) -> bool {
+    !words(format, capabilities, has_top_k).is_empty()
+}
+
+/// Whether the request offers tools of free text to a chat provider that has none. Only a translation can
+/// turn calls of a function back into calls of such a tool.
+pub fn needs_custom_tools(format: Format, body: &[u8], capabilities: &Capabilities) -> bool {
+    if format != Format::Chat || capabilities.chat.custom_tools {
+        return false;
+    }
+    if !has_word(body, "custom") && memmem::find(body, ESCAPED_LETTER).is_none() {
+        return false;
+    }
+    let Ok(document) = Document::parse(body) else {
+        return false;
+    };
+    let top = document.root();
+    let messages = member(top, "messages").into_iter();
+    has_custom(top, "tools")
+        || messages
+            .flat_map(Value::elements)
+            .any(|message| has_custom(message, "tool_calls"))
+}
+
+/// Whether a list of tools or calls has one of free text.
+fn has_custom(object: Value<'_>, list: &str) -> bool {
+    let list = member(object, list).into_iter();
+    list.flat_map(Value::elements)
+        .any(|tool| is_text(member(tool, "type"), "custom"))
+}
+
+/// Makes a body of the provider's own format fit its capabilities.
+///
+/// # Errors
+/// The provider cannot do what the request depends on, or the operator does not allow a field to be
+/// dropped.
+pub fn within_capabilities(
+    format: Format,
+    body: Bytes,
+    capabilities: &Capabilities,
+    has_top_k: bool,
+    strict: Strict<'_>,
+) -> Result<Fitted, Refusal> {
+    let words = words(format, capabilities, has_top_k);
+    let unchanged = |body| Fitted {
+        body,
+        dropped: Vec::new(),
+    };
+    let is_escaped = || memmem::find(&body, ESCAPED_LETTER).is_some();
+    let has_words = words.iter().any(|word| has_word(&body, word));
+    if words.is_empty() || !(has_words || is_escaped()) {
+        return Ok(unchanged(body));
+    }
+    let (splice, dropped) = {
+        let Ok(document) = Document::parse(&body) else {
+            return Ok(unchanged(body));
+        };
+        let mut fitter = Fitter {
+            can: capabilities,
+            splice: Splice::default(),
+            dropped: Vec::new(),
+        };
+        match format {
+            Format::Chat => fitter.chat(document.root())?,
+            Format::Responses => fitter.responses(document.root()),
+            Format::Messages => fitter.messages(document.root())?,
+            _ => {}
+        }
+        (fitter.splice, fitter.dropped)
+    };
+    if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
+        let why =
+            "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
+        return Err(Refusal::new(*path, why));
+    }
+    if splice.is_empty() {
+        return Ok(unchanged(body));
+    }
+    let spliced = splice.apply(std::slice::from_ref(&body));
+    let spliced = spliced.map_err(|fault| Refusal::new("", fault.to_string()))?;
+    let mut fitted = BytesMut::with_capacity(usize::try_from(spliced.len).unwrap_or_default());
+    for chunk in &spliced.chunks {
+        fitted.extend_from_slice(chunk);
+    }
+    Ok(Fitted {
+        body: fitted.freeze(),
+        dropped,
+    })
+}
+
+/// Words of which a body has one if it needs a change: a body without them is not parsed.
+fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    let mut unless = |is_known: bool, more: &[&'static str]| {
+        if !is_known {
+            words.extend_from_slice(more);
+        }
+    };
+    match format {
+        Format::Chat => {
+            let chat = &can.chat;
+            unless(chat.top_k || !has_top_k, &["top_k"]);
+            unless(can.cache_breakpoints, &["prompt_cache_breakpoint"]);
+            unless(chat.developer_role, &["developer"]);
+            unless(chat.system_in_the_middle, &["system", "developer"]);
+            unless(chat.effort_with_tools, &["reasoning_effort"]);
+            unless(chat.openai, &NEWER_FIELDS);
+            // Lists of parts.
+            unless(chat.openai, &["moderation", "text"]);
+        }
+        Format::Responses => {
+            unless(can.cache_breakpoints, &["prompt_cache_breakpoint"]);
+            unless(
+                can.responses.encrypted_reasoning,
+                &[ENCRYPTED, "encrypted_content"],
+            );
+        }
+        Format::Messages => {
+            let messages = &can.messages;
+            unless(can.cache_breakpoints, &["cache_control"]);
+            unless(messages.system_in_the_middle, &["system"]);
+            unless(messages.adaptive_thinking, &["adaptive", "effort"]);
+            unless(messages.thinking_can_be_disabled, &["disabled"]);
+            unless(messages.structured_output, &["output_config"]);
+        }
+        _ => {}
+    }
+    words
+}
+
+/// Whether the body has this word as a string without escapes.
+fn has_word(body: &[u8], word: &str) -> bool {
+    memmem::find_iter(body, word).any(|at| {
+        let end = at.saturating_add(word.len());
+        let before = at.checked_sub(1).and_then(|before| body.get(before));
+        before == Some(&b'"') && body.get(end) == Some(&b'"')
+    })
+}
+
+fn is_text(value: Option<Value<'_>>, word: &str) -> bool {
+    let text = value.and_then(Value::text);
+    text.is_some_and(|text| text.is(word))
+}
+
+/// The texts of a list of text parts; `None` if it has other parts.
+fn texts<'d>(content: Value<'d>) -> Option<Vec<Text<'d>>> {
+    let text = |part| match is_text(member(part, "type"), "text") {
+        true => member(part, "text").and_then(Value::text),
+        false => None,
+    };
+    content.elements().map(text).collect()
+}
+
+/// Collects the changes of a body.
+struct Fitter<'a> {
+    can: &'a Capabilities,
+    splice: Splice,
+    dropped: Vec<&'static str>,
+}
+
+impl Fitter<'_> {
+    fn drop(&mut self, path: &'static str) {
+        if !self.dropped.contains(&path) {
+            self.dropped.push(path);
+        }
+    }
+
+    fn replace(&mut self, range: Range<usize>, text: impl Into<Bytes>) {
+        let offset = |at: usize| u64::try_from(at).unwrap_or(u64::MAX);
+        let (start, end) = (offset(range.start), offset(range.end));
+        self.splice.replace(Span { start, end }, text);
+    }
+
+    fn insert(&mut self, at: usize, text: impl Into<Bytes>) {
+        self.replace(at..at, text);
+    }
+
+    /// Takes members out of an object, each with a comma beside it; whether there was one.
+    fn take_out(&mut self, object: Value<'_>, is_out: impl Fn(Text<'_>) -> bool) -> bool {
+        let mut members = object.members_with_places().peekable();
+        let mut kept_before = false;
+        let mut previous_end = object.span().start.saturating_add(1);
+        let mut has_taken = false;
+        while let Some((key, value)) = members.next() {
+            let (start, end) = (key.span().start, value.span().end);
+            if key.text().is_some_and(&is_out) {
+                let next = members.peek().map_or(end, |(key, _)| key.span().start);
+                let gap = match kept_before {
+                    true => previous_end..end,
+                    false => start..next,
+                };
+                self.replace(gap, Bytes::new());
+                has_taken = true;
+            } else {
+                kept_before = true;
+            }
+            previous_end = end;
+        }
+        has_taken
+    }
+
+    /// Takes the cache marks of the elements of a list out.
+    fn take_marks(&mut self, list: Value<'_>, mark: &str, path: &'static str) {
+        for element in list.elements() {
+            if self.take_out(element, |key| key.is(mark)) {
+                self.drop(path);
+            }
+        }
+    }
+
+    fn set_role(&mut self, role: Value<'_>, name: &'static str) {
+        self.replace(role.span(), format!("\"{name}\""));
+    }
+
+    fn chat(&mut self, top: Value<'_>) -> Result<(), Refusal> {
+        let can = self.can.chat;
+        let tools = member(top, "tools").into_iter();
+        let has_tools = tools.flat_map(Value::elements).next().is_some();
+        let has_user = member(top, "user").is_some_and(|user| !user.is_null());
+        let mut out = Vec::new();
+        for (key, value) in top.members_with_places() {
+            let name = key.as_str().unwrap_or_default();
+            match &*name {
+                "messages" => self.chat_messages(value),
+                "reasoning_effort"
+                    if !can.effort_with_tools
+                        && has_tools
+                        && !value.is_null()
+                        && !is_text(Some(value), "none") =>
+                {
+                    self.replace(value.span(), r#""none""#);
+                    self.drop("reasoning_effort");
+                }
+                "top_k" if !can.top_k => {
+                    self.drop("top_k");
+                    out.push("top_k");
+                }
+                "moderation" if !can.openai && !value.is_null() => {
+                    let why = "cannot be sent: this provider has no moderation; leave it out";
+                    return Err(Refusal::new("moderation", why));
+                }
+                "safety_identifier" if !can.openai && !has_user && !value.is_null() => {
+                    self.replace(key.span(), r#""user""#);
+                }
+                name if !can.openai => {
+                    let Some(field) = NEWER_FIELDS.iter().find(|field| **field == name) else {
+                        continue;
+                    };
+                    out.push(field);
+                    if !value.is_null() && !is_text(Some(value), "auto") {
+                        self.drop(field);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.take_out(top, |key| out.iter().any(|name| key.is(name)));
+        Ok(())
+    }
+
+    fn chat_messages(&mut self, messages: Value<'_>) {
+        let can = self.can.chat;
+        let mut has_begun = false;
+        for message in messages.elements() {
+            let Some(role) = member(message, "role") else {
+                continue;
+            };
+            let is = |name| is_text(Some(role), name);
+            let instructs = is("system") || is("developer");
+            let reminds = has_begun && instructs && !can.system_in_the_middle;
+            has_begun |= !instructs;
+            if reminds {
+                self.set_role(role, "user");
+            } else if is("developer") && !can.developer_role {
+                self.set_role(role, "system");
+            }
+            let Some(content) = member(message, "content") else {
+                continue;
+            };
+            let joins = reminds || !(can.openai || is("user"));
+            match content.kind() {
+                Kind::String if reminds => self.remind(content),
+                Kind::Array => match texts(content).filter(|_| joins) {
+                    Some(texts) => {
+                        let between: &[u8] = if is("tool") { b"\\n" } else { b"\\n\\n" };
+                        self.join(content, &texts, reminds, between);
+                    }
+                    None if !self.can.cache_breakpoints => {
+                        let path = "messages[].content[].prompt_cache_breakpoint";
+                        self.take_marks(content, "prompt_cache_breakpoint", path);
+                    }
+                    None => {}
+                },
+                _ => {}
+            }
+        }
+    }
+
+    /// Turns an instruction, a string, into a reminder.
+    fn remind(&mut self, content: Value<'_>) {
+        let [open, close] = REMINDER;
+        let Range { start, end } = content.span();
+        self.insert(start.saturating_add(1), format!("{open}\\n"));
+        self.insert(end.saturating_sub(1), format!("\\n{close}"));
+    }
+
+    /// Puts one string in the place of a list of texts.
+    fn join(&mut self, content: Value<'_>, texts: &[Text<'_>], reminds: bool, between: &[u8]) {
+        let mark = "prompt_cache_breakpoint";
+        let is_marked = |part| member(part, mark).is_some_and(|mark| !mark.is_null());
+        if content.elements().any(is_marked) {
+            self.drop("messages[].content[].prompt_cache_breakpoint");
+        }
+        let [open, close] = REMINDER;
+        let parts: Vec<_> = texts.iter().map(|text| text.json()).collect();
+        let mut joined = vec![b'"'];
+        if reminds {
+            joined.extend_from_slice(open.as_bytes());
+            joined.extend_from_slice(b"\\n");
+        }
+        joined.extend_from_slice(&parts.join(between));
+        if reminds {
+            joined.extend_from_slice(b"\\n");
+            joined.extend_from_slice(close.as_bytes());
+        }
+        joined.push(b'"');
+        self.replace(content.span(), joined);
+    }
+
+    fn responses(&mut self, top: Value<'_>) {
+        let has_state = self.can.responses.encrypted_reasoning;
+        let include = member(top, "include").filter(|_| !has_state);
+        if let Some(include) = include {
+            let is_state = |it: &Value<'_>| is_text(Some(*it), ENCRYPTED);
+            if include.elements().any(|it| is_state(&it)) {
+                let kept = include.elements().filter(|it| !is_state(it));
+                let kept: Vec<_> = kept.map(Value::raw).collect();
+                let list = [b"[".as_slice(), &kept.join(&b','), b"]"].concat();
+                self.replace(include.span(), list);
+                self.drop("include");
+            }
+        }
+        let items = member(top, "input").into_iter();
+        for item in items.flat_map(Value::elements) {
+            if !has_state && is_text(member(item, "type"), "reasoning") {
+                let is_given = member(item, "encrypted_content").is_some_and(|it| !it.is_null());
+                self.take_out(item, |key| key.is("encrypted_content"));
+                if is_given {
+                    self.drop("input[].encrypted_content");
+                }
+            }
+            if self.can.cache_breakpoints {
+                continue;
+            }
+            for (list, path) in [
+                ("content", "input[].content[].prompt_cache_breakpoint"),
+                ("output", "input[].output[].prompt_cache_breakpoint"),
+            ] {
+                if let Some(list) = member(item, list) {
+                    self.take_marks(list, "prompt_cache_breakpoint", path);
+                }
+            }
+        }
+    }
+
+    fn messages(&mut self, top: Value<'_>) -> Result<(), Refusal> {
+        let can = self.can.messages;
+        let has_marks = self.can.cache_breakpoints;
+        let config = member(top, "output_config");
+        let format = config.and_then(|config| member(config, "format"));
+        if !can.structured_output && format.is_some_and(|format| !format.is_null()) {
+            let why = "cannot be kept to by this model: it takes no schemas";
+            return Err(Refusal::new("output_config.format", why));
+        }
+        let mut out = Vec::new();
+        for (key, value) in top.members_with_places() {
+            let name = key.as_str().unwrap_or_default();
+            match &*name {
+                "messages" => self.messages_turns(value),
+                "system" if !has_marks => {
+                    self.take_marks(value, "cache_control", "system[].cache_control");
+                }
+                "tools" if !has_marks => {
+                    self.take_marks(value, "cache_control", "tools[].cache_control");
+                }
+                "cache_control" if !has_marks => {
+                    self.drop("cache_control");
+                    out.push("cache_control");
+                }
+                "thinking" if !self.messages_thinking(top, value) => {
+                    self.drop("thinking");
+                    out.push("thinking");
+                }
+                "output_config" if !can.adaptive_thinking => {
+                    let others = value.members().any(|(key, _)| !key.is("effort"));
+                    if member(value, "effort").is_some() {
+                        match others {
+                            true => _ = self.take_out(value, |key| key.is("effort")),
+                            false => out.push("output_config"),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.take_out(top, |key| out.iter().any(|name| key.is(name)));
+        Ok(())
+    }
+
+    /// Asks for thinking as the provider can be asked. `false`: it cannot.
+    fn messages_thinking(&mut self, top: Value<'_>, thinking: Value<'_>) -> bool {
+        let can = self.can.messages;
+        let is = |kind| is_text(member(thinking, "type"), kind);
+        if is("disabled") {
+            return can.thinking_can_be_disabled;
+        }
+        if !is("adaptive") || can.adaptive_thinking {
+            return true;
+        }
+        let effort = member(top, "output_config").and_then(|config| member(config, "effort"));
+        let effort = effort.and_then(|effort| serde_json::from_slice(effort.raw()).ok());
+        let budget = effort.unwrap_or(Effort::High).thinking_budget();
+        let limit = member(top, "max_tokens").and_then(Value::as_u64);
+        let room = budget
+            .zip(limit)
+            .and_then(|(budget, limit)| ThinkingRoom::within(budget, limit, Some(limit)));
+        let Some(ThinkingRoom { budget, .. }) = room else {
+            return false;
+        };
+        let enabled = format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#);
+        self.replace(thinking.span(), enabled);
+        true
+    }
+
+    fn messages_turns(&mut self, messages: Value<'_>) {
+        for message in messages.elements() {
+            let content = member(message, "content");
+            let role = member(message, "role").filter(|role| is_text(Some(*role), "system"));
+            if let Some(role) = role.filter(|_| !self.can.messages.system_in_the_middle) {
+                self.set_role(role, "user");
+                match content {
+                    Some(text) if text.kind() == Kind::String => self.remind(text),
+                    Some(blocks) if blocks.elements().next().is_some() => {
+                        let [open, close] = REMINDER;
+                        let block = |text| format!(r#"{{"type":"text","text":"{text}"}}"#);
+                        let Range { start, end } = blocks.span();
+                        self.insert(start.saturating_add(1), format!("{},", block(open)));
+                        self.insert(end.saturating_sub(1), format!(",{}", block(close)));
+                    }
+                    _ => {}
+                }
+            }
+            if self.can.cache_breakpoints {
+                continue;
+            }
+            for block in content.into_iter().flat_map(Value::elements) {
+                let path = "messages[].content[].cache_control";
+                if let Some(inner) = member(block, "content") {
+                    let path = "messages[].content[].content[].cache_control";
+                    self.take_marks(inner, "cache_control", path);
+                }
+                if self.take_out(block, |key| key.is("cache_control")) {
+                    self.drop(path);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

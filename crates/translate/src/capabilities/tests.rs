@@ -1,0 +1,249 @@
+use super::*;
+use serde_json::{Value as Json, json};
+use tollgate_types::{ChatCapabilities, MessagesCapabilities, ResponsesCapabilities};
+
+/// A provider that accepts the least.
+fn least() -> Capabilities {
+    Capabilities {
+        cache_breakpoints: false,
+        stream_events: Vec::new(),
+        chat: ChatCapabilities {
+            developer_role: false,
+            system_in_the_middle: true,
+            effort_with_tools: false,
+            custom_tools: false,
+            openai: false,
+            ..ChatCapabilities::ALL
+        },
+        responses: ResponsesCapabilities {
+            encrypted_reasoning: false,
+            web_search: false,
+        },
+        messages: MessagesCapabilities {
+            system_in_the_middle: false,
+            adaptive_thinking: false,
+            thinking_can_be_disabled: false,
+            structured_output: false,
+            web_search: false,
+        },
+    }
+}
+
+fn fit(format: Format, capabilities: &Capabilities, body: &str) -> Result<Fitted, Refusal> {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    within_capabilities(format, body, capabilities, true, Strict(&[]))
+}
+
+/// The body that is sent, and the fields that are left out.
+fn sent(format: Format, capabilities: &Capabilities, body: &Json) -> (Json, Vec<&'static str>) {
+    for written in [
+        serde_json::to_string(body),
+        serde_json::to_string_pretty(body),
+    ] {
+        let fitted = fit(format, capabilities, &written.unwrap()).unwrap();
+        let sent: Json = serde_json::from_slice(&fitted.body).unwrap();
+        let compact = fit(format, capabilities, &body.to_string()).unwrap();
+        assert_eq!(sent, serde_json::from_slice::<Json>(&compact.body).unwrap());
+    }
+    let fitted = fit(format, capabilities, &body.to_string()).unwrap();
+    (
+        serde_json::from_slice(&fitted.body).unwrap(),
+        fitted.dropped,
+    )
+}
+
+#[test]
+fn a_body_that_fits_is_the_same_memory() {
+    for (format, body) in [
+        (
+            Format::Chat,
+            r#"{"model":"m","messages":[{"role":"user","content":"a developer, metadata and top_k"}]}"#,
+        ),
+        (Format::Responses, r#"{"model":"m","input":"include"}"#),
+        (
+            Format::Messages,
+            r#"{"model":"m","max_tokens":9,"system":"s","messages":[{"role":"user","content":"adaptive"}]}"#,
+        ),
+    ] {
+        let body = Bytes::from_static(body.as_bytes());
+        let fitted =
+            within_capabilities(format, body.clone(), &least(), false, Strict(&[])).unwrap();
+        assert_eq!(fitted.body.as_ptr(), body.as_ptr(), "{format}");
+        assert_eq!(fitted.dropped, [""; 0]);
+    }
+    assert!(!lacks_any(Format::Chat, &Capabilities::default(), false));
+    assert!(lacks_any(Format::Chat, &Capabilities::default(), true));
+    assert!(!lacks_any(Format::Messages, &Capabilities::default(), true));
+}
+
+#[test]
+fn everything_but_what_changes_stays_as_it_was_written() {
+    let body = r#"{ "top_k" : 5, "messages" : [ {"role":"d\u0065veloper", "content":"a\u00e9"} ] , "temperature" : 1.0e0, "metadata":{"a":1} }"#;
+    let expected =
+        r#"{ "messages" : [ {"role":"system", "content":"a\u00e9"} ] , "temperature" : 1.0e0 }"#;
+    let fitted = fit(Format::Chat, &least(), body).unwrap();
+    assert_eq!(fitted.body, expected.as_bytes());
+    assert_eq!(fitted.dropped, ["top_k", "metadata"]);
+}
+
+#[test]
+fn chat_fits_what_its_provider_accepts() {
+    let body = json!({
+        "model": "m", "reasoning_effort": "high", "top_k": 4, "verbosity": "low",
+        "safety_identifier": "u", "service_tier": "auto", "prompt_cache_key": null, "seed": 7,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "messages": [
+            {"role": "developer", "content": [{"type": "text", "text": "a\n"}, {"type": "text", "text": "b"}]},
+            {"role": "user", "content": [{"type": "text", "text": "c", "prompt_cache_breakpoint": {"mode": "explicit"}}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "d"}], "tool_calls": []},
+            {"role": "tool", "tool_call_id": "t", "content": [{"type": "text", "text": "e"}, {"type": "text", "text": "f"}]},
+        ],
+    });
+    let (sent, dropped) = sent(Format::Chat, &least(), &body);
+    let expected = json!({
+        "model": "m", "reasoning_effort": "none", "user": "u", "seed": 7,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "messages": [
+            {"role": "system", "content": "a\n\n\nb"},
+            {"role": "user", "content": [{"type": "text", "text": "c"}]},
+            {"role": "assistant", "content": "d", "tool_calls": []},
+            {"role": "tool", "tool_call_id": "t", "content": "e\nf"},
+        ],
+    });
+    assert_eq!(sent, expected);
+    let left_out = [
+        "reasoning_effort",
+        "top_k",
+        "verbosity",
+        "messages[].content[].prompt_cache_breakpoint",
+    ];
+    assert_eq!(dropped, left_out);
+    let body = json!({"model": "m", "moderation": {}, "messages": []});
+    let refusal = fit(Format::Chat, &least(), &body.to_string()).unwrap_err();
+    assert_eq!(refusal.path, "moderation");
+}
+
+#[test]
+fn a_later_instruction_becomes_a_reminder_of_the_user() {
+    let mut can = Capabilities::default();
+    can.chat.system_in_the_middle = false;
+    let body = json!({"messages": [
+        {"role": "system", "content": "a"}, {"role": "developer", "content": "b"},
+        {"role": "user", "content": "c"},
+        {"role": "system", "content": "d\""},
+        {"role": "developer", "content": [{"type": "text", "text": "e"}, {"type": "text", "text": "f"}]},
+    ]});
+    let (sent, dropped) = sent(Format::Chat, &can, &body);
+    let expected = json!({"messages": [
+        {"role": "system", "content": "a"}, {"role": "developer", "content": "b"},
+        {"role": "user", "content": "c"},
+        {"role": "user", "content": "<system-reminder>\nd\"\n</system-reminder>"},
+        {"role": "user", "content": "<system-reminder>\ne\n\nf\n</system-reminder>"},
+    ]});
+    assert_eq!((sent, dropped), (expected, vec![]));
+}
+
+#[test]
+fn responses_fits_what_its_provider_accepts() {
+    let mark = json!({"mode": "explicit"});
+    let body = json!({"model": "m", "include": ["a", "reasoning.encrypted_content"], "input": [
+        {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+        {"role": "user", "content": [{"type": "input_text", "text": "b", "prompt_cache_breakpoint": mark}]},
+        {"type": "function_call_output", "call_id": "c", "output": [
+            {"prompt_cache_breakpoint": mark, "type": "input_text", "text": "d"}]},
+    ]});
+    let (sent, dropped) = sent(Format::Responses, &least(), &body);
+    let expected = json!({"model": "m", "include": ["a"], "input": [
+        {"type": "reasoning", "summary": []},
+        {"role": "user", "content": [{"type": "input_text", "text": "b"}]},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "d"}]},
+    ]});
+    assert_eq!(sent, expected);
+    let left_out = [
+        "include",
+        "input[].encrypted_content",
+        "input[].content[].prompt_cache_breakpoint",
+        "input[].output[].prompt_cache_breakpoint",
+    ];
+    assert_eq!(dropped, left_out);
+}
+
+#[test]
+fn messages_fits_what_its_provider_accepts() {
+    let mark = json!({"type": "ephemeral"});
+    let body = json!({"model": "m", "max_tokens": 20000, "cache_control": mark,
+        "thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"},
+        "system": [{"type": "text", "text": "s", "cache_control": mark}],
+        "tools": [{"name": "t", "cache_control": mark, "input_schema": {}}],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a", "cache_control": mark,
+                 "content": [{"type": "text", "text": "b", "cache_control": mark}]}]},
+            {"role": "system", "content": "c"},
+            {"role": "system", "content": [{"type": "text", "text": "d", "cache_control": mark}]},
+        ],
+    });
+    let (fitted, dropped) = sent(Format::Messages, &least(), &body);
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let expected = json!({"model": "m", "max_tokens": 20000,
+        "thinking": {"type": "enabled", "budget_tokens": 8192},
+        "system": [text("s")], "tools": [{"name": "t", "input_schema": {}}],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": [text("b")]}]},
+            {"role": "user", "content": "<system-reminder>\nc\n</system-reminder>"},
+            {"role": "user", "content": [text("<system-reminder>"), text("d"), text("</system-reminder>")]},
+        ],
+    });
+    assert_eq!(fitted, expected);
+    let left_out = [
+        "cache_control",
+        "system[].cache_control",
+        "tools[].cache_control",
+        "messages[].content[].content[].cache_control",
+        "messages[].content[].cache_control",
+    ];
+    assert_eq!(dropped.len(), left_out.len(), "{dropped:?}");
+    assert!(
+        left_out.iter().all(|path| dropped.contains(path)),
+        "{dropped:?}"
+    );
+
+    for thinking in ["disabled", "adaptive"] {
+        let body = json!({"max_tokens": 100, "thinking": {"type": thinking}, "messages": []});
+        let (fitted, dropped) = sent(Format::Messages, &least(), &body);
+        assert_eq!(
+            fitted,
+            json!({"max_tokens": 100, "messages": []}),
+            "{thinking}"
+        );
+        assert_eq!(dropped, ["thinking"]);
+    }
+    let body = json!({"max_tokens": 9, "output_config": {"format": {"type": "json_schema"}}, "messages": []});
+    let refusal = fit(Format::Messages, &least(), &body.to_string()).unwrap_err();
+    assert_eq!(refusal.path, "output_config.format");
+}
+
+#[test]
+fn a_field_that_must_not_be_dropped_is_refused() {
+    let body = Bytes::from_static(br#"{"top_k":1,"messages":[]}"#);
+    let strict = ["top_k".to_owned()];
+    let can = Capabilities::default();
+    let fitted = within_capabilities(Format::Chat, body, &can, true, Strict(&strict));
+    let refusal = fitted.unwrap_err();
+    assert_eq!(refusal.path, "top_k");
+    assert!(refusal.message.contains("translation.strict"), "{refusal}");
+}
+
+#[test]
+fn only_tools_of_free_text_need_a_translation() {
+    let needs = |body: &Json, can: &Capabilities| {
+        needs_custom_tools(Format::Chat, body.to_string().as_bytes(), can)
+    };
+    let tool = json!({"tools": [{"type": "custom", "custom": {"name": "a"}}]});
+    let call = json!({"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]});
+    let word = json!({"messages": [{"role": "user", "content": "custom"}]});
+    assert!(needs(&tool, &least()) && needs(&call, &least()));
+    assert!(!needs(&word, &least()));
+    assert!(!needs(&tool, &Capabilities::default()));
+}

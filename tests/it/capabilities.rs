@@ -1,0 +1,223 @@
+//! What a provider accepts decides what it is sent, from clients of its own format, too.
+
+use crate::support::{CHAT, Config, Gateway, MESSAGES, Provider, RESPONSES, Request, prompt};
+use serde_json::{Value, json};
+
+/// A provider of one format with these capabilities.
+async fn start(format: &str, capabilities: Value) -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!([format]))
+        .with("providers.sim.capabilities", capabilities);
+    let gateway = Gateway::start(config).await;
+    (provider, gateway)
+}
+
+fn sent(provider: &Provider) -> Value {
+    serde_json::from_slice(&provider.last().body).unwrap()
+}
+
+#[tokio::test]
+async fn roles_and_fields_of_chat_are_those_that_the_provider_accepts() {
+    let least = json!({"cache_breakpoints": false, "chat": {
+        "developer_role": false, "effort_with_tools": false, "openai": false}});
+    let (provider, gateway) = start("chat", least).await;
+    let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+    let marked =
+        json!([{"type": "text", "text": "c", "prompt_cache_breakpoint": {"mode": "explicit"}}]);
+    for stream in [false, true] {
+        let body = json!({
+            "model": "test-model", "stream": stream, "top_k": 5, "temperature": 0.5,
+            "metadata": {"a": "b"}, "verbosity": "low", "prompt_cache_key": "k",
+            "safety_identifier": "someone", "reasoning_effort": "high",
+            "tools": [{"type": "function", "function": {"name": "look"}}],
+            "messages": [{"role": "developer", "content": parts}, {"role": "user", "content": marked}],
+        });
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_ok();
+        let dropped = answer.header("x-dropped-fields").unwrap();
+        for field in [
+            "top_k",
+            "metadata",
+            "verbosity",
+            "prompt_cache_key",
+            "reasoning_effort",
+        ] {
+            assert!(dropped.contains(field), "{field}: {dropped}");
+        }
+        assert!(dropped.contains("prompt_cache_breakpoint"), "{dropped}");
+        let mut sent = sent(&provider);
+        sent.as_object_mut().unwrap().remove("stream_options");
+        let expected = json!({
+            "model": "upstream-model", "stream": stream, "temperature": 0.5,
+            "user": "someone", "reasoning_effort": "none",
+            "tools": [{"type": "function", "function": {"name": "look"}}],
+            "messages": [
+                {"role": "system", "content": "a\n\nb"},
+                {"role": "user", "content": [{"type": "text", "text": "c"}]},
+            ],
+        });
+        assert_eq!(sent, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_fits_is_sent_as_the_client_wrote_it() {
+    let least = json!({"chat": {"developer_role": false, "openai": false}});
+    let (provider, gateway) = start("chat", least).await;
+    let text = "caf\\u00e9 developer ".repeat(20_000);
+    for text in ["a developer's metadata", &text] {
+        let rest = format!(
+            r#" , "messages":[ {{"role":"user","content":"{text}"}} ], "temperature": 1.0e0 }}"#
+        );
+        let request = Request::post(CHAT, &json!({})).key(&gateway.key);
+        let body = format!(r#"{{ "model": "test-model"{rest}"#);
+        let answer = gateway.send(&request.body(body)).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-dropped-fields"), None);
+        let expected = format!(r#"{{ "model": "upstream-model"{rest}"#);
+        assert!(
+            provider.last().body == expected.as_bytes(),
+            "{:?}",
+            provider.last()
+        );
+    }
+}
+
+#[tokio::test]
+async fn instructions_in_the_middle_become_reminders() {
+    let advice = |role: &str| {
+        json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+            {"role": role, "content": "Be brief."}, {"role": "user", "content": "c"}])
+    };
+    let reminder =
+        json!({"role": "user", "content": "<system-reminder>\nBe brief.\n</system-reminder>"});
+    for (format, path, role) in [
+        ("chat", CHAT, "system"),
+        ("chat", CHAT, "developer"),
+        ("messages", MESSAGES, "system"),
+    ] {
+        let lacks = json!({format: {"system_in_the_middle": false}});
+        let (provider, gateway) = start(format, lacks).await;
+        let mut body = prompt(path, "test-model", "", json!({}));
+        body["messages"] = advice(role);
+        gateway.post(path, &body).await.assert_ok();
+        assert_eq!(sent(&provider)["messages"][2], reminder, "{format} {role}");
+    }
+}
+
+/// Only a translation can give the client back the kind of call that it offered.
+#[tokio::test]
+async fn tools_of_free_text_are_sent_as_functions_and_called_as_they_were_offered() {
+    let (provider, gateway) = start("chat", json!({"chat": {"custom_tools": false}})).await;
+    let tool = json!({"type": "custom", "custom": {"name": "look", "description": "Looks."}});
+    for stream in [false, true] {
+        let more = json!({"tools": [tool], "stream": stream});
+        let answer = gateway
+            .post(
+                CHAT,
+                &prompt(CHAT, "test-model", "Use the look tool.", more),
+            )
+            .await;
+        answer.assert_ok();
+        let sent = sent(&provider);
+        assert_eq!(sent["tools"][0]["type"], "function", "{sent}");
+        assert_eq!(sent["tools"][0]["function"]["name"], "look", "{sent}");
+        let call = match stream {
+            true => answer
+                .events()
+                .iter()
+                .map(|event| event["choices"][0]["delta"]["tool_calls"][0].clone())
+                .find(|call| call["type"].is_string())
+                .unwrap_or_else(|| panic!("{answer:?}")),
+            false => answer.json()["choices"][0]["message"]["tool_calls"][0].clone(),
+        };
+        assert_eq!(call["type"], "custom", "{answer:?}");
+        assert_eq!(call["custom"]["name"], "look", "{answer:?}");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (&line["outcome"], &line["count"]),
+            (&json!("completed"), &json!("reported"))
+        );
+    }
+    // Other requests pass as they are.
+    let tool = json!({"type": "function", "function": {"name": "look", "x-own": 1}});
+    let body = prompt(CHAT, "test-model", "custom", json!({"tools": [tool]}));
+    gateway.post(CHAT, &body).await.assert_ok();
+    assert_eq!(sent(&provider)["tools"], body["tools"]);
+}
+
+#[tokio::test]
+async fn marks_and_encrypted_reasoning_of_responses_are_left_out() {
+    let lacks = json!({"cache_breakpoints": false, "responses": {"encrypted_reasoning": false}});
+    let (provider, gateway) = start("responses", lacks).await;
+    let mark = json!({"mode": "explicit"});
+    let body = json!({
+        "model": "test-model", "store": false, "include": ["reasoning.encrypted_content"],
+        "input": [{"role": "user", "content": [
+            {"type": "input_text", "text": "a", "prompt_cache_breakpoint": mark}]}],
+    });
+    let answer = gateway.post(RESPONSES, &body).await;
+    answer.assert_ok();
+    let dropped = answer.header("x-dropped-fields").unwrap();
+    assert!(dropped.contains("include"), "{dropped}");
+    let sent = sent(&provider);
+    assert_eq!(sent["include"], json!([]), "{sent}");
+    let content = json!([{"type": "input_text", "text": "a"}]);
+    assert_eq!(sent["input"][0]["content"], content, "{sent}");
+}
+
+#[tokio::test]
+async fn thinking_and_marks_of_messages_are_those_that_the_provider_accepts() {
+    let lacks = json!({"cache_breakpoints": false, "messages": {
+        "adaptive_thinking": false, "thinking_can_be_disabled": false, "structured_output": false}});
+    let (provider, gateway) = start("messages", lacks).await;
+    let mark = json!({"type": "ephemeral"});
+    let body = json!({
+        "model": "test-model", "max_tokens": 20000,
+        "thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"},
+        "system": [{"type": "text", "text": "s", "cache_control": mark}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": mark}]}],
+    });
+    let answer = gateway.post(MESSAGES, &body).await;
+    answer.assert_ok();
+    let dropped = answer.header("x-dropped-fields").unwrap();
+    assert!(dropped.contains("system[].cache_control"), "{dropped}");
+    let expected = json!({
+        "model": "upstream-model", "max_tokens": 20000,
+        "thinking": {"type": "enabled", "budget_tokens": 8192},
+        "system": [{"type": "text", "text": "s"}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+    });
+    assert_eq!(sent(&provider), expected);
+
+    let off = json!({"thinking": {"type": "disabled"}, "max_tokens": 64});
+    let answer = gateway
+        .post(MESSAGES, &prompt(MESSAGES, "test-model", "Hi.", off))
+        .await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-dropped-fields"), Some("thinking"));
+    assert_eq!(sent(&provider)["thinking"], Value::Null);
+
+    let before = provider.received().len();
+    let format = json!({"type": "json_schema", "schema": {"type": "object"}});
+    let shaped = json!({"output_config": {"format": format}, "max_tokens": 64});
+    let answer = gateway
+        .post(MESSAGES, &prompt(MESSAGES, "test-model", "Hi.", shaped))
+        .await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.text().contains("output_config.format"), "{answer:?}");
+    assert_eq!(provider.received().len(), before);
+}
+
+#[tokio::test]
+async fn a_field_that_must_not_be_dropped_is_refused() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("translation.strict", json!(["top_k"]));
+    let gateway = Gateway::start(config).await;
+    let body = prompt(CHAT, "test-model", "Hi.", json!({"top_k": 3}));
+    let answer = gateway.post(CHAT, &body).await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.text().contains("top_k"), "{answer:?}");
+    assert!(provider.received().is_empty());
+}
