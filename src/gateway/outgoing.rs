@@ -28,10 +28,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, Strict, Target, TranslationNotes, lacks_any, needs_custom_tools,
-    within_capabilities,
+    AnswerContext, Strict, Target, TitanNotes, TranslationNotes, lacks_any, needs_custom_tools,
+    titan_request, within_capabilities,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -53,6 +54,8 @@ pub struct Outgoing {
     pub raised_limit: Option<u64>,
     /// What the translation of the answer needs to know of the request.
     pub notes: Option<Arc<TranslationNotes>>,
+    /// The same of embeddings of Amazon Titan.
+    pub titan: Option<TitanNotes>,
     /// What is kept of the request until its answer is remembered.
     pub kept: Option<Kept>,
 }
@@ -112,7 +115,16 @@ pub fn prepare(
         let patch = &base(format).ok_or_else(fault)?.patch;
         let strict = Strict(&exchange.snapshot.translation.strict);
         let same = same_format(admitted, candidate, patch, strict, permit)?;
-        (format, same.ok_or_else(fault)?)
+        let mut sent = same.ok_or_else(fault)?;
+        if base(format).is_some_and(|base| base.api == Some(EmbeddingsApi::Titan)) {
+            let body = sent.body.take().unwrap_or_default();
+            let titan = titan_request(&body, admitted.model_asked(), strict);
+            let titan = titan.map_err(PublicError::from)?;
+            sent.dropped
+                .extend(titan.dropped.into_iter().map(Cow::Borrowed));
+            (sent.body, sent.titan) = (Some(titan.body), Some(titan.notes));
+        }
+        (format, sent)
     } else {
         let asked = limited(admitted).ok_or_else(fault)?;
         // A copy may be kept until the answer is remembered, and longer than what is made of it. Without
@@ -384,11 +396,9 @@ fn same_format(
     dropped.extend(fitted.dropped);
     Ok(patched(fitted.body, patch).map(|sent| Outgoing {
         body: Some(held(permit, body, sent)),
-        uri: None,
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
-        notes: None,
-        kept: None,
+        ..Outgoing::default()
     }))
 }
 
@@ -438,6 +448,7 @@ fn translated(
         kept: kept.flatten(),
         body: Some(translated.body),
         uri: None,
+        titan: None,
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
         raised_limit: raised(facts.output_limit, translated.output_limit),
         notes: Some(Arc::new(translated.notes)),
@@ -470,6 +481,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         format: candidate.format,
         stream_events: Arc::clone(&candidate.deployment.provider.stream_events),
         translation,
+        titan: exchange.attempts.titan().cloned(),
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
         is_unread: exchange.opened.is_some(),

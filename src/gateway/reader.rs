@@ -10,7 +10,9 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_translate::{AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes};
+use tollgate_translate::{
+    AnswerContext, AnswerTranslator, StreamTranslator, TitanNotes, TranslationNotes,
+};
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -25,6 +27,8 @@ pub struct Expectation {
     pub stream_events: StreamEvents,
     /// How the answer is translated, where the caller's format is another.
     pub translation: Option<Translation>,
+    /// What an answer of Amazon Titan does not say, if it is one.
+    pub titan: Option<TitanNotes>,
     /// Whether the answer is a count of tokens.
     pub counts_tokens: bool,
     /// Whether the answer is about something that the provider has stored.

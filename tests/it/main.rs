@@ -57,6 +57,7 @@ mod strict;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeouts;
+mod titan;
 mod torn_answers;
 mod traces;
 mod translation;

@@ -16,9 +16,12 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
+use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, Model, Provider};
 use tollgate_telemetry::clock;
-use tollgate_translate::{AnswerMemory, Strict, Target, needs_custom_tools, within_capabilities};
+use tollgate_translate::{
+    AnswerMemory, Strict, Target, needs_custom_tools, titan_request, within_capabilities,
+};
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::UpstreamFault;
@@ -251,6 +254,10 @@ impl Question<'_> {
             strict,
         )?;
         dropped.extend(fitted.dropped);
+        let endpoint = provider.endpoint(self.format);
+        if endpoint.is_some_and(|at| at.whole.api == Some(EmbeddingsApi::Titan)) {
+            dropped.extend(titan_request(&fitted.body, &self.model.id, strict)?.dropped);
+        }
         Ok(dropped.into_iter().map(str::to_owned).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::Passthrough;
 use crate::health::{BreakerPolicy, Limits};
-use crate::{FormatSet, PriceList, settings::ModelTimeoutSettings};
+use crate::{FormatSet, PriceList, settings::EmbeddingsApi, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tollgate_providers::{Proof, Signer, Source, Token};
@@ -105,6 +105,8 @@ pub struct Target {
     pub path: Arc<str>,
     /// The changes.
     pub patch: Arc<BodyPatch>,
+    /// The API of the bodies, if it is not that of the format.
+    pub api: Option<EmbeddingsApi>,
 }
 
 /// Stands for the upstream model in the path of an endpoint.

@@ -123,6 +123,9 @@ pub struct FormatSettings {
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
+    /// Embeddings only: the API of the provider, if it is not that of OpenAI. `titan`: Amazon Titan through
+    /// InvokeModel of Amazon Bedrock, which takes one text in a request; usual path `/model/{model}/invoke`.
+    pub api: Option<EmbeddingsApi>,
     /// Top-level fields that are set in the body of every request, with their values. They replace
     /// those of the client.
     #[serde(default)]
@@ -134,6 +137,14 @@ pub struct FormatSettings {
     pub remove: Vec<String>,
 }
 
+/// An API of embeddings for which the gateway translates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EmbeddingsApi {
+    /// Amazon Titan through InvokeModel of Amazon Bedrock, at `/model/{model}/invoke`: one text in a request.
+    Titan,
+}
+
 impl FormatSettings {
     /// The format at its usual path.
     pub(crate) fn usual(name: Format) -> Self {
@@ -142,6 +153,7 @@ impl FormatSettings {
             path: None,
             stream_path: None,
             count_tokens: None,
+            api: None,
             set: IndexMap::new(),
             remove: Vec::new(),
         }

@@ -1,6 +1,10 @@
 //! The endpoint of a format at a provider: paths, and the fields that are set in bodies and removed.
 
-use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::FormatSettings};
+use crate::{
+    BodyPatch, Endpoint, MODEL, Target,
+    build::Builder,
+    settings::{EmbeddingsApi, FormatSettings},
+};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
 use tollgate_types::{Capabilities, Format, PerFormat};
@@ -60,7 +64,13 @@ impl Builder<'_> {
         prefix: &str,
         at: &KeyPath,
     ) -> Endpoint {
-        let usual = USUAL_PATHS[settings.name];
+        let usual = match settings.api {
+            Some(EmbeddingsApi::Titan) => "/model/{model}/invoke",
+            None => USUAL_PATHS[settings.name],
+        };
+        if settings.api.is_some() && settings.name != Format::Embeddings {
+            self.fault(&at.key("api"), "only the embeddings format has other APIs");
+        }
         let own = [
             ("path", &settings.path),
             ("stream_path", &settings.stream_path),
@@ -94,6 +104,7 @@ impl Builder<'_> {
         let target = |path: &str| Target {
             path: format!("{prefix}{path}").into(),
             patch: patch(settings, capabilities, path),
+            api: settings.api,
         };
         Endpoint {
             whole: target(path),

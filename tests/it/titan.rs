@@ -1,0 +1,128 @@
+//! Embeddings of Amazon Titan, through InvokeModel, for clients of the API of OpenAI. The stand-in verifies each
+//! signature as the real service does.
+
+use crate::support::aws::{Answered, Asked, Aws, ID, SECRET};
+use crate::support::{Config, Gateway, provider};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const EMBEDDINGS: &str = "/v1/embeddings";
+
+fn titan(asked: &Asked) -> Answered {
+    let answered = |status, body: Value| Answered {
+        status,
+        headers: vec![("content-type", "application/json")],
+        body: body.to_string().into_bytes(),
+        rest: Vec::new(),
+    };
+    match &*asked.target {
+        "/model/amazon.titan-embed-text-v2%3A0/invoke" => {
+            let vector = json!([0.5, -0.125, 0.25]);
+            answered(
+                200,
+                json!({"embedding": vector, "embeddingsByType": {"float": vector}, "inputTextTokenCount": 4}),
+            )
+        }
+        "/model/broken/invoke" => answered(200, json!({"message": "no vector"})),
+        "/model/long/invoke" => {
+            let text = "Malformed input request: expected maxLength: 50000, actual: 50001, please reformat your input and try again.";
+            let mut refused = answered(400, json!({"message": text}));
+            refused
+                .headers
+                .push(("x-amzn-errortype", "ValidationException"));
+            refused
+        }
+        other => panic!("nothing is at {other}"),
+    }
+}
+
+async fn start() -> (Aws, Gateway) {
+    let aws = Aws::with_answers(titan).await;
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("id"), ID).unwrap();
+    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let keys = json!({"region": "us-east-1", "access_key": "file:id", "secret_key": "file:secret"});
+    let mut settings = provider(aws.address);
+    settings["formats"] = json!([{"name": "embeddings", "api": "titan"}]);
+    settings["credentials"] = json!([{ "aws": keys }]);
+    let price = json!({"input": 1000, "output": 0});
+    let config = Config::new()
+        .provider("bedrock", settings)
+        .model("vectors", json!(["bedrock/amazon.titan-embed-text-v2:0"]))
+        .with("models.vectors.price", price)
+        .model("broken", json!(["bedrock/broken"]))
+        .model("long", json!(["bedrock/long"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    (aws, gateway)
+}
+
+#[tokio::test]
+async fn a_text_gets_its_vector_and_costs_what_titan_counted() {
+    let (aws, gateway) = start().await;
+    let bytes = [0.5_f32, -0.125, 0.25].map(f32::to_le_bytes).concat();
+    let numbers = json!([0.5, -0.125, 0.25]);
+    for (more, embedding) in [
+        (json!({"input": "red apples"}), numbers.clone()),
+        (
+            json!({"input": ["red apples"], "encoding_format": "float"}),
+            numbers,
+        ),
+        // What the SDKs of OpenAI ask for.
+        (
+            json!({"input": "red apples", "encoding_format": "base64"}),
+            json!(BASE64_STANDARD.encode(bytes)),
+        ),
+    ] {
+        let mut body = more;
+        body["model"] = json!("vectors");
+        body["dimensions"] = json!(256);
+        body["normalize"] = json!(true);
+        body["user"] = json!("someone");
+        let answer = gateway.post(EMBEDDINGS, &body).await;
+        answer.assert_ok();
+        let sent = aws.last().body;
+        let expected = json!({"inputText": "red apples", "dimensions": 256, "normalize": true});
+        assert_eq!(sent, expected);
+        let expected = json!({
+            "object": "list", "model": "vectors",
+            "data": [{"object": "embedding", "index": 0, "embedding": embedding}],
+            "usage": {"prompt_tokens": 4, "total_tokens": 4},
+        });
+        assert_eq!(answer.json(), expected);
+        assert_eq!(answer.header("x-dropped-fields"), Some("user"));
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (&line["charged"], &line["count"]),
+            (&json!(4), &json!("reported")),
+            "{line}"
+        );
+        assert_eq!(line["cost"], "0.004", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn several_texts_are_refused_before_titan_is_asked() {
+    let (aws, gateway) = start().await;
+    for input in [json!(["a", "b"]), json!([1, 2, 3]), json!([[1], [2]])] {
+        let body = json!({"model": "vectors", "input": input});
+        let answer = gateway.post(EMBEDDINGS, &body).await;
+        answer.assert_error(400, "invalid_request");
+        assert!(answer.message().contains("one text"), "{answer:?}");
+    }
+    assert_eq!(aws.verified(), 0);
+}
+
+#[tokio::test]
+async fn errors_of_titan_are_classified_and_an_answer_without_a_vector_is_none() {
+    let (_aws, gateway) = start().await;
+    let ask = async |model: &str| {
+        let body = json!({"model": model, "input": "a"});
+        gateway.post(EMBEDDINGS, &body).await
+    };
+    let long = ask("long").await;
+    assert_eq!(long.status, 400, "{long:?}");
+    let broken = ask("broken").await;
+    assert_eq!(broken.status, 502, "{broken:?}");
+    assert_eq!(gateway.line_of(&broken).await["charged"], 0);
+}
