@@ -449,7 +449,7 @@ pub fn reading(exchange: &Exchange) -> Reading {
     let request = exchange.stage.request();
     let catalog = exchange.snapshot.catalog.catalog();
     Reading {
-        counts_tokens: request.is_some_and(|it| it.endpoint == Endpoint::CountTokens),
+        counts_tokens: request.is_some_and(|it| it.endpoint.is_count()),
         notes_texts: catalog.has_profiles(),
     }
 }

@@ -445,7 +445,7 @@ impl Walk<'_> {
         let (path, query) = self.order.split();
         let address = endpoints::address(endpoints::match_path(path)?, query)?;
         let mut peeker = Peeker::new(format, &limits).with_address(address);
-        if self.request.endpoint == Endpoint::CountTokens {
+        if self.request.endpoint.is_count() {
             peeker = peeker.for_count();
         }
         if self.catalog.catalog().has_profiles() {

@@ -194,6 +194,7 @@ impl Peeker {
     #[must_use]
     pub const fn for_count(mut self) -> Self {
         self.walk.output_limit_required = false;
+        self.walk.counts = true;
         self
     }
 

@@ -269,6 +269,61 @@ async fn a_client_of_gemini_is_passed_on_as_it_is_and_charged() {
 }
 
 #[tokio::test]
+async fn a_whole_request_is_counted_like_the_same_request_alone() {
+    let (_google, gateway) = gateway().await;
+    let target = "/v1beta/models/fine:countTokens";
+    let count = async |body: &Value| {
+        let answer = gateway.send(&of_client(&gateway, target, body)).await;
+        answer.assert_ok();
+        answer.json()["totalTokens"].as_u64().unwrap()
+    };
+    let plain = json!({"contents": said()["contents"]});
+    let whole = json!({
+        "contents": said()["contents"],
+        "systemInstruction": {"parts": [{"text": "Answer in one short sentence, please."}]},
+        "tools": [{"functionDeclarations": [{"name": "look", "description": "Looks around."}]}],
+        "generationConfig": {"maxOutputTokens": 5},
+    });
+    let within = |model: Value| {
+        let mut request = whole.clone();
+        request["model"] = model;
+        request
+    };
+    let named = within(json!("models/fine"));
+    let alone = count(&whole).await;
+    assert!(alone > count(&plain).await);
+    assert_eq!(
+        count(&json!({"generateContentRequest": named})).await,
+        alone
+    );
+    assert_eq!(
+        count(&json!({"generate_content_request": whole})).await,
+        alone
+    );
+    let both = json!({"contents": said()["contents"], "generateContentRequest": named});
+    let stored = json!({"cachedContent": "cachedContents/1", "contents": said()["contents"]});
+    for (body, status) in [
+        (
+            json!({"generateContentRequest": within(json!("models/other"))}),
+            400,
+        ),
+        (json!({"generateContentRequest": within(json!(7))}), 400),
+        (both, 400),
+        (json!({"generateContentRequest": {}}), 400),
+        (json!({"generateContentRequest": 7}), 400),
+        (json!({"generateContentRequest": stored}), 404),
+    ] {
+        let answer = gateway.send(&of_client(&gateway, target, &body)).await;
+        assert_eq!(answer.status, status, "{body} {answer:?}");
+    }
+    // Only a count has a request within it.
+    let target = "/v1beta/models/fine:generateContent";
+    let body = json!({"generateContentRequest": whole});
+    let answer = gateway.send(&of_client(&gateway, target, &body)).await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
     let (google, gateway) = gateway().await;
     let target = "/v1beta/models/fine:countTokens";

@@ -5,7 +5,7 @@ mod messages;
 mod responses;
 
 use super::{Json, Reading};
-use tollgate_types::PerFormat;
+use tollgate_types::{Format, PerFormat};
 
 /// Counts a field of the body; returns `false` if the field is none of the format's own.
 type Field = for<'j> fn(&mut Reading<'j>, &str, &'j Json<'j>) -> bool;
@@ -14,12 +14,24 @@ pub(super) static FIELDS: PerFormat<Field> = PerFormat {
     chat: chat::field,
     responses: responses::field,
     messages: messages::field,
-    // Of their fields only those that all formats share are counted.
-    gemini: |_, _, _| false,
+    gemini,
+    // Of its fields only those that all formats share are counted.
     converse: |_, _, _| false,
     embeddings: texts,
     rerank: texts,
 };
+
+/// A whole request within a request for a count. Of the other fields only those that all formats share are
+/// counted.
+fn gemini<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+    let is_request = matches!(key, "generateContentRequest" | "generate_content_request");
+    if is_request {
+        for (key, value) in value.members() {
+            reading.field(Format::Gemini, key, value);
+        }
+    }
+    is_request
+}
 
 /// The texts of a request without a conversation.
 fn texts<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {

@@ -53,6 +53,8 @@ pub(crate) enum Location {
     FurtherModels(&'static str),
     /// How to search (xAI).
     Search,
+    /// A whole request within a request that only asks for a count of its tokens (Gemini).
+    Counted,
 }
 
 /// What a value means.
@@ -124,6 +126,8 @@ pub(crate) enum Slot {
     /// The same as `HostedTools`, unless its `mode` is `off`.
     Search,
     Model,
+    /// The model of a request within a request, which must be that of the address.
+    CountedModel,
     Stream,
     /// The output limit of the format.
     OutputLimit,
@@ -298,6 +302,10 @@ impl Location {
             Self::Search => match key {
                 b"mode" => Slot::Switch,
                 _ => Slot::Ignored,
+            },
+            Self::Counted => match key {
+                b"model" => Slot::CountedModel,
+                _ => (format.request.top)(key),
             },
         }
     }

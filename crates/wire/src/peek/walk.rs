@@ -31,6 +31,8 @@ pub(super) struct Walk {
     format: &'static FormatRules,
     limits: PeekLimits,
     pub(super) output_limit_required: bool,
+    /// Whether the request only asks for a count of its tokens.
+    pub(super) counts: bool,
     /// The greatest output limit in the fields of the format.
     own_limit: Option<u64>,
     found: Peeked,
@@ -167,6 +169,7 @@ impl Walk {
             format,
             limits: limits.clone(),
             output_limit_required: format.request.output_limit.is_required,
+            counts: false,
             own_limit: None,
             found,
             frames: Vec::with_capacity(16),
@@ -397,6 +400,12 @@ impl Walk {
         if frame.location == Location::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
             let key = key.as_str().to_owned();
             return Err(PeekError::Extra { key, at });
+        }
+        if frame.slot == Slot::Within(Location::Counted) && !self.counts {
+            frame.slot = Slot::Json;
+        }
+        if frame.slot == Slot::Conversation && self.counts && self.has_input {
+            return Err(PeekError::duplicate(key.as_str(), at));
         }
         if let Some(field) = stored_field(frame.slot, key.bytes) {
             self.stored_field = field;

@@ -65,6 +65,7 @@ fn top(key: &[u8]) -> Slot {
         // Google reads the names of fields in either spelling.
         b"generationConfig" | b"generation_config" => Slot::Settings(&GENERATION_CONFIG),
         b"cachedContent" | b"cached_content" => Slot::StoredId,
+        b"generateContentRequest" | b"generate_content_request" => Slot::Within(Location::Counted),
         // The address has them.
         b"model" | b"stream" => Slot::Json,
         _ => location::top(key),

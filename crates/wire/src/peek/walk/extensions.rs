@@ -30,6 +30,12 @@ impl Walk {
                 self.asks_others(field);
                 self.opaque(Slot::Ignored, value, span);
             }
+            (Slot::Within(Location::Counted), Value::Open(Container::Object))
+                if self.frames.len() == 1 =>
+            {
+                self.push(Location::Counted, Slot::Ignored, span.start);
+            }
+            (Slot::Within(Location::Counted), _) => self.opaque(Slot::Json, value, span),
             (Slot::Plugins, Value::Open(Container::Object)) => {
                 self.push(Location::Plugin, Slot::Ignored, span.start);
             }

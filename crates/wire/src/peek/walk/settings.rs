@@ -35,6 +35,7 @@ impl Walk {
     ) -> Result<(), PeekError> {
         match slot {
             Slot::Model => self.model(value, span)?,
+            Slot::CountedModel => self.counted_model(value, span)?,
             Slot::Stream => {
                 let stream = flag("stream", value, self.null(), span)?;
                 self.found.facts.stream = stream.unwrap_or(false);
@@ -131,6 +132,26 @@ impl Walk {
             _ => return fault(settings.field, OBJECT, span),
         }
         Ok(())
+    }
+
+    /// Checks the model of a request within a request: `models/` and the model of the address.
+    fn counted_model(&self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
+        let asked = self.found.facts.model.as_deref();
+        let is_same = match value {
+            Value::Text(text) => {
+                let name = text.as_str();
+                asked.is_none() || asked == Some(name.strip_prefix("models/").unwrap_or(name))
+            }
+            _ => false,
+        };
+        match is_same {
+            true => Ok(()),
+            false => fault(
+                "generateContentRequest.model",
+                "the model of the path",
+                span,
+            ),
+        }
     }
 
     fn model(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {

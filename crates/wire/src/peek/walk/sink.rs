@@ -24,7 +24,9 @@ impl Sink for Walk {
             return Want::Nothing;
         }
         match self.slot() {
-            Some(Slot::Model | Slot::ToolModel) => Want::Prefix(self.limits.model_bytes),
+            Some(Slot::Model | Slot::CountedModel | Slot::ToolModel) => {
+                Want::Prefix(self.limits.model_bytes)
+            }
             Some(
                 Slot::StoredId
                 | Slot::FileUri
