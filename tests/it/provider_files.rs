@@ -55,6 +55,7 @@ pub(crate) const FILES: &[Documented] = &[
     documented("azure-openai", "https://your-resource.openai.azure.com", &["/openai/v1/chat/completions", "/openai/v1/responses"], "api-key", ("gpt-5.5", "gpt-5.5")),
     documented("bedrock", "https://bedrock-mantle.us-east-1.api.aws", &["/anthropic/v1/messages"], "x-api-key", ("anthropic.claude-opus-5-5", "anthropic.claude-opus-5-5")),
     documented("bedrock-runtime", "https://bedrock-runtime.us-east-1.amazonaws.com", &["/model/global.anthropic.claude-opus-4-6-v1/invoke"], BEARER, ("global.anthropic.claude-opus-4-6-v1", "global.anthropic.claude-opus-4-6-v1")),
+    documented("bedrock-runtime", "https://bedrock-runtime.us-east-1.amazonaws.com", &["/model/global.moonshotai.kimi-k3/converse"], BEARER, ("global.moonshotai.kimi-k3", "global.moonshotai.kimi-k3")),
     documented("cohere", "https://api.cohere.ai", &["/compatibility/v1/chat/completions"], BEARER, ("command-a-03-2025", "command-a-03-2025")),
     documented("deepseek", "https://api.deepseek.com", &["/chat/completions", "/anthropic/v1/messages"], BEARER, ("deepseek-v4-pro", "deepseek-v4-pro")),
     documented("fireworks", "https://api.fireworks.ai", &["/inference/v1/chat/completions"], BEARER, ("accounts/fireworks/models/kimi-k3", "accounts/fireworks/models/kimi-k3")),
@@ -286,10 +287,11 @@ async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_
 async fn all_files_together_boot_and_list_every_model() {
     let stand_in = Provider::start().await;
     // Together they have one model twice; the file that is included later has it.
-    let files: Vec<_> = FILES
+    let mut files: Vec<_> = FILES
         .iter()
         .map(|it| folder().join(format!("{}.yaml", it.file)))
         .collect();
+    files.dedup();
     let mut config = Config::new().with("include", json!(files.clone()));
     for file in FILES {
         let address = format!("http://{}", stand_in.address);

@@ -33,6 +33,11 @@ pub fn is_recorded(file: &str, cell: &str) -> bool {
         .any(|(name, cells)| *name == file && cells.contains(&cell))
 }
 
+/// The name of the test that compares it with the recordings.
+pub fn test() -> &'static str {
+    std::any::type_name_of_val(&what_the_page_of_providers_calls_recorded_is_recorded)
+}
+
 /// Whether a recorded exchange shows a cell.
 fn shows(exchange: &Value, cell: &str) -> bool {
     let asked = exchange["request"].to_string();

@@ -18,6 +18,16 @@ const OF_GEMINI: &[&str] = &[
     "labels",
 ];
 
+/// The fields of a request in Converse.
+const OF_CONVERSE: &[&str] = &[
+    "messages",
+    "system",
+    "inferenceConfig",
+    "toolConfig",
+    "outputConfig",
+    "additionalModelRequestFields",
+];
+
 /// The status and the reason for which a provider refuses a request.
 pub fn refused(file: &Documented, seen: &Seen) -> Option<(u16, String)> {
     let path = seen.target.split('?').next().unwrap();
@@ -35,21 +45,25 @@ pub fn refused(file: &Documented, seen: &Seen) -> Option<(u16, String)> {
     let reason = match format_of(path) {
         "chat" => of_chat(file.file, &body),
         "messages" if !path.ends_with("count_tokens") => of_messages(file.file, path, seen, &body),
-        "gemini" => {
-            let mut fields = body.as_object().unwrap().keys();
-            fields
-                .find(|field| !OF_GEMINI.contains(&field.as_str()))
-                .map(|field| format!("the field {field} is unknown"))
-        }
+        "gemini" => unknown_field(OF_GEMINI, &body),
+        "converse" => unknown_field(OF_CONVERSE, &body),
         _ => None,
     };
     reason.map(|reason| (400, reason))
+}
+
+fn unknown_field(known: &[&str], body: &Value) -> Option<String> {
+    let mut fields = body.as_object().unwrap().keys();
+    fields
+        .find(|field| !known.contains(&field.as_str()))
+        .map(|field| format!("the field {field} is unknown"))
 }
 
 fn is_served(file: &Documented, path: &str) -> bool {
     file.paths.iter().any(|known| {
         let streamed = known
             .replace("/invoke", "/invoke-with-response-stream")
+            .replace("/converse", "/converse-stream")
             .replace(":rawPredict", ":streamRawPredict")
             .replace(":generateContent", ":streamGenerateContent");
         let count = format!("{known}/count_tokens");

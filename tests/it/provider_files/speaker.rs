@@ -31,12 +31,20 @@ pub fn speak(seen: &Seen, refusal: &VendorError) -> Vec<Act> {
         () if path.ends_with("chat/completions") => chat(calls),
         () if path.ends_with("responses") => responses(calls),
         () if path.contains("enerateContent") => gemini(calls),
+        () if path.contains("/converse") => converse(calls),
         () => messages(calls),
     };
-    match (streams, path.contains("invoke-with-response-stream")) {
-        (false, _) => whole(&answer.whole),
-        (true, false) => events(&answer),
-        (true, true) => frames(&answer.events),
+    match path.rsplit('/').next() {
+        _ if !streams => whole(&answer.whole),
+        Some("invoke-with-response-stream") => frames(answer.events.iter().map(|event| {
+            let bytes = BASE64_STANDARD.encode(event.to_string());
+            ("chunk", json!({ "bytes": bytes }))
+        })),
+        Some("converse-stream") => frames(answer.events.iter().map(|event| {
+            let (name, payload) = event.as_object().unwrap().iter().next().unwrap();
+            (name.as_str(), payload.clone())
+        })),
+        _ => events(&answer),
     }
 }
 
@@ -92,14 +100,13 @@ fn events(spoken: &Spoken) -> Vec<Act> {
     answer("200 OK", "text/event-stream", "", text.as_bytes())
 }
 
-/// The events in the binary frames of Amazon.
-fn frames(events: &[Value]) -> Vec<Act> {
+/// Events with their names in the binary frames of Amazon.
+fn frames<'a>(events: impl Iterator<Item = (&'a str, Value)>) -> Vec<Act> {
     let mut bytes = Vec::new();
-    for event in events {
-        let payload = json!({"bytes": BASE64_STANDARD.encode(event.to_string())}).to_string();
-        let mut message = Message::new(payload.into_bytes());
+    for (name, payload) in events {
+        let mut message = Message::new(payload.to_string().into_bytes());
         for (name, value) in [
-            (":event-type", "chunk"),
+            (":event-type", name),
             (":content-type", "application/json"),
             (":message-type", "event"),
         ] {
@@ -242,6 +249,42 @@ fn responses(calls: bool) -> Spoken {
         whole: done,
         events,
         is_named: true,
+        ends_with: "",
+    }
+}
+
+/// Each event is an object with its name as the only key.
+fn converse(calls: bool) -> Spoken {
+    let (block, reason) = match calls {
+        true => (
+            json!({"toolUse": {"toolUseId": "tooluse_1", "name": TOOL, "input": {}}}),
+            "tool_use",
+        ),
+        false => (json!({"text": SAID}), "end_turn"),
+    };
+    let usage = json!({"inputTokens": 7, "outputTokens": 2, "totalTokens": 9});
+    let delta =
+        |delta: Value| json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": delta}});
+    let mut events = vec![json!({"messageStart": {"role": "assistant"}})];
+    match calls {
+        true => events.extend([
+            json!({"contentBlockStart": {"contentBlockIndex": 0,
+                "start": {"toolUse": {"toolUseId": "tooluse_1", "name": TOOL}}}}),
+            delta(json!({"toolUse": {"input": "{}"}})),
+        ]),
+        false => events.push(delta(json!({"text": SAID}))),
+    }
+    events.extend([
+        json!({"contentBlockStop": {"contentBlockIndex": 0}}),
+        json!({"messageStop": {"stopReason": reason}}),
+        json!({"metadata": {"usage": usage, "metrics": {"latencyMs": 9}}}),
+    ]);
+    let message = json!({"role": "assistant", "content": [block]});
+    Spoken {
+        whole: json!({"output": {"message": message}, "stopReason": reason, "usage": usage,
+            "metrics": {"latencyMs": 9}}),
+        events,
+        is_named: false,
         ends_with: "",
     }
 }

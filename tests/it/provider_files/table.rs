@@ -1,7 +1,7 @@
 //! What each ready file promises, driven against a stand-in that speaks its provider's formats. The page of
 //! providers is made of what happens.
 
-use super::recorded::is_recorded;
+use super::recorded::{self, is_recorded};
 use super::refusals::refused;
 use super::speaker::{REFUSE, SAID, TOOL, refuse, speak};
 use super::{BEARER, Documented, FILES, NONE, including};
@@ -143,7 +143,7 @@ impl Row {
                 );
             }
         }
-        "yes".to_owned()
+        "call returned".to_owned()
     }
 
     async fn images(&self) -> String {
@@ -158,9 +158,9 @@ impl Row {
         let was_asked = self.service.seen().len() > before;
         let has_image = was_asked && self.sent().to_string().contains(IMAGE);
         let outcome = match (answer.status, has_image) {
-            (200, true) => "yes",
-            (200, false) => "translated away",
-            (400, false) => "no",
+            (200, true) => "passed on",
+            (200, false) => "left out",
+            (400, false) => "refused",
             _ => panic!("{}: {answer:?}", self.file.file),
         };
         outcome.to_owned()
@@ -168,10 +168,12 @@ impl Row {
 
     /// The field in which the provider is asked to think.
     async fn thinking(&self) -> String {
-        const FIELDS: [&str; 6] = [
+        const FIELDS: [&str; 8] = [
             "/reasoning_effort",
             "/reasoning/effort",
             "/output_config/effort",
+            "/outputConfig/effort",
+            "/additionalModelRequestFields/reasoning_effort",
             "/thinking/budget_tokens",
             "/generationConfig/thinkingConfig/thinkingLevel",
             "/generationConfig/thinkingConfig/thinkingBudget",
@@ -179,13 +181,13 @@ impl Row {
         let asked = json!({"reasoning_effort": "high", "max_completion_tokens": 9000});
         let answer = self.ask(CHAT, asked).await;
         if answer.status == 400 {
-            return "no".to_owned();
+            return "refused".to_owned();
         }
         answer.assert_ok();
         let sent = self.sent();
         let field = FIELDS.iter().find(|field| sent.pointer(field).is_some());
         field.map_or_else(
-            || "translated away".to_owned(),
+            || "left out".to_owned(),
             |field| format!("`{}`", field[1..].replace('/', ".")),
         )
     }
@@ -227,6 +229,7 @@ pub fn format_of(target: &str) -> &'static str {
         () if path.ends_with("chat/completions") => "chat",
         () if path.ends_with("responses") => "responses",
         () if path.contains("enerateContent") => "gemini",
+        () if path.contains("/converse") => "converse",
         () => "messages",
     }
 }
@@ -277,24 +280,37 @@ async fn the_page_of_providers_is_what_the_files_do() {
     let mut table = String::new();
     for file in FILES {
         let (auth, cells) = cells(file).await;
+        // One file with two ways of asking has a row for each.
+        let way = match file.paths {
+            [path] if path.ends_with("/invoke") => ", InvokeModel",
+            [path] if path.ends_with("/converse") => ", Converse",
+            _ => "",
+        };
         table.push_str(&format!(
-            "| `{}` | `{}` | {auth} |",
+            "| `{}`{way} | `{}` | {auth} ○ |",
             file.file, file.model.0
         ));
         for (cell, column) in cells.iter().zip(CELLS) {
             let mark = if is_recorded(file.file, column) {
-                " ●"
+                '●'
             } else {
-                ""
+                '○'
             };
-            table.push_str(&format!(" {cell}{mark} |"));
+            table.push_str(&format!(" {cell} {mark} |"));
         }
         table.push('\n');
     }
     let columns = CELLS.join(" | ");
     let lines = "|---".repeat(3 + CELLS.len());
+    let test = |name: &'static str| name.trim_start_matches("it::");
+    let foot = FOOT.replace("RECORDED", test(recorded::test())).replace(
+        "TABLE",
+        test(std::any::type_name_of_val(
+            &the_page_of_providers_is_what_the_files_do,
+        )),
+    );
     let page =
-        format!("{HEAD}\n| File | Model | Credential | {columns} |\n{lines}|\n{table}{FOOT}");
+        format!("{HEAD}\n| File | Model | Credential | {columns} |\n{lines}|\n{table}{foot}");
     let path = root().join(PAGE);
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         fs::write(&path, &page).unwrap();
@@ -311,15 +327,18 @@ const HEAD: &str = "\
 
 <!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it provider_files` from what the ready files do. -->
 
-What each [ready file](../guides/providers.md) does for clients of chat, responses and messages. A test drives every cell against a
-stand-in that speaks the provider's formats at its paths, and writes this page.
+What each [ready file](../guides/providers.md) does for clients of chat, responses and messages. Each cell has the mark of the test that
+holds it.
 ";
 
 const FOOT: &str = "
-- **●**: recorded traffic of this provider agrees. Without it, the provider's documentation alone says so.
+- **○**: by the provider's documentation only. `TABLE` drives the cell against a stand-in that was written after the documentation, and
+  writes this page.
+- **●**: the same, and recorded traffic of the provider agrees: `RECORDED`.
 - **Chat**, **Stream**: the formats in which the provider is asked; other clients are [translated](translation.md).
-- **Tools**: a client of each format offers a tool and gets its call, streamed or not.
-- **Images**: an image in chat reaches the provider; `no`: the client gets 400.
+- **Tools**: `call returned`: a client of each format offers a tool, which is passed on, and gets the provider's call, streamed or not.
+- **Images**: `passed on`: the bytes of an image in chat reach the provider; `refused`: the client gets 400. Whether the model accepts the
+  image is not tested.
 - **Thinking**: the field that `reasoning_effort` of chat becomes.
 - **Count**: what counts `POST /v1/messages/count_tokens`; the gateway counts for every provider.
 - **Errors**: how many errors in the provider's own words are [classified](errors.md); `as OpenAI's`: those of OpenAI.
