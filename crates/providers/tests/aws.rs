@@ -206,6 +206,34 @@ async fn fixed_keys_sign_at_once_and_wrong_ones_are_refused() {
     }
 }
 
+/// A second copy of the body would be as large as the body.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_large_body_is_signed_where_it_lies() {
+    const BODY: usize = 256 << 20;
+    let highest = || -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+        let kib = line.unwrap().trim().trim_end_matches(" kB");
+        kib.parse::<usize>().unwrap() << 10
+    };
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("id"), ID).unwrap();
+    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let settings = json!({"access_key": "file:id", "secret_key": "file:secret"});
+    let Ok(AwsLogIn::Fixed(signer)) = built(&settings, &Variables::default(), folder.path()) else {
+        panic!("no fixed keys");
+    };
+    let body = vec![b'x'; BODY];
+    let before = highest();
+    assert!(before >= BODY, "the body is in memory");
+    let request = http::Request::post("/model/m/invoke").header("host", "bedrock");
+    let (mut head, ()) = request.body(()).unwrap().into_parts();
+    signer.sign(&mut head, &body, SystemTime::now()).unwrap();
+    let grown = highest() - before;
+    assert!(grown < BODY / 8, "{grown} bytes more");
+}
+
 #[test]
 fn settings_that_contradict_each_other_are_refused() {
     let folder = TempDir::new().unwrap();
