@@ -82,6 +82,7 @@ impl Model {
             format: request.format(),
             stored_at: request.stored_at.as_ref(),
             is_answered: !request.endpoint.is_count(),
+            is_fast: facts.fast,
         };
         if self.catalog.is_auto(name) {
             let asked = Asked {
@@ -153,6 +154,14 @@ impl Model {
                 ),
             ));
         }
+        if !needs.is_mode_payable(model, identity) {
+            return Err(PublicError::invalid_request(format!(
+                "'speed' cannot be 'fast': the API key pays in money, and the model '{}' has no price for \
+                 fast mode: leave 'speed' out",
+                model.id
+            ))
+            .with_param("speed"));
+        }
         needs.served_by(model)?;
         refuse_thinking_without_reason(model, facts)?;
         Ok(Route {
@@ -171,6 +180,7 @@ impl Model {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group)
                 && needs.is_payable(model, identity)
+                && needs.is_mode_payable(model, identity)
                 && needs.served_by(model).is_ok()
         };
         let chosen = self.catalog.choose(asked, &allowed).ok_or_else(|| {
@@ -199,12 +209,20 @@ struct Needs<'a> {
     stored_at: Option<&'a StoredAt>,
     /// Whether the model answers. `false` for a request that only counts tokens, which is free.
     is_answered: bool,
+    /// Whether the request asks for fast mode, which has a price of its own.
+    is_fast: bool,
 }
 
 impl Needs<'_> {
     /// Whether the key can pay for a request to the model: what has no price cannot be paid in money.
     fn is_payable(self, model: ModelView<'_>, identity: &Identity) -> bool {
         !self.is_answered || !identity.pays_money || model.is_priced
+    }
+
+    /// The same for the mode of the request.
+    fn is_mode_payable(self, model: ModelView<'_>, identity: &Identity) -> bool {
+        let is_fast = self.is_fast && self.is_answered;
+        !is_fast || !identity.pays_money || model.has_fast_price
     }
 
     /// Whether a model can answer, in this format or by a translation.
@@ -343,6 +361,20 @@ mod tests {
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
         assert!(error.message.contains("pays in money"), "{error}");
+    }
+
+    #[test]
+    fn fast_mode_without_a_price_is_not_for_keys_that_pay_in_money() {
+        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+        scene.change_facts(|facts| facts.fast = true);
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
+        let identity = scene.request.identity.as_mut().expect("an identity");
+        std::sync::Arc::make_mut(identity).pays_money = true;
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+        assert_eq!(error.param.as_deref(), Some("speed"));
+        scene.change_facts(|facts| facts.fast = false);
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
     }
 
     #[test]

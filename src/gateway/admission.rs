@@ -506,11 +506,12 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     };
     let mut attempts = Attempts::default();
     let needs_price = exchange.settlement.pays_money();
+    let is_fast = admitted.facts().fast;
     let left_out = plan(&served.handles, &model.balancing, &asked, |choice| {
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);
         // What has no price cannot be paid in money.
-        let handle = handle.filter(|it| !needs_price || it.deployment.price.is_some());
+        let handle = handle.filter(|it| !needs_price || it.deployment.is_priced(is_fast));
         if let Some((handle, pool)) = handle.zip(pool) {
             attempts.add(Candidate {
                 handle: Arc::clone(handle),

@@ -213,3 +213,53 @@ async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
         .assert_error(402, "quota_exhausted");
     gateway.send(&request.key(&gateway.key)).await.assert_ok();
 }
+
+#[tokio::test]
+async fn fast_mode_costs_its_own_price_and_without_one_no_key_pays_for_it_in_money() {
+    let usage = json!({"input_tokens": 1000, "output_tokens": 20, "service_tier": "standard", "speed": "fast"});
+    let body = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+        "stop_sequence": null, "usage": usage,
+    });
+    let answer = json_answer("200 OK", "", &body.to_string());
+    let upstream = Upstream::playing([Act::send(answer)]).await;
+    let mut provider = support::provider(upstream.address);
+    provider["formats"] = json!(["messages"]);
+    let price = |tiers: Value| json!({"input": 3, "output": 15, "tiers": tiers});
+    let config = Config::new()
+        .provider("sim", provider)
+        .model("fast", json!(["sim/upstream-model"]))
+        .with("models.fast.price", price(json!({"fast": 2})))
+        .model("slow", json!(["sim/upstream-model"]))
+        .with("models.slow.price", price(json!({})));
+    let gateway = Gateway::start(config).await;
+    let payer = gateway.key_of(GrantTerms {
+        money: Money::from_nanos(1_000_000_000),
+        validity: LONG,
+        ..GrantTerms::default()
+    });
+    let request = |model: &str, more: Value, key: &str| {
+        let body = prompt(MESSAGES, model, "Say something nice.", more);
+        Request::post(MESSAGES, &body).key(key)
+    };
+    let fast = json!({"speed": "fast", "max_tokens": 64});
+    // 3000 + 300 millionths, twice.
+    let answer = gateway.send(&request("fast", fast.clone(), &payer)).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-cost"), Some("0.0066"));
+
+    let refused = gateway.send(&request("slow", fast.clone(), &payer)).await;
+    refused.assert_error(400, "invalid_request");
+    assert!(refused.message().contains("'speed'"), "{refused:?}");
+    // A key that pays in tokens can use it.
+    gateway
+        .send(&request("slow", fast, &gateway.key))
+        .await
+        .assert_ok();
+    let standard = json!({"speed": "standard", "max_tokens": 64});
+    gateway
+        .send(&request("slow", standard, &payer))
+        .await
+        .assert_ok();
+}

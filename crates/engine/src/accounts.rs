@@ -28,7 +28,7 @@ use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
 use tollgate_types::{
     Claim, Identity, InputCount, KeyId, Limited, Limits, MaybeReady, NamedItem, OwnerFailure,
-    PerUnit, Shortage, Tariff, Unavailable, Unit, UpperBound,
+    PerUnit, Prices, Shortage, Tariff, Unavailable, Unit, UpperBound,
 };
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -423,10 +423,14 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
         return Tariff::default();
     };
     let at = request.stored_at.as_ref().map(|at| &*at.provider);
-    let tools = request
-        .facts_if_read()
-        .map_or(0, |facts| facts.hosted_tools);
+    let facts = request.facts_if_read();
+    let tools = facts.map_or(0, |facts| facts.hosted_tools);
+    let is_fast = facts.is_some_and(|facts| facts.fast);
     let prices = model.dearest_prices(at, SystemTime::now());
+    let prices = match is_fast {
+        true => prices,
+        false => prices.map(Prices::without_fast_mode),
+    };
     Tariff {
         tool_calls: tools.saturating_mul(CALLS_PER_TOOL),
         weights: model.weights,

@@ -106,6 +106,7 @@ impl IndexedCatalog {
             max_output_tokens: indexed.model.max_output_tokens,
             context_window: indexed.model.context_window,
             is_priced: indexed.model.is_priced(),
+            has_fast_price: indexed.model.has_fast_price(),
         })
     }
 }

@@ -191,7 +191,9 @@ impl Question<'_> {
         shown.translated = choice.format != self.format
             || needs_custom_tools(self.format, self.body, capabilities);
         let reservation = self.request.reservation.as_ref();
-        if deployment.price.is_none() && reservation.is_some_and(|it| it.pays_money()) {
+        let facts = self.request.facts_if_read();
+        let is_priced = deployment.is_priced(facts.is_some_and(|facts| facts.fast));
+        if !is_priced && reservation.is_some_and(|it| it.pays_money()) {
             let reason = "it has no price, and the key pays in money";
             return Err((reason.to_owned(), None));
         }
@@ -246,13 +248,8 @@ impl Question<'_> {
         }
         let strict = Strict(&self.ground.config.translation.strict);
         let (body, has_top_k) = (self.body.clone(), self.peeked.has_top_k);
-        let fitted = within_capabilities(
-            self.format,
-            body,
-            &accepted(provider, model),
-            has_top_k,
-            strict,
-        )?;
+        let capabilities = accepted(provider, model);
+        let fitted = within_capabilities(self.format, body, &capabilities, has_top_k, strict)?;
         dropped.extend(fitted.dropped);
         let endpoint = provider.endpoint(self.format);
         if endpoint.is_some_and(|at| at.whole.api == Some(EmbeddingsApi::Titan)) {

@@ -99,6 +99,8 @@ pub struct ModelView<'a> {
     pub context_window: Option<u64>,
     /// Whether the cost of its requests is known: a key that pays in money can use it.
     pub is_priced: bool,
+    /// The same in fast mode.
+    pub has_fast_price: bool,
 }
 
 /// Looks up models.

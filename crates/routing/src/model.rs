@@ -154,6 +154,12 @@ impl Model {
         self.deployments.iter().any(|it| it.price.is_some())
     }
 
+    /// Whether the cost of a request in fast mode can be known.
+    pub fn has_fast_price(&self) -> bool {
+        let mut prices = self.deployments.iter().filter_map(|it| it.price.as_ref());
+        prices.any(PriceList::has_fast_mode)
+    }
+
     /// Of each kind of tokens the highest price of its deployments, of those at `provider` if a request
     /// can go to no other. `None`: none of them has a price.
     pub fn dearest_prices(&self, provider: Option<&str>, now: SystemTime) -> Option<Prices> {

@@ -22,6 +22,13 @@ impl PriceList {
         applied.map_or(&self.first, |(_, prices)| prices)
     }
 
+    /// Whether the price of fast mode is known at all times.
+    pub fn has_fast_mode(&self) -> bool {
+        let changes = self.changes.iter().map(|(_, prices)| prices);
+        let mut all = changes.chain([&self.first]);
+        all.all(|prices| prices.special.fast.is_some())
+    }
+
     /// Of each kind of tokens the highest price in the time that begins now.
     pub fn dearest(&self, now: SystemTime, span: Duration) -> Prices {
         let seconds = |time: SystemTime| {

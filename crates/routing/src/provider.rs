@@ -337,6 +337,12 @@ impl Deployment {
             && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
     }
 
+    /// Whether the cost of a request is known, in fast mode if it asks for that.
+    pub fn is_priced(&self, fast: bool) -> bool {
+        let price = self.price.as_ref();
+        price.is_some_and(|price| !fast || price.has_fast_mode())
+    }
+
     /// The format in which the gateway asks it for a client of `format`: the client's own if the
     /// deployment speaks it, else the one that carries most of the request.
     pub fn format_for(&self, format: Format) -> Option<Format> {

@@ -36,6 +36,8 @@ pub struct SpecialPrices {
     pub priority: Weight,
     /// The same in the tier `batch`.
     pub batch: Weight,
+    /// The same in fast mode. `None`: its price is unknown.
+    pub fast: Option<Weight>,
     /// The prices of requests with long prompts.
     pub long_prompt: Option<LongPrompt>,
 }
@@ -62,14 +64,16 @@ impl Default for SpecialPrices {
             flex: Weight::ONE,
             priority: Weight::ONE,
             batch: Weight::ONE,
+            fast: None,
             long_prompt: None,
         }
     }
 }
 
 impl SpecialPrices {
-    const fn factor(&self, tier: ServiceTier) -> Weight {
+    fn factor(&self, tier: ServiceTier) -> Weight {
         match tier {
+            ServiceTier::Fast => self.fast.unwrap_or(Weight::ONE),
             ServiceTier::Standard => Weight::ONE,
             ServiceTier::Flex => self.flex,
             ServiceTier::Priority => self.priority,
@@ -86,6 +90,13 @@ impl Prices {
     #[must_use]
     pub fn of_input(mut self, most: u64) -> Self {
         self.special.long_prompt = self.special.long_prompt.filter(|it| most > it.above);
+        self
+    }
+
+    /// The same for a request that does not ask for fast mode.
+    #[must_use]
+    pub const fn without_fast_mode(mut self) -> Self {
+        self.special.fast = None;
         self
     }
 
@@ -116,9 +127,11 @@ impl Prices {
             flex,
             priority,
             batch,
+            fast,
             ..
         } = self.special;
-        let factor = Weight::ONE.max(flex).max(priority).max(batch);
+        let fast = fast.unwrap_or(Weight::ONE);
+        let factor = Weight::ONE.max(flex).max(priority).max(batch).max(fast);
         let long = long.unwrap_or(Weight::ONE).max(Weight::ONE);
         let parts = factor.of(price.nanos()).saturating_mul(long.of(1));
         let nanos = parts.div_ceil(Weight::ONE.of(1) * Weight::ONE.of(1));
@@ -171,6 +184,7 @@ impl Prices {
                 flex: ours.flex.max(theirs.flex),
                 priority: ours.priority.max(theirs.priority),
                 batch: ours.batch.max(theirs.batch),
+                fast: ours.fast.max(theirs.fast),
                 long_prompt: match (ours.long_prompt, theirs.long_prompt) {
                     (Some(a), Some(b)) => Some(LongPrompt {
                         above: a.above.min(b.above),
@@ -364,6 +378,25 @@ mod tests {
         assert_eq!(at("flex"), "0.011839");
         assert_eq!(at("priority"), "0.017356");
         assert_eq!(at("batch"), "0.013678");
+    }
+
+    #[test]
+    fn fast_mode_multiplies_the_prices_of_tokens_and_is_reserved_for_requests_that_ask_for_it() {
+        let special = SpecialPrices {
+            fast: Some(Weight::from_thousandths(2000)),
+            ..SpecialPrices::default()
+        };
+        let prices = Prices {
+            special,
+            ..prices()
+        };
+        let details = UsageDetails {
+            tier: ServiceTier::Fast,
+            ..UsageDetails::default()
+        };
+        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.007356");
+        assert_eq!(prices.dearest_output(), money("30"));
+        assert_eq!(prices.without_fast_mode().dearest_output(), money("15"));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct RequestFacts {
     pub thinking: Option<Thinking>,
     /// Messages only: `thinking.budget_tokens`.
     pub thinking_budget: Option<u64>,
+    /// `speed: "fast"`: the provider's fast mode, which has a price of its own.
+    pub fast: bool,
     /// Responses only: `background: true`.
     pub background: bool,
     /// Responses only: `store`, where given; providers store what does not say so.

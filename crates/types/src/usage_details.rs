@@ -30,6 +30,8 @@ pub enum ServiceTier {
     Priority,
     /// Within a day.
     Batch,
+    /// Anthropic's fast mode (`speed: "fast"`).
+    Fast,
 }
 
 impl ServiceTier {
@@ -39,6 +41,7 @@ impl ServiceTier {
             "flex" => Self::Flex,
             "priority" => Self::Priority,
             "batch" => Self::Batch,
+            "fast" => Self::Fast,
             _ => Self::Standard,
         }
     }

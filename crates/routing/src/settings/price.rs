@@ -57,6 +57,7 @@ macro_rules! price_section {
                         flex: factor(tiers.flex),
                         priority: factor(tiers.priority),
                         batch: factor(tiers.batch),
+                        fast: tiers.fast.map(Weight::from_factor),
                         long_prompt: settings.long_prompt.as_ref().map(|it| LongPrompt {
                             above: it.above.get(),
                             input: factor(it.input),
@@ -113,6 +114,9 @@ pub struct TierSettings {
     /// `batch`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub batch: Option<f64>,
+    /// Fast mode (`speed: fast`). Default: unknown; keys that pay in money cannot use it.
+    #[schemars(range(min = 0, max = 1000))]
+    pub fast: Option<f64>,
 }
 
 /// By what the prices of tokens are multiplied for the whole of a request whose prompt is long. Three decimal

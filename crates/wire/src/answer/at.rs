@@ -73,6 +73,7 @@ pub(crate) const DETAILS_REASONING: u64 = at([Usage, CompletionDetails, UsageRea
 // Parts of it that can have prices of their own, and what is charged besides.
 pub(crate) const SERVICE_TIER: u64 = at([ServiceTier]);
 pub(crate) const USAGE_TIER: u64 = at([Usage, ServiceTier]);
+pub(crate) const USAGE_SPEED: u64 = at([Usage, Speed]);
 pub(crate) const USAGE_CACHE_HOUR: u64 = at([Usage, Other, CacheWriteHour]);
 pub(crate) const USAGE_SEARCHES: u64 = at([Usage, Other, SearchCalls]);
 pub(crate) const INPUT_AUDIO: u64 = at([Usage, PromptDetails, Audio]);

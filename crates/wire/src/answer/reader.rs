@@ -245,7 +245,15 @@ impl Reader {
             }
             at::STATUS => self.status(text.as_str()),
             at::SERVICE_TIER | at::USAGE_TIER => {
-                self.usage.details.tier = ServiceTier::from_name(text.as_str());
+                let tier = ServiceTier::from_name(text.as_str());
+                let is_fast = self.usage.details.tier == ServiceTier::Fast;
+                // Fast mode is beside the tier, which is the standard one.
+                if !(is_fast && tier == ServiceTier::Standard) {
+                    self.usage.details.tier = tier;
+                }
+            }
+            at::USAGE_SPEED if text.as_str() == "fast" => {
+                self.usage.details.tier = ServiceTier::Fast;
             }
             at::INPUT_PART_MODALITY | at::OUTPUT_PART_MODALITY => {
                 self.part.set_modality(text.as_str());
@@ -400,6 +408,7 @@ impl Sink for Reader {
                 | at::STATUS
                 | at::SERVICE_TIER
                 | at::USAGE_TIER
+                | at::USAGE_SPEED
                 | at::INPUT_PART_MODALITY
                 | at::OUTPUT_PART_MODALITY
                 | at::OUTPUT_TYPE

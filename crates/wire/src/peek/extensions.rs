@@ -44,6 +44,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"extra_body" => Slot::Within(Location::Extra),
 
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
+        b"speed" => Slot::Speed,
 
         b"plugins" => Slot::Plugins,
         b"chat_template" => Slot::Template,

@@ -159,6 +159,8 @@ pub(crate) enum Slot {
     AnswerFormatType,
     Modalities,
     AudioOutput,
+    /// How fast the answer comes.
+    Speed,
     Background,
     Store,
     Thread,

@@ -283,6 +283,22 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
             },
         ),
         (
+            Messages,
+            r#"{"usage":{"speed":"fast","input_tokens":10,"output_tokens":4,"service_tier":"standard"},"content":[]}"#,
+            UsageDetails {
+                tier: ServiceTier::Fast,
+                ..details
+            },
+        ),
+        (
+            Messages,
+            r#"{"usage":{"input_tokens":10,"output_tokens":4,"service_tier":"priority","speed":"standard"},"content":[]}"#,
+            UsageDetails {
+                tier: ServiceTier::Priority,
+                ..details
+            },
+        ),
+        (
             Responses,
             r#"{"output":[{"type":"web_search_call","id":"a","action":{"type":"search","query":"type"}},{"action":{"type":"open_page"},"type":"web_search_call"},{"type":"message","content":[{"type":"file_search_call"}]},{"type":"file_search_call"},{"type":"code_interpreter_call"},{"type":"web_search_call"}],"usage":{"input_tokens":10,"output_tokens":4},"service_tier":"flex"}"#,
             UsageDetails {

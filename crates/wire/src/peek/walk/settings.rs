@@ -41,6 +41,10 @@ impl Walk {
                 self.found.facts.stream = stream.unwrap_or(false);
                 self.found.spans.stream = Some(span);
             }
+            Slot::Speed => {
+                self.found.facts.fast = matches!(value, Value::Text(text) if text.bytes == b"fast");
+                self.opaque(Slot::Ignored, value, span);
+            }
             Slot::Background => {
                 let background = flag("background", value, Null::IsAbsent, span)?;
                 self.found.facts.background = background.unwrap_or(false);

@@ -49,6 +49,7 @@ impl Sink for Walk {
                 | Slot::PluginId
                 | Slot::Switch
                 | Slot::AnswerFormatType
+                | Slot::Speed
                 | Slot::Modalities,
             ) => Want::Prefix(WORD_BYTES),
             _ => Want::Nothing,
