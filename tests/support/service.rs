@@ -73,6 +73,7 @@ async fn serve(stream: TcpStream, script: Arc<Script>, seen: Arc<Mutex<Vec<Seen>
     while let Some(request) = read(&mut stream, &seen).await {
         for act in script(&request) {
             match act {
+                Act::Pause(time) => tokio::time::sleep(time).await,
                 Act::Send(bytes) => {
                     if stream.write_all(&bytes).await.is_err() {
                         return;

@@ -2,7 +2,9 @@
 //! model can process, and a balance that it can use up serves one request at a time.
 
 use super::*;
+use crate::support::Service;
 use futures::future::join_all;
+use std::time::Duration;
 
 /// More than any body of these tests can hold.
 const REPORTED: u64 = 500_000;
@@ -243,6 +245,48 @@ async fn a_balance_that_one_search_can_use_up_serves_one_request_at_a_time() {
         let refused = gateway.send(&request).await;
         refused.assert_error(402, "quota_exhausted");
     }
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_balance_that_one_search_of_gemini_can_use_up_serves_one_request_at_a_time() {
+    const AT_ONCE: usize = 20;
+    let part = json!({"role": "model", "parts": [{"text": "Hello"}]});
+    let answer = json!({
+        "candidates": [{"content": part, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 5, "toolUsePromptTokenCount": HIDDEN,
+            "candidatesTokenCount": 3, "totalTokenCount": HIDDEN + 8},
+    });
+    let answer = answer.to_string();
+    let length = answer.len();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{answer}"
+    );
+    let service = Service::answering(move |_| {
+        vec![
+            Act::Pause(Duration::from_millis(500)),
+            Act::send(answer.clone()),
+        ]
+    })
+    .await;
+    let mut gemini = support::provider(service.address);
+    gemini["formats"] = json!(["gemini"]);
+    let config = Config::new()
+        .provider("gemini", gemini)
+        .model("test-model", json!(["gemini"]));
+    let gateway = Gateway::start(config).await;
+    let key = gateway.key_with(10_000, LONG);
+    let body = json!({
+        "contents": [{"role": "user", "parts": [{"text": SAID}]}],
+        "tools": [{"googleSearch": {}}],
+        "generationConfig": {"maxOutputTokens": 16},
+    });
+    let target = "/v1beta/models/test-model:generateContent";
+    let request = Request::post(target, &body).key(&key);
+    let answers = join_all((0..AT_ONCE).map(|_| gateway.send(&request))).await;
+    let served = answers.iter().filter(|it| it.status == 200).count();
+    assert_eq!(served, 1, "{answers:?}");
+    assert!(overdraft(&gateway).await <= HIDDEN + 8);
     gateway.verify().await;
 }
 
