@@ -65,6 +65,7 @@ macro_rules! conformance_tests {
             processes::keys_that_are_used_up_most_come_first,
             money::one_order_makes_a_grant_of_each_unit_once,
             money::both_units_are_leased_and_charged_and_add_up,
+            money::what_is_leased_adds_up_to_the_nano_unit,
             money::several_grants_of_money_pay_one_request,
             money::a_fenced_process_pays_what_is_free_and_overdraws_the_rest,
             money::a_key_pays_in_money_once_it_was_given_some,

@@ -123,15 +123,15 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What was given, charged and leased, by unit: of each the billions and the rest, because a sum of billions
-/// of nano-units may exceed 63 bits.
+/// What was given, charged and leased, by unit: of each the billions and the rest, because a sum in nano-units
+/// may exceed 63 bits.
 pub(super) const SUMS: &str =
     "SELECT unit, CAST(sum(tokens / 1000000000) AS bigint), CAST(sum(tokens % 1000000000) AS bigint),
             CAST(sum(spent / 1000000000) AS bigint), CAST(sum(spent % 1000000000) AS bigint),
             CAST(sum(coalesce(held, 0) / 1000000000) AS bigint),
             CAST(sum(coalesce(held, 0) % 1000000000) AS bigint)
      FROM grants LEFT JOIN (
-         SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
+         SELECT grant_number, CAST(sum(tokens) AS bigint) AS held FROM leases GROUP BY grant_number
      ) AS leased ON grant_number = number GROUP BY unit";
 
 /// What a verification found.

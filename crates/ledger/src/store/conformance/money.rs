@@ -155,6 +155,17 @@ pub(crate) fn both_units_are_leased_and_charged_and_add_up(fixture: &dyn Fixture
     home.adds_up(0);
 }
 
+pub(crate) fn what_is_leased_adds_up_to_the_nano_unit(fixture: &dyn Fixture) {
+    const NANOS: u64 = 2_700_000_001;
+    let home = Home::on(fixture);
+    let key = key(&home, 100, NANOS);
+    let mut process = home.process("one");
+    home.lease(&mut *process, &key, LeaseMode::Take);
+    let found = home.store().verify().unwrap();
+    assert_eq!((found.leased, found.money_leased), (100, money(NANOS)));
+    assert_eq!(found.money_granted, money(NANOS));
+}
+
 pub(crate) fn several_grants_of_money_pay_one_request(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = key(&home, 100, 500);
