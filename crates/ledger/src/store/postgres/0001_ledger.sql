@@ -119,9 +119,9 @@ END $$;
 CREATE TRIGGER tokens_requested AFTER INSERT OR UPDATE ON lease_requests
     FOR EACH STATEMENT EXECUTE FUNCTION tokens_requested();
 
--- The history is in parts, one for each week, so that old records go without a row being deleted. A request has one
--- record: its key is locked before the record is looked for and inserted. Foreign keys would be checked
--- for each record, and keys and grants are never deleted.
+-- The history is partitioned by weeks, so that purging deletes no rows. A request has one record, because a
+-- transaction locks the row of the key before it looks for the record and inserts it. There are no foreign
+-- keys, because the server would check them for each record; keys and grants are never deleted.
 CREATE SEQUENCE usage_numbers;
 CREATE TABLE usage (
     number bigint NOT NULL DEFAULT nextval('usage_numbers'),
@@ -158,21 +158,32 @@ CREATE TABLE charges (
     PRIMARY KEY (usage, grant_number, at)
 ) PARTITION BY RANGE (at);
 
--- What records charged to a grant whose part is gone.
+-- What the records of dropped weeks charged to a grant.
 CREATE TABLE purged (grant_number bigint PRIMARY KEY, tokens bigint NOT NULL);
 CREATE VIEW spent_grants AS
     SELECT number, id, spent, coalesce(purged.tokens, 0) AS purged
     FROM grants LEFT JOIN purged ON grant_number = number;
 
--- Makes the part of a week since 1970 if it is missing. As the next function, for roles that may only read
--- and write rows.
+-- `current_user` is the owner in the functions that call this.
+CREATE FUNCTION check_may_change_history() RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+BEGIN
+    IF NOT has_table_privilege(caller, 'usage', 'DELETE') THEN
+        RAISE insufficient_privilege USING MESSAGE = 'permission denied for table usage';
+    END IF;
+END $$;
+
+-- Creates the tables of a week, counted from 1970, if they are missing. The functions run with the rights of
+-- the owner, so that the role of a gateway needs to read and write rows only. Another role that may not
+-- change the history is refused.
 CREATE FUNCTION make_history_part(week bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
+    PERFORM check_may_change_history();
     IF to_regclass('usage_' || week) IS NOT NULL THEN RETURN; END IF;
     PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.history'));
     IF to_regclass('usage_' || week) IS NOT NULL THEN RETURN; END IF;
-    -- To attach a table, unlike to make it as a part, delays no reader and no writer.
+    -- Attaching a table delays no reader and no writer, unlike CREATE TABLE ... PARTITION OF.
     EXECUTE format('CREATE TABLE usage_%1$s (LIKE usage INCLUDING ALL);
         CREATE TABLE charges_%1$s (LIKE charges INCLUDING ALL);
         ALTER TABLE usage ATTACH PARTITION usage_%1$s FOR VALUES FROM (%2$s) TO (%3$s);
@@ -180,18 +191,19 @@ BEGIN
         week, week * 604800000, (week + 1) * 604800000);
 END $$;
 
--- The oldest part, in weeks since 1970; NULL if there is none.
+-- The oldest week of the history; NULL if there is none.
 CREATE FUNCTION oldest_history_part() RETURNS bigint LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT min(split_part(relname, '_', 2)::bigint)
     FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = 'usage'::regclass
 $$;
 
--- Drops the oldest part if it is of before a week, and notes what it charged. Returns how many records it
--- had; NULL: there is no such part.
+-- Drops the oldest week if it is before this one, and notes what it charged. Returns how many records it had;
+-- NULL if there is none to drop.
 CREATE FUNCTION drop_history_part(before_week bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE week bigint; records bigint;
 BEGIN
+    PERFORM check_may_change_history();
     PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.history'));
     week := oldest_history_part();
     IF week IS NULL OR week >= before_week THEN RETURN NULL; END IF;

@@ -273,23 +273,19 @@ fn text_with_a_zero_byte_is_kept_without_it() {
     };
     let case = Empty::on(server);
     let store = store_over(case.open(&hasher().fingerprint()));
-    let new = NewKey {
-        grant: Some(terms(100)),
-        ..NewKey::named("ci")
-    };
-    let key = store.create_key(&new).unwrap().record.id().clone();
-    let now = store.clock().now();
-    let mut process = store.database().begin_process("one", now).unwrap();
-    let share = lease(&mut *process, &key, now);
+    let mut leasing = Leasing::on(&store, terms(100));
     let entry = Entry {
         asked: "gpt\0".into(),
-        ..settled(&share, 1, 10)
+        ..settled(&leasing.share, 1, 10)
     };
-    commit(&mut *process, &[&entry], &[], now);
+    leasing.settle(&[&entry]);
     let history = History::new(&store);
-    let page = history.page(&key, &HistoryQuery::default()).unwrap();
+    let page = history
+        .page(&leasing.key, &HistoryQuery::default())
+        .unwrap();
     assert_eq!(page.data[0].model_asked, "gpt\u{FFFD}");
-    assert_eq!(process.check_in().unwrap().quarantined.refused, 0);
+    let checked = leasing.process.check_in().unwrap();
+    assert_eq!(checked.quarantined.refused, 0);
 }
 
 /// Many processes settle requests of the same keys, each from what it leases, while tokens move among
@@ -359,6 +355,37 @@ fn terms(tokens: u64) -> GrantTerms {
         tokens,
         validity: Duration::from_secs(86_400),
         ..GrantTerms::default()
+    }
+}
+
+/// A key with a grant, and a process that leases all of it.
+struct Leasing {
+    key: KeyId,
+    process: Box<dyn Process>,
+    share: Share,
+    now: Timestamp,
+}
+
+impl Leasing {
+    fn on(store: &Store, grant: GrantTerms) -> Self {
+        let new = NewKey {
+            grant: Some(grant),
+            ..NewKey::named("ci")
+        };
+        let key = store.create_key(&new).unwrap().record.id().clone();
+        let now = store.clock().now();
+        let mut process = store.database().begin_process("one", now).unwrap();
+        let share = lease(&mut *process, &key, now);
+        Self {
+            key,
+            process,
+            share,
+            now,
+        }
+    }
+
+    fn settle(&mut self, entries: &[&Entry]) {
+        commit(&mut *self.process, entries, &[], self.now);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copies between a file and a server.
 
-use super::{Empty, commit, hasher, lease, settled, store_over, terms};
+use super::{Empty, Leasing, commit, hasher, lease, settled, store_over, terms};
 use crate::{
     clock::Clock,
     entry::Entry,
@@ -112,27 +112,21 @@ fn what_was_purged_since_the_history_was_copied_is_gone_from_the_copy() {
     let folder = TempDir::new().unwrap();
     let source = file(&folder);
     let target = store_over(case.open(&hasher().fingerprint()));
-    let new = NewKey {
-        grant: Some(terms(100)),
-        ..NewKey::named("ci")
-    };
-    let key = source.create_key(&new).unwrap().record.id().clone();
-    let now = source.clock().now();
-    let mut process = source.database().begin_process("one", now).unwrap();
-    let share = lease(&mut *process, &key, now);
-    commit(&mut *process, &[&settled(&share, 1, 30)], &[], now);
+    let mut leasing = Leasing::on(&source, terms(100));
+    leasing.settle(&[&settled(&leasing.share, 1, 30)]);
     let running = source.copy_to(&target, &|_, _| {}).unwrap();
     assert!(matches!(running, Copied::History(_)));
     let day = Duration::from_secs(86_400);
-    let later = now.plus(2 * day);
-    commit(&mut *process, &[&settled(&share, 2, 5)], &[], later);
+    let later = leasing.now.plus(2 * day);
+    leasing.now = later;
+    leasing.settle(&[&settled(&leasing.share, 2, 5)]);
     let retention = Retention {
         history: Some(day),
         stored: day,
         most_stored: 10,
     };
-    assert_eq!(process.purge(&retention, later).unwrap(), 1);
-    process.end(later).unwrap();
+    assert_eq!(leasing.process.purge(&retention, later).unwrap(), 1);
+    leasing.process.end(later).unwrap();
     let found = copy(&source, &target);
     assert_eq!((found.spent, found.requests), (35, 1));
 }

@@ -2,13 +2,12 @@
 
 use super::{
     super::{Server, ServerTls, schema},
-    Empty, commit, lease, migrate,
+    Empty, Leasing, migrate,
     server::{primary, standby},
     settled, terms,
 };
 use crate::{
     key::{KeyHash, KeyHasher},
-    record::NewKey,
     store::{StoreError, conformance::Fixture, database::Retention},
 };
 use std::{sync::Arc, time::Duration};
@@ -140,15 +139,8 @@ fn a_role_needs_no_more_than_to_read_and_write_rows() {
     });
     assert!(is_encrypted.unwrap());
     let store = super::store_over(Arc::new(database));
-    let new = NewKey {
-        grant: Some(terms(100)),
-        ..NewKey::named("ci")
-    };
-    let key = store.create_key(&new).unwrap().record.id().clone();
-    let now = store.clock().now();
-    let mut process = store.database().begin_process("one", now).unwrap();
-    let share = lease(&mut *process, &key, now);
-    commit(&mut *process, &[&settled(&share, 1, 30)], &[], now);
+    let mut leasing = Leasing::on(&store, terms(100));
+    leasing.settle(&[&settled(&leasing.share, 1, 30)]);
     let found = store.verify().unwrap();
     assert_eq!((found.requests, found.faults.len()), (1, 0), "{found:?}");
     let month = Duration::from_secs(30 * 86_400);
@@ -158,11 +150,41 @@ fn a_role_needs_no_more_than_to_read_and_write_rows() {
         most_stored: 10,
     };
     // It may take longer than one purge waits.
-    let later = now.plus(2 * month);
-    let mut gone = (0..100).map(|_| process.purge(&retention, later).unwrap());
+    let later = leasing.now.plus(2 * month);
+    let mut gone = (0..100).map(|_| leasing.process.purge(&retention, later).unwrap());
     assert_eq!(gone.find(|gone| *gone > 0), Some(1));
     let found = store.verify().unwrap();
     assert_eq!((found.requests, found.faults.len()), (0, 0), "{found:?}");
+}
+
+#[test]
+fn a_role_that_only_reads_can_neither_create_nor_drop_a_week_of_the_history() {
+    let Some(case) = with_role("reader") else {
+        return;
+    };
+    case.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader");
+    let url = case.server.url(&format!("reader:{PASSWORD}"), &case.name);
+    let server = Server::new(&url, &case.server.tls()).unwrap();
+    let mut client = server.connect().unwrap();
+    for sql in [
+        "SELECT make_history_part(1)",
+        "SELECT drop_history_part(9999)",
+    ] {
+        let fault = client.batch_execute(sql).unwrap_err();
+        let fault = fault.as_db_error().unwrap();
+        assert_eq!(
+            fault.message(),
+            "permission denied for table usage",
+            "{sql}"
+        );
+    }
+    case.sql(
+        "CREATE ROLE writer; ALTER ROLE reader NOINHERIT; GRANT writer TO reader;
+         GRANT DELETE ON usage TO writer",
+    );
+    client
+        .batch_execute("SET ROLE writer; SELECT make_history_part(1)")
+        .unwrap();
 }
 
 #[test]
