@@ -1,14 +1,14 @@
 //! Copies of a ledger between a file and a server.
 //!
-//! The history comes first, in steps, while gateways may still use the file: a copy that was interrupted
-//! continues where it ended, and the pause of the gateways is as long as the copy of the rest.
+//! The history comes first, in steps, while gateways may still use the file. An interrupted copy continues
+//! after its last step. Gateways pause only while the rest is copied.
 
 use super::{Store, StoreError, Verification};
 use rusqlite::types::Value;
 use std::path::Path;
 
-/// What is copied after the history, so that each row comes after those to which it refers. The rest is of
-/// processes, or follows from these.
+/// The tables that are copied after the history, each after those to which it refers. The other tables are
+/// about processes, or follow from these.
 pub(super) const REST: [&str; 8] = [
     "keys",
     "grants",
@@ -67,7 +67,7 @@ pub enum Copied {
 
 impl Store {
     /// Copies everything into `target`, and verifies both. While gateways use a file, copies its history.
-    /// `progress` is told how many of how many records are copied.
+    /// Calls `progress` with the number of copied records and of all records.
     ///
     /// # Errors
     /// `target` has keys, a process or another pepper; a process uses the server that is copied; one of them
@@ -116,8 +116,9 @@ impl Store {
             ..found.clone()
         };
         if !source.holds() || sums(&source) != sums(&copy) {
-            let cause =
-                format!("the copy adds up to {copy:?}, and should to {source:?}: make it anew");
+            let cause = format!(
+                "the copy adds up to {copy:?}, not to {source:?}: repeat it into an empty ledger"
+            );
             return Err(refused(target, &cause));
         }
         Ok(Copied::All(copy))

@@ -179,14 +179,14 @@ pub(crate) trait Database: Send + Sync {
     /// What a copy finds here.
     fn contents(&self) -> Result<Contents, StoreError>;
 
-    /// Whether no record of a request is committed before one with a smaller number.
+    /// Whether the numbers of records grow with their commits: a reader of a number has seen all smaller ones.
     fn numbers_follow_commits(&self) -> bool;
 
     /// Gives rows of one snapshot to `sink`.
     fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError>;
 
-    /// Enters all that `source` gives, or nothing. `first`: the copy is complete after it, and older records
-    /// than this one are to be deleted.
+    /// Inserts all rows that `source` gives, or none. `first`: they are the last ones; records with smaller
+    /// numbers are deleted.
     fn fill(&self, source: &mut Source<'_>, first: Option<i64>) -> Result<(), StoreError>;
 
     /// Writes a copy of one snapshot, without leases. `target` must not exist.

@@ -24,7 +24,7 @@ pub(super) type Values<'a> = [&'a (dyn ToSql + Sync)];
 pub(super) struct Session {
     client: Client,
     statements: HashMap<String, Statement>,
-    /// The latest week that is known to have a part of the history.
+    /// The week of the history that was last found or created.
     pub(super) week: Option<i64>,
 }
 
@@ -119,7 +119,7 @@ impl Session {
         writer.finish().map(|_| ())
     }
 
-    /// A part that was made in what is rolled back is gone.
+    /// A week that was created in what is rolled back is gone.
     fn forget_if_failed<T>(&mut self, result: &Result<T, Error>) {
         if result.is_err() {
             self.week = None;

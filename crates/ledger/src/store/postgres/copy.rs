@@ -113,15 +113,15 @@ impl Postgres {
                 let taken = writer.take(table, cells);
                 taken.map_err(|fault| server.describe(&fault))
             });
-            writer.flush()?;
-            match (&filled, first) {
-                (Ok(()), None) => {}
-                (Ok(()), Some(first)) => finish(session, first)?,
+            if filled.is_err() {
+                session.week = None;
                 // The commit that follows has nothing to commit.
-                (Err(_), _) => {
-                    session.week = None;
-                    session.batch("ROLLBACK")?;
-                }
+                session.batch("ROLLBACK")?;
+                return Ok(filled);
+            }
+            writer.flush()?;
+            if let Some(first) = first {
+                finish(session, first)?;
             }
             Ok(filled)
         };
@@ -157,7 +157,7 @@ impl<'a> Writer<'a> {
             self.table = table;
         }
         if let ("usage", Some(Value::Integer(at))) = (table, cells.get(3)) {
-            settle::make_part(self.session, *at)?;
+            settle::make_week(self.session, *at)?;
         }
         let length = |cell: &Value| match cell {
             Value::Text(text) => text.len(),
@@ -179,8 +179,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Deletes the records from before `first`, which were purged since they were copied. Notes the times of the
-/// latest, and lets new rows have numbers after those of the copy.
+/// Deletes the records before `first`: the source has purged them since they were copied. Notes the time of each
+/// key's latest record, and continues the numbers of rows after those of the copy.
 fn finish(session: &mut Session, first: i64) -> Result<(), postgres::Error> {
     session.execute("DELETE FROM charges WHERE usage < $1", &[&first])?;
     session.execute("DELETE FROM usage WHERE number < $1", &[&first])?;

@@ -17,11 +17,9 @@ use tollgate_types::{KeyId, Money, PerUnit, Usage};
 /// How many records a page looks at if the filters let few of them through.
 const MOST_EXAMINED: usize = 10_000;
 
-/// The comparisons of times alone tell the database which parts of the history it need not search.
-///
 /// The statement that finds the records for a query, and the numbers that it takes. A model is found by
 /// an index, and so is a state other than `completed`; the rest is checked row by row, where the rows are
-/// counted.
+/// counted. The comparisons of `at` alone let the server leave weeks out.
 fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
     let filter = match (&query.model, query.state) {
         (Some(_), _) => "AND model_served = $5",

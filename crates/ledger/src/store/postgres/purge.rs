@@ -1,5 +1,5 @@
-//! Drops old parts of the history, and deletes old owners of stored things. What dropped records proved
-//! stays provable (`purged`).
+//! Drops old weeks of the history, and deletes old owners of stored things. What dropped records charged
+//! stays in `purged`.
 
 use super::{
     connection::{Connection, Session},
@@ -23,11 +23,11 @@ const MOST_TIME: Duration = Duration::from_millis(100);
 /// Younger records are never deleted: the id of a recent request makes its second record nothing.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
 
-/// Purges, and what of it is under way.
+/// The purging of a process.
 #[derive(Default)]
 pub(super) struct Purge {
-    /// Drops parts of the history, over a connection of its own: to add up what the records charged takes
-    /// its time.
+    /// The thread that drops weeks, over a connection of its own: settlements must not wait while the server
+    /// adds up what the records charged.
     dropping: Option<Receiver<Result<usize, StoreError>>>,
 }
 
@@ -44,26 +44,26 @@ impl Purge {
         let most = i64::try_from(retention.most_stored).unwrap_or(i64::MAX);
         in_batches(|| connection.run(|session| owned(session, before, most)))?;
         match retention.history {
-            Some(age) => self.drop_parts(connection, now.minus(age.max(SHORTEST_HISTORY))),
+            Some(age) => self.drop_weeks(connection, now.minus(age.max(SHORTEST_HISTORY))),
             None => Ok(0),
         }
     }
 
-    /// Drops the parts that are of before `before`.
-    fn drop_parts(
+    /// Drops the weeks that end before `before`.
+    fn drop_weeks(
         &mut self,
         connection: &mut Connection,
         before: Timestamp,
     ) -> Result<usize, StoreError> {
         let before = settle::week(storable_time(before));
-        if self.dropping.is_none() && connection.run(|session| has_part(session, before))? {
+        if self.dropping.is_none() && connection.run(|session| has_older(session, before))? {
             let mut other = connection.another();
             let (done, dropping) = sync_channel(1);
-            let drop_all = move || {
-                // Nobody waits for it if the process has ended.
-                let _ = done.send(drop_parts(&mut other, before));
+            let work = move || {
+                // It fails if the process has ended.
+                let _ = done.send(drop_older(&mut other, before));
             };
-            if thread::Builder::new().spawn(drop_all).is_ok() {
+            if thread::Builder::new().spawn(work).is_ok() {
                 self.dropping = Some(dropping);
             }
         }
@@ -84,18 +84,19 @@ impl Purge {
     }
 }
 
-fn has_part(session: &mut Session, before: i64) -> Result<bool, postgres::Error> {
+/// Whether the history has a week before this one.
+fn has_older(session: &mut Session, before: i64) -> Result<bool, postgres::Error> {
     let has = "SELECT coalesce(oldest_history_part() < $1, FALSE)";
     session.query_one(has, &[&before])?.try_get(0)
 }
 
-/// Returns how many records they had.
-fn drop_parts(connection: &mut Connection, before: i64) -> Result<usize, StoreError> {
+/// Drops the weeks before this one. Returns how many records they had.
+fn drop_older(connection: &mut Connection, before: i64) -> Result<usize, StoreError> {
     let mut records: usize = 0;
     loop {
         let gone = connection.change(|session| {
-            // To drop a part, the database must wait for those who read the history, and those who come
-            // then wait for it. If that takes long, the next round tries again.
+            // The server waits for running reports, and later statements queue behind it. If that takes
+            // long, the next round tries again.
             session.batch("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '100ms'")?;
             let dropped = session.query_one("SELECT drop_history_part($1)", &[&before])?;
             dropped.try_get::<_, Option<i64>>(0)

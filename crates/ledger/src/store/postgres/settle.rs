@@ -217,7 +217,7 @@ fn pay(
 /// Enters records that are new, and charges the grants that pay.
 fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
     for record in records {
-        make_part(session, storable(record.at))?;
+        make_week(session, storable(record.at))?;
     }
     insert(session, records)?;
     note_times(session, records)?;
@@ -234,8 +234,8 @@ fn paid_by(record: &Record<'_>, unit: Unit) -> Option<i64> {
     }
 }
 
-/// The earliest time that the record of a request can have, by clocks that agree within a day. Parts of the
-/// history before it are not searched.
+/// The earliest time that the record of a request can have, if clocks agree within a day. The server does not
+/// search the weeks before it.
 pub(super) fn earliest(request: &RequestId) -> i64 {
     const DAY: Duration = Duration::from_secs(86_400);
     let came = request
@@ -245,14 +245,14 @@ pub(super) fn earliest(request: &RequestId) -> i64 {
     i64::try_from(came.saturating_sub(DAY).as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The week since 1970 of a time: the part of the history that has its records.
+/// The week of a time, counted from 1970.
 pub(super) const fn week(at: i64) -> i64 {
     const WEEK_MS: i64 = 7 * 86_400_000;
     at.div_euclid(WEEK_MS)
 }
 
-/// Makes the part of the history that has the records of a time.
-pub(super) fn make_part(session: &mut Session, at: i64) -> Result<(), postgres::Error> {
+/// Creates the week of the history that has the records of a time, if it is missing.
+pub(super) fn make_week(session: &mut Session, at: i64) -> Result<(), postgres::Error> {
     let week = week(at);
     if session.week != Some(week) {
         session.execute("SELECT make_history_part($1)", &[&week])?;

@@ -4,7 +4,7 @@ use super::{answers, connection::Session, grants, unsigned};
 use crate::store::verification::{MAX_FAULTS, RULES, SUMS, Verification};
 
 pub(super) fn verify(snapshot: &mut Session) -> Result<Verification, postgres::Error> {
-    // Reading all rows takes its time. No part of the history may go between the snapshot and its use.
+    // Reading all rows takes its time. No week of the history may be dropped between the snapshot and its use.
     snapshot.batch("SET LOCAL statement_timeout = 0; LOCK TABLE usage IN ACCESS SHARE MODE")?;
     let row = snapshot.query_one(
         "SELECT (SELECT count(*) FROM grants), (SELECT count(*) FROM usage)",

@@ -85,7 +85,7 @@ impl Sqlite {
         first: Option<i64>,
     ) -> Result<(), StoreError> {
         let writer = self.writer.lock();
-        // The history comes before its keys and grants. Verification finds a reference that leads nowhere.
+        // The history comes before its keys and grants. Verification finds references that lead nowhere.
         let check_references = |on: bool| writer.pragma_update(None, "foreign_keys", on);
         check_references(false).described(&self.path)?;
         let filled = (|| {
@@ -124,8 +124,8 @@ fn insert(file: &Connection, table: &str, cells: &[Value]) -> rusqlite::Result<(
         .map(|_| ())
 }
 
-/// Deletes the records from before `first`, which were purged since they were copied, and notes the time of
-/// the latest.
+/// Deletes the records before `first`: the source has purged them since they were copied. Notes the time of the
+/// latest record.
 fn finish(file: &Connection, first: i64) -> rusqlite::Result<()> {
     file.execute("DELETE FROM charges WHERE usage < ?1", params![first])?;
     file.execute("DELETE FROM usage WHERE number < ?1", params![first])?;

@@ -74,7 +74,7 @@ CREATE TABLE grants (
 
 CREATE INDEX grants_by_key ON grants (key);
 
--- What verification reads, which the other store keeps in two tables.
+-- Verification reads this view, because PostgreSQL keeps `purged` in a table of its own.
 CREATE VIEW spent_grants AS SELECT number, id, spent, purged FROM grants;
 
 -- New, extended and begun grants are changes for running gateways; spending is not.
