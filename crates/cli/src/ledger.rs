@@ -2,7 +2,7 @@
 //! works while gateways run, apart from the end of a copy between a file and a server.
 
 use super::progress::{Done, Progress};
-use super::{ConfigFile, Outcome, note, print, print_line};
+use super::{ConfigFile, Failure, Outcome, note, print, print_line};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -51,38 +51,27 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    if let Command::Copy { from, to } = &arguments.command {
-        let (from, to) = (config::load(from)?, config::load(to)?);
-        return copy(&from, &to, arguments.json);
-    }
-    let config = config::load(&arguments.config.path)?;
-    let is_file = config.store.postgres.is_none();
-    if !matches!(arguments.command, Command::Migrate) {
-        refuse_missing(&config)?;
-    }
+    let (file, json) = (&arguments.config.path, arguments.json);
     match &arguments.command {
-        Command::Copy { .. } => Ok(()),
-        Command::Migrate => migrate(&config, arguments.json),
-        Command::Verify => verify(&keys::open_store(&config)?, arguments.json),
-        Command::Backup { file } => backup(&keys::open_store(&config)?, file, arguments.json),
-        Command::AcceptLoss if !is_file => {
-            Err("accept-loss is for files: restore a database on its server".into())
-        }
-        Command::AcceptLoss => accept_loss(&config, arguments.json),
+        Command::Migrate => migrate(&config::load(file)?, json),
+        Command::Verify => verify(&keys::open_store(&existing(file)?)?, json),
+        Command::Backup { file: copy } => backup(&keys::open_store(&existing(file)?)?, copy, json),
+        Command::Copy { from, to } => copy(&existing(from)?, &config::load(to)?, json),
+        Command::AcceptLoss => accept_loss(&existing(file)?, json),
     }
 }
 
-/// Opening a file that is missing would make an empty one.
-pub(super) fn refuse_missing(config: &Config) -> Outcome {
+/// The configuration of a ledger that exists: opening a file that is missing would make an empty one.
+pub(super) fn existing(file: &Path) -> Result<Config, Failure> {
+    let config = config::load(file)?;
     let path = &config.store.path;
     if config.store.postgres.is_none() && !path.exists() {
         return Err(format!("there is no ledger at {}", path.display()).into());
     }
-    Ok(())
+    Ok(config)
 }
 
 fn copy(from: &Config, to: &Config, json: bool) -> Outcome {
-    refuse_missing(from)?;
     let (from, to) = (keys::open_store(from)?, keys::open_store(to)?);
     let done = Arc::<Done>::default();
     let progress = Progress::counted("copying the ledger", &done);
@@ -91,9 +80,8 @@ fn copy(from: &Config, to: &Config, json: bool) -> Outcome {
     match copied {
         Copied::All(found) => print_verified(&found, json),
         Copied::History(gateway) => Err(format!(
-            "the history is copied, and a gateway uses the ledger: stop all gateways that do and repeat the \
-             command, which copies the rest. If it has crashed, start and stop it once more (its settlement \
-             file is {gateway})"
+            "the history is copied, the rest is not: a gateway uses the ledger (settlement file {gateway}); \
+             stop all gateways and repeat the command. If the gateway has crashed, start and stop it once"
         )
         .into()),
     }
@@ -133,6 +121,9 @@ fn print_verified(found: &Verification, json: bool) -> Outcome {
 
 /// Prints what is given up, then what `verify` finds in what is left.
 fn accept_loss(config: &Config, json: bool) -> Outcome {
+    if config.store.postgres.is_some() {
+        return Err("accept-loss is for files: restore a database on its server".into());
+    }
     match keys::open_store(config) {
         Ok(store) => {
             for fault in store.verify()?.faults {

@@ -35,19 +35,15 @@ pub(super) struct Progress(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
 impl Progress {
     /// For work that is described so: `adding up records`.
     pub(super) fn of(work: impl Into<Cow<'static, str>>) -> Self {
-        Self::show(work, Arc::default())
+        Self::counted(work, &Arc::default())
     }
 
     /// The same, for work of which it is known how much is done.
     pub(super) fn counted(work: impl Into<Cow<'static, str>>, done: &Arc<Done>) -> Self {
-        Self::show(work, Arc::clone(done))
-    }
-
-    fn show(work: impl Into<Cow<'static, str>>, done: Arc<Done>) -> Self {
         if !io::stderr().is_terminal() {
             return Self(None);
         }
-        let work = work.into();
+        let (work, done) = (work.into(), Arc::clone(done));
         let (working, is_done) = mpsc::channel();
         let thread = std::thread::spawn(move || show(work, &done, &is_done));
         Self(Some((working, thread)))

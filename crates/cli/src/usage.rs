@@ -11,7 +11,6 @@ use output::Output;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
-use tollgate_config as config;
 use tollgate_engine::keys;
 use tollgate_ledger::{Clock, GroupBy, ReportQuery, ReportRow, Timestamp};
 
@@ -94,8 +93,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Command::Export(order) = &arguments.command;
     let now = Clock::system().now();
     let query = query(order, now)?;
-    let config = config::load(&arguments.config.path)?;
-    super::ledger::refuse_missing(&config)?;
+    let config = super::ledger::existing(&arguments.config.path)?;
     if order.format == Format::Parquet && order.output.is_none() && io::stdout().is_terminal() {
         return Err(
             "parquet is binary and cannot go to a terminal: name a file with --output".into(),
