@@ -7,7 +7,7 @@
 use crate::{
     Refusal, Strict,
     document::{Document, Kind, Text, Value},
-    request::scope::member,
+    request::{scope::member, write::shared::REMINDER},
 };
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
@@ -26,7 +26,6 @@ const NEWER_FIELDS: [&str; 7] = [
     "verbosity",
 ];
 
-const REMINDER: [&str; 2] = ["<system-reminder>", "</system-reminder>"];
 /// The beginning of the escape of any letter.
 const ESCAPED_LETTER: &[u8] = b"\\u00";
 const ENCRYPTED: &str = "reasoning.encrypted_content";
@@ -178,6 +177,11 @@ fn has_word(body: &[u8], word: &str) -> bool {
         let before = at.checked_sub(1).and_then(|before| body.get(before));
         before == Some(&b'"') && body.get(end) == Some(&b'"')
     })
+}
+
+/// In a JSON string.
+fn escaped(text: &str) -> String {
+    text.replace('\n', "\\n")
 }
 
 fn is_text(value: Option<Value<'_>>, word: &str) -> bool {
@@ -341,10 +345,10 @@ impl Fitter<'_> {
 
     /// Turns an instruction, a string, into a reminder.
     fn remind(&mut self, content: Value<'_>) {
-        let [open, close] = REMINDER;
+        let [open, close] = REMINDER.map(escaped);
         let Range { start, end } = content.span();
-        self.insert(start.saturating_add(1), format!("{open}\\n"));
-        self.insert(end.saturating_sub(1), format!("\\n{close}"));
+        self.insert(start.saturating_add(1), open);
+        self.insert(end.saturating_sub(1), close);
     }
 
     /// Puts one string in the place of a list of texts.
@@ -354,20 +358,13 @@ impl Fitter<'_> {
         if content.elements().any(is_marked) {
             self.drop("messages[].content[].prompt_cache_breakpoint");
         }
-        let [open, close] = REMINDER;
         let parts: Vec<_> = texts.iter().map(|text| text.json()).collect();
-        let mut joined = vec![b'"'];
-        if reminds {
-            joined.extend_from_slice(open.as_bytes());
-            joined.extend_from_slice(b"\\n");
-        }
-        joined.extend_from_slice(&parts.join(between));
-        if reminds {
-            joined.extend_from_slice(b"\\n");
-            joined.extend_from_slice(close.as_bytes());
-        }
-        joined.push(b'"');
-        self.replace(content.span(), joined);
+        let [open, close] = match reminds {
+            true => REMINDER.map(escaped),
+            false => Default::default(),
+        };
+        let text = [open.as_bytes(), &parts.join(between), close.as_bytes()].concat();
+        self.replace(content.span(), [b"\"", &*text, b"\""].concat());
     }
 
     fn responses(&mut self, top: Value<'_>) {
@@ -484,7 +481,7 @@ impl Fitter<'_> {
                 match content {
                     Some(text) if text.kind() == Kind::String => self.remind(text),
                     Some(blocks) if blocks.elements().next().is_some() => {
-                        let [open, close] = REMINDER;
+                        let [open, close] = REMINDER.map(str::trim);
                         let block = |text| format!(r#"{{"type":"text","text":"{text}"}}"#);
                         let Range { start, end } = blocks.span();
                         self.insert(start.saturating_add(1), format!("{},", block(open)));

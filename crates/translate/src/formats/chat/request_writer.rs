@@ -5,7 +5,7 @@ mod tools;
 
 use crate::request::write::{
     Writer,
-    shared::{effort_name, misplaced, pieces, text, words},
+    shared::{REMINDER, effort_name, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,
@@ -112,14 +112,16 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("role").string("user");
         self.out.key("content").begin_string();
-        self.out.text("<system-reminder>\n");
+        let [open, close] = REMINDER;
+        self.out.text(open);
         for block in &turn.blocks {
             if let Block::Text(block) = block {
                 pieces(&mut self.out, &block.words);
                 self.out.text("\n");
             }
         }
-        self.out.text("</system-reminder>");
+        // Each block ends its line.
+        self.out.text(close.trim_start());
         self.out.end_string();
         self.out.end_object();
     }

@@ -12,7 +12,7 @@ use crate::{
         },
         write::{
             Writer,
-            shared::{is_said, misplaced, pieces, text, words},
+            shared::{REMINDER, is_said, misplaced, pieces, text, words},
         },
     },
     seal::ReasoningForm,
@@ -207,9 +207,10 @@ impl Writer<'_, '_> {
     fn converse_reminder(&mut self, said: &TextBlock<'_>) {
         self.out.item().begin_object();
         self.out.key("text").begin_string();
-        self.out.text("<system-reminder>\n");
+        let [open, close] = REMINDER;
+        self.out.text(open);
         pieces(&mut self.out, &said.words);
-        self.out.text("\n</system-reminder>");
+        self.out.text(close);
         self.out.end_string();
         self.out.end_object();
         self.cache_point(said.cache);

@@ -9,7 +9,7 @@ use crate::{
         conversation::{Block, Call, CallResult, Conversation, Role, Source, TextBlock, Turn},
         write::{
             Writer,
-            shared::{base64, is_said, misplaced, pieces, text, words},
+            shared::{REMINDER, base64, is_said, misplaced, pieces, text, words},
         },
     },
     seal::ReasoningForm,
@@ -185,9 +185,10 @@ impl Writer<'_, '_> {
     fn gemini_reminder(&mut self, said: &TextBlock<'_>) {
         self.out.item().begin_object();
         self.out.key("text").begin_string();
-        self.out.text("<system-reminder>\n");
+        let [open, close] = REMINDER;
+        self.out.text(open);
         pieces(&mut self.out, &said.words);
-        self.out.text("\n</system-reminder>");
+        self.out.text(close);
         self.out.end_string();
         self.out.end_object();
     }

@@ -292,6 +292,10 @@ impl Writer<'_, '_> {
     }
 }
 
+/// The text around an instruction in the middle of a conversation, for targets that take instructions only at
+/// its beginning.
+pub(crate) const REMINDER: [&str; 2] = ["<system-reminder>\n", "\n</system-reminder>"];
+
 /// Whether words are worth sending.
 pub(crate) fn is_said(words: &Words<'_>) -> bool {
     !words.is_blank()
