@@ -135,12 +135,12 @@ test-overload: setup ## A thousand slow callers, slowhttptest's too: what they c
 	@scripts/setup overload
 	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test alone -- --ignored --nocapture slow::
 
-# The first build takes some ten minutes; FUZZ_TARGETS="stream body" FUZZ_FEATURES= is quicker.
 # With a program of the development profile, stripped. It needs root: it makes a new Debian and mounts.
 test-packages: build ## Build the packages twice, install and run them, render the chart
 	@scripts/setup package
 	tests/packages/test.py "$(TARGET)/debug/tollgate"
 
+# The first build takes some ten minutes; FUZZ_TARGETS="stream body" FUZZ_FEATURES= is quicker.
 test-fuzz: setup ## Run each fuzz target for a minute
 	@scripts/setup fuzz
 	@scripts/fuzz-seeds

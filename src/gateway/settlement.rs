@@ -377,16 +377,15 @@ fn produced(exchange: &Exchange) -> u64 {
     u64::try_from(tokens).unwrap_or(u64::MAX)
 }
 
-/// Input tokens that the body does not show; the ledger reduces them to what is reserved. Of media, and of
-/// what tools of the provider find, the number is unknown. A report from the beginning of the answer has all
-/// but the latter.
+/// Input tokens that the body does not show, `u64::MAX` if their number is unknown; the ledger reduces them to
+/// what is reserved. A report at the beginning of the answer includes all but the results of hosted tools.
 fn hidden_input(exchange: &Exchange) -> u64 {
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
     let facts = admitted.facts();
     let is_reported = on_the_way(&exchange.answer).is_some();
-    if facts.hosted_tools > 0 || (!is_reported && shows_too_little(facts)) {
+    if facts.hosted_tools > 0 || (!is_reported && has_unmeasured_input(facts)) {
         return u64::MAX;
     }
     if is_reported || facts.stored_ids.is_empty() {
@@ -396,14 +395,14 @@ fn hidden_input(exchange: &Exchange) -> u64 {
     admitted.request.stored_tokens.unwrap_or(window).min(window)
 }
 
-/// Whether the body does not show how much the model reads.
-const fn shows_too_little(facts: &RequestFacts) -> bool {
+/// Whether the size of the body does not bound its input tokens.
+const fn has_unmeasured_input(facts: &RequestFacts) -> bool {
     facts.template || facts.media.unmeasured > 0
 }
 
-/// Whether a request has input of unknown size, which only its provider's report tells.
-pub fn has_unknown_input(facts: &RequestFacts) -> bool {
-    facts.hosted_tools > 0 || shows_too_little(facts)
+/// Whether only the provider's report has the size of the input.
+pub const fn has_unknown_input(facts: &RequestFacts) -> bool {
+    facts.hosted_tools > 0 || has_unmeasured_input(facts)
 }
 
 /// Whether a provider works on the request, or has worked on it.

@@ -23,14 +23,14 @@ pub struct StreamedBody {
     on_the_way: Arc<OnTheWay>,
 }
 
-/// The pieces that the provider has not taken yet.
+/// Counts the pieces that wait for the provider.
 #[derive(Default)]
 struct OnTheWay {
     pieces: AtomicUsize,
     taken: Notify,
 }
 
-/// One of them, until it is dropped.
+/// A piece that counts until it is dropped.
 struct Piece {
     bytes: Bytes,
     on_the_way: Arc<OnTheWay>,
@@ -98,8 +98,8 @@ impl StreamedBody {
         }))
     }
 
-    /// Waits until the provider has taken all pieces so far. Pingora watches the client behind the last piece only
-    /// if its queue of pieces is not full then.
+    /// Waits until the provider has taken all pieces so far. After the last piece, Pingora watches the client only
+    /// if its queue of pieces has room.
     pub async fn all_taken(&self) {
         while self.on_the_way.pieces.load(Ordering::Acquire) > 0 {
             self.on_the_way.taken.notified().await;

@@ -165,13 +165,8 @@ async fn another_price_counts_for_later_requests_alone() {
     assert_eq!(history(&gateway, &id(&before)).await, first);
 }
 
-#[tokio::test]
-async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
-    let usage = json!({
-        "input_tokens": 1000, "cache_creation_input_tokens": 100, "output_tokens": 20,
-        "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
-        "server_tool_use": {"web_search_requests": 2}, "service_tier": "priority",
-    });
+/// A provider of messages that reports this usage, and its settings.
+async fn reporting(usage: &Value) -> (Upstream, Value) {
     let body = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
@@ -181,6 +176,17 @@ async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
     let upstream = Upstream::playing([Act::send(answer)]).await;
     let mut provider = support::provider(upstream.address);
     provider["formats"] = json!(["messages"]);
+    (upstream, provider)
+}
+
+#[tokio::test]
+async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
+    let usage = json!({
+        "input_tokens": 1000, "cache_creation_input_tokens": 100, "output_tokens": 20,
+        "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
+        "server_tool_use": {"web_search_requests": 2}, "service_tier": "priority",
+    });
+    let (_upstream, provider) = reporting(&usage).await;
     let price = json!({
         "input": 3, "cache_write": 3.75, "cache_write_1h": 6, "output": 15,
         "tool_calls": {"web_search": 0.01}, "tiers": {"priority": 2},
@@ -217,15 +223,7 @@ async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
 #[tokio::test]
 async fn fast_mode_costs_its_own_price_and_without_one_no_key_pays_for_it_in_money() {
     let usage = json!({"input_tokens": 1000, "output_tokens": 20, "service_tier": "standard", "speed": "fast"});
-    let body = json!({
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
-        "stop_sequence": null, "usage": usage,
-    });
-    let answer = json_answer("200 OK", "", &body.to_string());
-    let upstream = Upstream::playing([Act::send(answer)]).await;
-    let mut provider = support::provider(upstream.address);
-    provider["formats"] = json!(["messages"]);
+    let (_upstream, provider) = reporting(&usage).await;
     let price = |tiers: Value| json!({"input": 3, "output": 15, "tiers": tiers});
     let config = Config::new()
         .provider("sim", provider)

@@ -67,7 +67,7 @@ pub async fn serve(
         ledger,
         memory,
         pace,
-        turn: Semaphore::new(1),
+        writing: Semaphore::new(1),
     });
     let open = Router::new()
         .route(
@@ -90,19 +90,20 @@ pub async fn serve(
     Ok(())
 }
 
-/// What the page of metrics shows.
+/// The page of metrics.
 struct Metrics {
     readiness: Readiness,
     ledger: Ledger,
     memory: Arc<Memory>,
     pace: Limiter,
-    turn: Semaphore,
+    /// One permit: one page is written at a time.
+    writing: Semaphore,
 }
 
 impl Metrics {
-    /// Writes one page at a time, on another thread: health checks must not wait for it.
+    /// Writes the page on another thread, because health checks must not wait for it.
     async fn answer(self: Arc<Self>, headers: HeaderMap) -> Response {
-        let Ok(_turn) = self.turn.acquire().await else {
+        let Ok(_writing) = self.writing.acquire().await else {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         };
         let accept = headers.get(header::ACCEPT);

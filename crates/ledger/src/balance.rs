@@ -41,7 +41,7 @@ impl Need {
     /// What a request of this bound needs at these rates.
     pub(crate) fn of(bound: &UpperBound, rates: &Rates) -> Self {
         Self {
-            // A free request needs a balance as well.
+            // A free request needs a balance, too.
             wanted: bound.amount(rates).max(1),
             useful: bound.useful_amount(rates),
         }

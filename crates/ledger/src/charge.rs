@@ -57,8 +57,8 @@ impl Charge {
     ///   produced, if that is more than was delivered, and for hidden input.
     /// - A report of zero for an answer that has content is no report.
     /// - A report that is lower than any honest one is raised to that.
-    /// - A report of more than the model can process is reduced to that, and one of [`ABSURD`] times as much to
-    ///   the most that the request was expected to cost.
+    /// - A report of more than the model can process is reduced to that. A report of more than [`ABSURD`] times
+    ///   as much is reduced to the reservation.
     pub fn by_rule(
         state: BillingState,
         counts: &Counts,
@@ -122,8 +122,8 @@ impl Charge {
     }
 }
 
-/// A report of so many times what the model can process is no count. A lower one can be right: the model may
-/// process more than the configuration says.
+/// A report of more than so many times what the model can process is no count. A lower report can be right: the
+/// model may process more than its configuration says.
 const ABSURD: u64 = 8;
 
 /// Reduces a report to plausible numbers.

@@ -59,7 +59,7 @@ pub struct RequestFacts {
     pub readable_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
-    /// A setting that the format does not define has the model think, or one that does not say how much.
+    /// Thinking is asked for by another setting than an effort or `thinking`.
     pub thinks: bool,
     /// Identifiers of things stored at a provider that the request names
     /// (`previous_response_id`, `conversation`, item references, files, containers,

@@ -2,8 +2,8 @@
 
 /// The first character of `text` that a reader does not see, or that changes how the text around
 /// it looks: control characters, line separators, and format characters that are invisible or
-/// reorder text (Unicode, categories Cc, Zl, Zp, Co, Cf without its visible signs, and letters and marks that
-/// are drawn as nothing).
+/// reorder text (Unicode, categories Cc, Zl, Zp, Co, Cf without its visible signs, and invisible letters and
+/// marks).
 ///
 /// A name with such a character can pass for another one in a log, a table or a terminal.
 pub fn hidden_character(text: &str) -> Option<char> {

@@ -117,8 +117,8 @@ impl Lack {
 pub(crate) struct ToolRules {
     /// `function` must be an object.
     pub(crate) function_is_object: bool,
-    /// The key of a tool's settings says what it is; apart from functions, the provider runs it. Otherwise
-    /// the `type` says so.
+    /// A member's key is the kind of a tool, and the provider runs all kinds but functions. Otherwise `type` is
+    /// the kind.
     pub(crate) kind_is_key: bool,
     /// The required member that a tool with these members lacks.
     pub(crate) lacks: fn(NodeFlags) -> Option<&'static str>,

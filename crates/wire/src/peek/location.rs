@@ -150,7 +150,7 @@ pub(crate) enum Slot {
     /// An object of settings.
     Settings(&'static Settings),
     IncludeUsage,
-    /// Has the model think, unless the value is empty.
+    /// Asks for thinking, unless the value is empty.
     Thinks,
     /// How hard the model thinks; the path of the field.
     Effort(&'static str),

@@ -4,6 +4,7 @@ mod fixtures;
 mod others;
 mod refusals;
 mod shape;
+mod unseen;
 
 use super::*;
 use proptest::prelude::*;
@@ -61,6 +62,10 @@ fn slice(body: &str, span: Option<Span>) -> Option<&str> {
         let [start, end] = [span.start, span.end].map(|at| usize::try_from(at).unwrap());
         &body[start..end]
     })
+}
+
+fn ids(facts: &RequestFacts) -> Vec<&str> {
+    facts.stored_ids.iter().map(|it| &*it.id).collect()
 }
 
 #[test]
@@ -289,166 +294,6 @@ fn every_name_of_a_stored_thing_is_found_once() {
     assert_eq!(conversation, ("c".to_owned(), "conversation"));
     let audio = only(chat(r#""prediction":[{"audio":{"id":"a"}}]"#));
     assert_eq!(audio, ("a".to_owned(), "audio"));
-}
-
-/// The facts of a request with this part, and with these members.
-fn gemini(part: &str, members: &str) -> RequestFacts {
-    let body = format!(r#"{{"contents":[{{"role":"user","parts":[{part}]}}]{members}}}"#);
-    let limits = PeekLimits {
-        model_required: false,
-        ..PeekLimits::default()
-    };
-    let peeker = || Peeker::new(Format::Gemini, &limits);
-    let whole = peek_chunks(peeker(), [body.as_bytes()]);
-    assert_eq!(whole, peek_chunks(peeker(), body.as_bytes().chunks(1)));
-    whole.unwrap().facts
-}
-
-#[test]
-fn of_the_tools_of_gemini_all_but_functions_are_the_providers() {
-    let hosted = |tools: &str| {
-        let facts = gemini(r#"{"text":"hi"}"#, &format!(r#","tools":{tools}"#));
-        assert!(facts.needs.tools, "{tools}");
-        facts.hosted_tools
-    };
-    let functions = r#"{"functionDeclarations":[{"name":"f","description":"","parameters":{"type":"OBJECT"}}]}"#;
-    assert_eq!(hosted(&format!("[{functions}]")), 0);
-    for kind in [
-        "googleSearch",
-        "url_context",
-        "codeExecution",
-        "one_to_come",
-    ] {
-        assert_eq!(
-            hosted(&format!(r#"[{functions},{{"{kind}":{{}}}}]"#)),
-            1,
-            "{kind}"
-        );
-    }
-    let both =
-        r#"[{"google_search":{},"function_declarations":[{"name":"f"}],"retrieval":{"a":[1]}}]"#;
-    assert_eq!(hosted(both), 2);
-    assert_eq!(hosted(r#"[{"googleSearch":null}]"#), 0);
-}
-
-#[test]
-fn a_tool_of_no_known_form_is_the_providers() {
-    for (tool, hosted) in [
-        (r#"{"googleSearch":{}}"#, 1),
-        (r#"{"google_search":{"mode":"x"}}"#, 1),
-        (r#"{"function":{"name":"f"}}"#, 0),
-        (r#"{"name":"f"}"#, 0),
-    ] {
-        let found = chat(&format!(r#""tools":[{tool}]"#));
-        if let Ok(found) = found {
-            assert_eq!(found.facts.hosted_tools, hosted, "{tool}");
-        }
-    }
-}
-
-#[test]
-fn media_of_gemini_are_what_their_type_says() {
-    let of = |part: &str| gemini(part, "").media;
-    let inline = |kind: &str| {
-        of(&format!(
-            r#"{{"inlineData":{{"data":"QUJD","mimeType":"{kind}"}}}}"#
-        ))
-    };
-    assert_eq!(inline("image/png"), media(1, 4, 0));
-    for unmeasured in ["application/pdf", "audio/wav", "video/mp4", "x"] {
-        assert_eq!(inline(unmeasured), media(1, 4, 1), "{unmeasured}");
-    }
-    let text = gemini(
-        r#"{"inline_data":{"mime_type":"text/plain","data":"QUJD"}}"#,
-        "",
-    );
-    assert_eq!((text.media, text.text_bytes), (media(0, 0, 0), 4 + 4));
-    let film = r#"{"file_data":{"file_uri":"https://www.youtube.com/watch?v=1"}}"#;
-    assert_eq!(of(film), media(1, 0, 1));
-    let image = r#"{"fileData":{"fileUri":"https://example.com/a","mimeType":"image/png"}}"#;
-    assert_eq!(of(image), media(1, 0, 0));
-    let stored = gemini(
-        r#"{"fileData":{"fileUri":"files/a","mimeType":"video/mp4"}}"#,
-        "",
-    );
-    assert_eq!((stored.media.parts, stored.stored_ids.len()), (0, 1));
-}
-
-#[test]
-fn numbers_that_a_model_reads_are_counted() {
-    let call = gemini(
-        r#"{"functionCall":{"name":"f","args":{"of":[1000,2000]}}}"#,
-        "",
-    );
-    assert_eq!(call.text_bytes, 4 + 1 + 2 + 4 + 4);
-    let ids = peek(
-        Format::Chat,
-        r#"{"model":"m","messages":[{"role":"user","content":[1,2]}]}"#,
-    );
-    assert_eq!(ids.unwrap().facts.text_bytes, 4);
-}
-
-#[test]
-fn every_way_to_ask_for_thinking_is_noticed() {
-    for (setting, thinks) in [
-        (r#""thinkingBudget":1024"#, true),
-        (r#""thinkingBudget":-1"#, true),
-        (r#""thinkingBudget":0"#, false),
-        (r#""thinking_level":"HIGH""#, true),
-        (r#""includeThoughts":true"#, false),
-    ] {
-        let members = format!(r#","generationConfig":{{"thinkingConfig":{{{setting}}}}}"#);
-        assert_eq!(
-            gemini(r#"{"text":"hi"}"#, &members).thinks,
-            thinks,
-            "{setting}"
-        );
-    }
-    for (member, thinks) in [
-        (r#""reasoning":{"max_tokens":2000}"#, true),
-        (r#""reasoning":{"enabled":true}"#, true),
-        (r#""reasoning":{"enabled":false}"#, false),
-        (r#""thinking":{"type":"enabled"}"#, true),
-        (r#""thinking_budget":100"#, true),
-        (r#""enable_thinking":true"#, true),
-        (r#""enable_thinking":false"#, false),
-        (r#""temperature":1"#, false),
-    ] {
-        assert_eq!(chat(member).unwrap().facts.thinks, thinks, "{member}");
-    }
-}
-
-#[test]
-fn the_address_of_a_file_at_google_is_that_of_something_stored() {
-    let ids = |uri: &str| {
-        let part = format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#);
-        gemini(&part, "").stored_ids.len()
-    };
-    for uri in [
-        "files/abc",
-        "gs://bucket/a.png",
-        "https://generativelanguage.googleapis.com/v1beta/files/a",
-        "HTTPS://GenerativeLanguage.googleapis.com:443/v1beta/files/a",
-        "https://generativelanguage.googleapis.com./v1beta/files/a",
-        "https://x@generativelanguage.googleapis.com/v1beta/files/a",
-        "https://generativelanguage%2Egoogleapis.com/v1beta/files/a",
-        "https://generativelanguage.googleapis.com\\\\@example.com/files/a",
-        "https://example.com",
-    ] {
-        assert_eq!(ids(uri), 1, "{uri}");
-    }
-    let long = format!("https://example.com/{}.png", "a".repeat(300));
-    for uri in [
-        "https://example.com/a.png",
-        "http://example.com:8080/a.png",
-        &long,
-    ] {
-        assert_eq!(ids(uri), 0, "{uri}");
-    }
-}
-
-fn ids(facts: &RequestFacts) -> Vec<&str> {
-    facts.stored_ids.iter().map(|it| &*it.id).collect()
 }
 
 #[test]

@@ -475,8 +475,7 @@ impl Walk {
         self.mark(NodeFlags::SOURCE);
     }
 
-    /// Counts a payload or a file, now that its media type is known. What is reserved for a stored file is
-    /// known by its id.
+    /// Counts a payload or a file, now that its media type is known. The size of a stored file is known by its id.
     fn close_blob(&mut self, blob: Frame) {
         let by_address = blob.members.contains(NodeFlags::SOURCE);
         if blob.kind == Kind::TextSource && !by_address {
@@ -493,7 +492,7 @@ impl Walk {
         });
     }
 
-    /// Counts a tool of which nothing says that the client runs it. Servers accept tools of other formats.
+    /// Counts a tool without a known form as the provider's: some servers accept tools of other formats.
     fn close_tool(&mut self, tool: &Frame, is_empty: bool) {
         let flags = [NodeFlags::TYPED, NodeFlags::FUNCTION, NodeFlags::NAMED];
         let is_known = flags.into_iter().any(|flag| tool.members.contains(flag));

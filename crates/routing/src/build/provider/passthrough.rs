@@ -86,9 +86,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Refuses to open a path at which the provider serves a format, or one below it, where it gives out what it
-    /// has stored of the answers: its requests would be charged by nothing that they use, and would be free of
-    /// their owners.
+    /// Refuses to open a path at which the provider serves a format: a fixed charge ignores what the requests use.
+    /// Paths below it are refused too: they return stored answers, and an open path checks no owner.
     fn check_formats(
         &mut self,
         rule: &PassthroughRule,

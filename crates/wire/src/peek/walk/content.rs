@@ -43,7 +43,7 @@ impl Walk {
                 self.push(location, Slot::Ignored, start);
                 self.begin_message();
             }
-            // A token of an embedding's input.
+            // The input of embeddings can be tokens.
             Value::Number(_) if self.format.request.conversation.takes_values => self.add_text(4),
             Value::Number(_) | Value::Bool(_) | Value::Null => {}
         }
