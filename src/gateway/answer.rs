@@ -14,7 +14,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_traces::KeptBody;
-use tollgate_translate::{TitanNotes, titan_answer};
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind};
 use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
@@ -23,8 +22,6 @@ use tollgate_wire::usage::ReportedUsage;
 
 /// How much of a stream, an error or a body of unknown kind is held at most, in bytes.
 const MOST_HELD: usize = 64 * 1024;
-/// How much of an answer of Amazon Titan is held at most, in bytes: a vector of 1024 numbers has a fifth of it.
-const MOST_OF_TITAN: usize = 256 * 1024;
 /// How long comments, pings and the body of an error are held at most.
 const LONGEST_HELD: Duration = Duration::from_secs(10);
 
@@ -39,8 +36,6 @@ pub struct Answer {
     decoder: Option<Decoder>,
     /// For a stream in frames.
     frames: Option<AmazonFrames>,
-    /// For embeddings of Amazon Titan: what they do not say, and what has come.
-    titan: Option<Box<(TitanNotes, Vec<u8>)>>,
     /// What is held; once committed, what may still leave of a stream that broke.
     held: Vec<Bytes>,
     /// What a piece lets leave; empty between the pieces.
@@ -126,7 +121,6 @@ impl Answer {
             ..Self::default()
         };
         let is_unread = expected.is_unread;
-        let titan = expected.titan.clone();
         let reader = Reader::for_head(&head, expected)?;
         let is_success = !matches!(reader, Reader::Error);
         if content_length(&head.headers) == Some(0) && !(is_unread && is_success) {
@@ -142,9 +136,6 @@ impl Answer {
             head.headers.insert(CONTENT_TYPE, events);
             self.frames = Some(AmazonFrames::default());
         }
-        self.titan = titan
-            .filter(|_| is_success)
-            .map(|notes| Box::new((notes, Vec::new())));
         self.reader = Some(reader);
         self.head = Some(Box::new(head));
         self.began = Some(now);
@@ -224,18 +215,6 @@ impl Answer {
                 .decode(&chunk, end)
                 .map_err(|_| UpstreamFault::broken_answer())?,
         };
-        if let Some(titan) = &mut self.titan {
-            let (notes, body) = &mut **titan;
-            if body.len().saturating_add(chunk.len()) > MOST_OF_TITAN {
-                return Err(UpstreamFault::broken_answer());
-            }
-            body.extend_from_slice(&chunk);
-            if !end {
-                return Ok(());
-            }
-            let answer = titan_answer(body, notes).ok_or_else(UpstreamFault::broken_answer)?;
-            return reader.push(answer, end, leaving);
-        }
         let Some(frames) = &mut self.frames else {
             return reader.push(chunk, end, leaving);
         };

@@ -21,7 +21,7 @@ use tollgate_providers::Proof;
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Http2, Provider};
-use tollgate_translate::{TitanNotes, TranslationNotes};
+use tollgate_translate::{BedrockVectorsNotes, TranslationNotes};
 use tollgate_types::{Format, Prices, PublicError};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -348,9 +348,9 @@ impl Attempts {
         self.sent.notes.as_ref()
     }
 
-    /// What the answer of Titan does not say, if the request was translated for it.
-    pub const fn titan(&self) -> Option<&TitanNotes> {
-        self.sent.titan.as_ref()
+    /// The same of embeddings of Amazon Bedrock.
+    pub const fn embeddings(&self) -> Option<&BedrockVectorsNotes> {
+        self.sent.embeddings.as_ref()
     }
 
     /// Takes what is kept of the request until its answer is remembered. `None` the second time.

@@ -31,8 +31,8 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, Strict, Target, TitanNotes, TranslationNotes, lacks_any, needs_custom_tools,
-    titan_request, within_capabilities,
+    AnswerContext, BedrockVectorsNotes, Strict, Target, TranslationNotes, bedrock_vectors_request,
+    lacks_any, needs_custom_tools, within_capabilities,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -54,8 +54,8 @@ pub struct Outgoing {
     pub raised_limit: Option<u64>,
     /// What the translation of the answer needs to know of the request.
     pub notes: Option<Arc<TranslationNotes>>,
-    /// The same of embeddings of Amazon Titan.
-    pub titan: Option<TitanNotes>,
+    /// The same of embeddings of Amazon Bedrock.
+    pub embeddings: Option<BedrockVectorsNotes>,
     /// What is kept of the request until its answer is remembered.
     pub kept: Option<Kept>,
 }
@@ -116,13 +116,15 @@ pub fn prepare(
         let strict = Strict(&exchange.snapshot.translation.strict);
         let same = same_format(admitted, candidate, patch, strict, permit)?;
         let mut sent = same.ok_or_else(fault)?;
-        if base(format).is_some_and(|base| base.api == Some(EmbeddingsApi::Titan)) {
+        if base(format).is_some_and(|base| base.api == Some(EmbeddingsApi::Bedrock)) {
             let body = sent.body.take().unwrap_or_default();
-            let titan = titan_request(&body, admitted.model_asked(), strict);
-            let titan = titan.map_err(PublicError::from)?;
+            let upstream = upstream_model(admitted, &candidate.deployment);
+            let model = admitted.model_asked();
+            let translated = bedrock_vectors_request(upstream, &body, model, strict);
+            let translated = translated.map_err(PublicError::from)?;
             sent.dropped
-                .extend(titan.dropped.into_iter().map(Cow::Borrowed));
-            (sent.body, sent.titan) = (Some(titan.body), Some(titan.notes));
+                .extend(translated.dropped.into_iter().map(Cow::Borrowed));
+            (sent.body, sent.embeddings) = (Some(translated.body), Some(translated.notes));
         }
         (format, sent)
     } else {
@@ -448,7 +450,7 @@ fn translated(
         kept: kept.flatten(),
         body: Some(translated.body),
         uri: None,
-        titan: None,
+        embeddings: None,
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
         raised_limit: raised(facts.output_limit, translated.output_limit),
         notes: Some(Arc::new(translated.notes)),
@@ -481,7 +483,10 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         format: candidate.format,
         stream_events: Arc::clone(&candidate.deployment.provider.stream_events),
         translation,
-        titan: exchange.attempts.titan().cloned(),
+        embeddings: exchange
+            .attempts
+            .embeddings()
+            .map(|notes| (notes.clone(), answer_permit(exchange))),
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
         is_unread: exchange.opened.is_some(),

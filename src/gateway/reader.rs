@@ -7,11 +7,12 @@ use super::memory_permit::MemoryPermit;
 use crate::events;
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_translate::{
-    AnswerContext, AnswerTranslator, StreamTranslator, TitanNotes, TranslationNotes,
+    AnswerContext, AnswerTranslator, BedrockVectorsNotes, StreamTranslator, TranslationNotes,
+    bedrock_vectors_answer,
 };
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
@@ -27,8 +28,9 @@ pub struct Expectation {
     pub stream_events: StreamEvents,
     /// How the answer is translated, where the caller's format is another.
     pub translation: Option<Translation>,
-    /// What an answer of Amazon Titan does not say, if it is one.
-    pub titan: Option<TitanNotes>,
+    /// For embeddings of Amazon Bedrock: what their answer does not say, and what it may hold of the memory until
+    /// it is whole.
+    pub embeddings: Option<(BedrockVectorsNotes, MemoryPermit)>,
     /// Whether the answer is a count of tokens.
     pub counts_tokens: bool,
     /// Whether the answer is about something that the provider has stored.
@@ -77,6 +79,8 @@ pub enum Reader {
 /// An answer that passes as it came: when it is whole, if it is not too large to be held.
 pub struct PassingAnswer {
     scanner: AnswerScanner,
+    /// What is written anew before it passes.
+    embeddings: Option<Embeddings>,
     permit: Option<MemoryPermit>,
     most_held: usize,
     /// Bytes for which the permit stands.
@@ -98,6 +102,7 @@ impl PassingAnswer {
         let most = u64::try_from(most_held).unwrap_or(u64::MAX);
         Self {
             scanner: AnswerScanner::new(format),
+            embeddings: None,
             permit: permit.filter(|_| length.is_none_or(|length| length <= most)),
             most_held,
             counted: 0,
@@ -108,6 +113,13 @@ impl PassingAnswer {
     /// Takes a piece. An answer that turns into an error after some of it has left is cut before
     /// that.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
+        let chunk = match &mut self.embeddings {
+            None => chunk,
+            Some(embeddings) => match embeddings.push(&chunk, end)? {
+                None => return Ok(()),
+                Some(answer) => answer,
+            },
+        };
         self.scanner.push(&chunk);
         if self.has_left && self.kind_so_far() == Some(AnswerKind::Error) {
             return Err(UpstreamFault::broken_answer());
@@ -160,6 +172,42 @@ impl PassingAnswer {
     /// Whether it has the name of an answer.
     pub const fn is_named(&self) -> bool {
         self.scanner.is_named()
+    }
+}
+
+/// Embeddings of Amazon Bedrock, that are kept until they are whole, and then written anew.
+struct Embeddings {
+    notes: BedrockVectorsNotes,
+    permit: MemoryPermit,
+    /// The count of the answer's head.
+    input_tokens: Option<u64>,
+    body: Vec<u8>,
+}
+
+impl Embeddings {
+    fn new((notes, permit): (BedrockVectorsNotes, MemoryPermit), headers: &HeaderMap) -> Self {
+        const INPUT_TOKENS: &str = "x-amzn-bedrock-input-token-count";
+        Self {
+            notes,
+            permit,
+            input_tokens: number(headers, INPUT_TOKENS),
+            body: Vec::new(),
+        }
+    }
+
+    /// Takes a piece, and gives the answer once that was the last one.
+    fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
+        /// What a byte takes: it is kept in a list that doubles as it grows, and written anew.
+        const OF_A_BYTE: u64 = 4;
+        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        keep(&mut self.permit, size.saturating_mul(OF_A_BYTE))?;
+        self.body.extend_from_slice(chunk);
+        if !end {
+            return Ok(None);
+        }
+        let body = std::mem::take(&mut self.body);
+        let answer = bedrock_vectors_answer(&body, self.input_tokens, &self.notes);
+        answer.map(Some).ok_or_else(UpstreamFault::broken_answer)
     }
 }
 
@@ -323,12 +371,13 @@ impl Reader {
                 format,
                 whole,
                 most_held,
+                embeddings,
                 ..
             } => {
                 let length = content_length(&head.headers);
-                Self::Whole(Box::new(PassingAnswer::new(
-                    format, whole, most_held, length,
-                )))
+                let mut answer = PassingAnswer::new(format, whole, most_held, length);
+                answer.embeddings = embeddings.map(|it| Embeddings::new(it, &head.headers));
+                Self::Whole(Box::new(answer))
             }
         })
     }
@@ -503,13 +552,11 @@ impl Events {
 
 /// The length of the body, if the head has it.
 pub fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers
-        .get(CONTENT_LENGTH)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    number(headers, CONTENT_LENGTH)
+}
+
+fn number(headers: &HeaderMap, name: impl AsHeaderName) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// Whether the body is of this media type.

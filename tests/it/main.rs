@@ -9,6 +9,7 @@ mod auto;
 mod balances;
 mod balancing;
 mod bedrock;
+mod bedrock_vectors;
 mod bodies;
 mod capabilities;
 mod charging;
@@ -57,7 +58,6 @@ mod strict;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeouts;
-mod titan;
 mod torn_answers;
 mod traces;
 mod translation;

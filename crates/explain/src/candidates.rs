@@ -17,10 +17,10 @@ use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::settings::EmbeddingsApi;
-use tollgate_routing::{Deployment, Model, Provider};
+use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
-    AnswerMemory, Strict, Target, needs_custom_tools, titan_request, within_capabilities,
+    AnswerMemory, Strict, Target, bedrock_vectors_request, needs_custom_tools, within_capabilities,
 };
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
@@ -203,7 +203,7 @@ impl Question<'_> {
         }
         let sent = match shown.translated {
             false => self
-                .fitted(&deployment.provider)
+                .fitted(deployment)
                 .map(|dropped| (choice.format, dropped)),
             true => {
                 let translate = |to| self.translated(deployment, to);
@@ -230,7 +230,7 @@ impl Question<'_> {
 
     /// The fields that an untranslated request drops because the model or its provider does not support
     /// them.
-    fn fitted(&self, provider: &Provider) -> Result<Vec<String>, PublicError> {
+    fn fitted(&self, deployment: &Deployment) -> Result<Vec<String>, PublicError> {
         if self.counts() {
             return Ok(Vec::new());
         }
@@ -248,12 +248,15 @@ impl Question<'_> {
         }
         let strict = Strict(&self.ground.config.translation.strict);
         let (body, has_top_k) = (self.body.clone(), self.peeked.has_top_k);
-        let capabilities = accepted(provider, model);
+        let capabilities = accepted(&deployment.provider, model);
         let fitted = within_capabilities(self.format, body, &capabilities, has_top_k, strict)?;
         dropped.extend(fitted.dropped);
-        let endpoint = provider.endpoint(self.format);
-        if endpoint.is_some_and(|at| at.whole.api == Some(EmbeddingsApi::Titan)) {
-            dropped.extend(titan_request(&fitted.body, &self.model.id, strict)?.dropped);
+        let endpoint = deployment.provider.endpoint(self.format);
+        if endpoint.is_some_and(|at| at.whole.api == Some(EmbeddingsApi::Bedrock)) {
+            let upstream = self.upstream_model(deployment);
+            let model = &self.model.id;
+            let translated = bedrock_vectors_request(upstream, &fitted.body, model, strict)?;
+            dropped.extend(translated.dropped);
         }
         Ok(dropped.into_iter().map(str::to_owned).collect())
     }

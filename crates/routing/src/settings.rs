@@ -123,8 +123,9 @@ pub struct FormatSettings {
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
-    /// Embeddings only: the API of the provider, if it is not that of OpenAI. `titan`: Amazon Titan through
-    /// InvokeModel of Amazon Bedrock, which takes one text in a request; usual path `/model/{model}/invoke`.
+    /// Embeddings only: the API of the provider, if it is not that of OpenAI. `bedrock`: InvokeModel of Amazon
+    /// Bedrock, for Cohere's models if the upstream name has `cohere.`, else for Amazon Titan, which takes one text
+    /// in a request; usual path `/model/{model}/invoke`.
     pub api: Option<EmbeddingsApi>,
     /// Top-level fields that are set in the body of every request, with their values. They replace
     /// those of the client.
@@ -141,8 +142,8 @@ pub struct FormatSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbeddingsApi {
-    /// Amazon Titan through InvokeModel of Amazon Bedrock, at `/model/{model}/invoke`: one text in a request.
-    Titan,
+    /// InvokeModel of Amazon Bedrock, for models of Amazon Titan and Cohere.
+    Bedrock,
 }
 
 impl FormatSettings {

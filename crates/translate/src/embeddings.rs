@@ -1,7 +1,8 @@
-//! Embeddings of Amazon Titan for clients of the API of OpenAI: the body of InvokeModel, and its answer.
+//! Embeddings of Amazon Titan and Cohere on Amazon Bedrock for clients of the API of OpenAI: the body of
+//! InvokeModel, and its answer.
 //!
-//! Source: the model parameters of Amazon Titan Text Embeddings in the user's guide of Amazon Bedrock.
-//! Titan takes one text in a request.
+//! Source: the model parameters of Amazon Titan Text Embeddings and of Cohere Embed in the user's guide of
+//! Amazon Bedrock. Titan takes one text in a request.
 
 use crate::{
     Refusal, Strict,
@@ -12,49 +13,79 @@ use crate::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 
-/// A request for Titan, and what must be remembered until its answer comes.
+/// A request for embeddings through InvokeModel, and what must be remembered until its answer comes.
 #[derive(Clone, Debug)]
-pub struct TitanRequest {
+pub struct BedrockVectorsRequest {
     /// The body to send.
     pub body: Bytes,
     /// The fields that were left out, by their names; `*` for those that the API does not define.
     pub dropped: Vec<&'static str>,
     /// What the answer needs.
-    pub notes: TitanNotes,
+    pub notes: BedrockVectorsNotes,
 }
 
-/// What the answer of Titan does not say.
+/// What the answer does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TitanNotes {
+pub struct BedrockVectorsNotes {
+    vendor: Vendor,
     /// The model as the client named it.
     pub model: String,
     /// Whether the client takes vectors in base64.
     pub is_packed: bool,
 }
 
-/// Writes a request for embeddings as Titan reads it. `model`: its name for the client.
+/// Whose model it is. Each vendor has bodies of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vendor {
+    Titan,
+    Cohere,
+}
+
+impl Vendor {
+    fn of(upstream_model: &str) -> Self {
+        match upstream_model.contains("cohere.") {
+            true => Self::Cohere,
+            false => Self::Titan,
+        }
+    }
+}
+
+/// Writes a request for embeddings as InvokeModel reads it. `model`: its name for the client.
 ///
 /// # Errors
-/// The input is not exactly one text, a field has a value that the API does not define, or the operator does
-/// not allow a field to be dropped.
-pub fn titan_request(
+/// The model does not take such an input, a field has a value that OpenAI's API does not define, or the operator
+/// does not allow a field to be dropped.
+pub fn bedrock_vectors_request(
+    upstream_model: &str,
     body: &[u8],
     model: &str,
     strict: Strict<'_>,
-) -> Result<TitanRequest, Refusal> {
+) -> Result<BedrockVectorsRequest, Refusal> {
+    let vendor = Vendor::of(upstream_model);
     let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
+    let root = document.root();
     let mut out = Output::with_capacity(body.len());
     let mut dropped = Vec::new();
     let mut is_packed = false;
     out.begin_object();
-    for (key, value) in document.root().members() {
-        match &*key.decode() {
-            "input" => out.key("inputText").raw(one_text(value)?.raw()),
-            "model" => {}
+    if vendor == Vendor::Cohere {
+        out.key("embedding_types").raw(br#"["float"]"#);
+        if member(root, "input_type").is_none_or(|it| it.is_null()) {
+            out.key("input_type").string("search_document");
+        }
+    }
+    for (key, value) in root.members() {
+        match (vendor, &*key.decode()) {
+            (Vendor::Titan, "input") => out.key("inputText").raw(one_text(value)?.raw()),
+            (Vendor::Cohere, "input") => write_texts(&mut out, value)?,
+            (_, "model") => {}
             _ if value.is_null() => {}
-            "dimensions" => out.key("dimensions").raw(value.raw()),
-            "normalize" => out.key("normalize").raw(value.raw()),
-            "encoding_format" => {
+            (Vendor::Titan, "dimensions") => out.key("dimensions").raw(value.raw()),
+            (Vendor::Titan, "normalize") => out.key("normalize").raw(value.raw()),
+            (Vendor::Cohere, "dimensions") => out.key("output_dimension").raw(value.raw()),
+            (Vendor::Cohere, "input_type") => out.key("input_type").raw(value.raw()),
+            (Vendor::Cohere, "truncate") => out.key("truncate").raw(value.raw()),
+            (_, "encoding_format") => {
                 is_packed = match value.as_str().as_deref() {
                     Some("base64") => true,
                     Some("float") => false,
@@ -64,7 +95,7 @@ pub fn titan_request(
                     }
                 };
             }
-            "user" => dropped.push("user"),
+            (_, "user") => dropped.push("user"),
             _ if dropped.contains(&"*") => {}
             _ => dropped.push("*"),
         }
@@ -75,10 +106,11 @@ pub fn titan_request(
             "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
         return Err(Refusal::new(*path, why));
     }
-    Ok(TitanRequest {
+    Ok(BedrockVectorsRequest {
         body: out.into_bytes().into(),
         dropped,
-        notes: TitanNotes {
+        notes: BedrockVectorsNotes {
+            vendor,
             model: model.to_owned(),
             is_packed,
         },
@@ -100,26 +132,69 @@ fn one_text(input: Value<'_>) -> Result<Value<'_>, Refusal> {
     })
 }
 
-/// Writes an answer of Titan as OpenAI does. `None`: it has no vector.
-pub fn titan_answer(body: &[u8], notes: &TitanNotes) -> Option<Bytes> {
+/// The texts of an input, as Cohere takes them.
+fn write_texts(out: &mut Output, input: Value<'_>) -> Result<(), Refusal> {
+    let is_texts = input.kind() == Kind::Array
+        && input.elements().next().is_some()
+        && input.elements().all(|it| it.kind() == Kind::String);
+    out.key("texts");
+    match input.kind() {
+        Kind::String => {
+            out.begin_array();
+            out.item().raw(input.raw());
+            out.end_array();
+        }
+        _ if is_texts => out.raw(input.raw()),
+        _ => {
+            let why =
+                "must be a text or a list of texts for this model: send text instead of tokens";
+            return Err(Refusal::new("input", why));
+        }
+    }
+    Ok(())
+}
+
+/// Writes an answer of InvokeModel as OpenAI does. `input_tokens`: those that its head reports. `None`: it has no
+/// vector.
+pub fn bedrock_vectors_answer(
+    body: &[u8],
+    input_tokens: Option<u64>,
+    notes: &BedrockVectorsNotes,
+) -> Option<Bytes> {
     let document = Document::parse(body).ok()?;
-    let vector = member(document.root(), "embedding").filter(|it| it.kind() == Kind::Array)?;
-    let tokens = member(document.root(), "inputTextTokenCount").and_then(Value::as_u64);
+    let root = document.root();
+    let (vectors, tokens) = match notes.vendor {
+        Vendor::Titan => {
+            let tokens = member(root, "inputTextTokenCount").and_then(Value::as_u64);
+            (vec![member(root, "embedding")?], tokens)
+        }
+        Vendor::Cohere => {
+            let vectors = member(root, "embeddings")?;
+            // Older models leave the kind of numbers out.
+            let vectors = member(vectors, "float").unwrap_or(vectors);
+            (vectors.elements().collect(), None)
+        }
+    };
+    if vectors.is_empty() || vectors.iter().any(|it| it.kind() != Kind::Array) {
+        return None;
+    }
     let mut out = Output::with_capacity(body.len());
     out.begin_object();
     out.key("object").string("list");
     out.key("data").begin_array();
-    out.item().begin_object();
-    out.key("object").string("embedding");
-    out.key("index").number(0);
-    match notes.is_packed {
-        true => out.key("embedding").string(&packed(vector)?),
-        false => out.key("embedding").raw(vector.raw()),
+    for (index, vector) in (0..).zip(vectors) {
+        out.item().begin_object();
+        out.key("object").string("embedding");
+        out.key("index").number(index);
+        match notes.is_packed {
+            true => out.key("embedding").string(&packed(vector)?),
+            false => out.key("embedding").raw(vector.raw()),
+        }
+        out.end_object();
     }
-    out.end_object();
     out.end_array();
     out.key("model").string(&notes.model);
-    if let Some(tokens) = tokens {
+    if let Some(tokens) = tokens.or(input_tokens) {
         out.key("usage").begin_object();
         out.key("prompt_tokens").number(tokens);
         out.key("total_tokens").number(tokens);
@@ -147,8 +222,28 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    fn asked(body: &Json) -> Result<TitanRequest, Refusal> {
-        titan_request(body.to_string().as_bytes(), "vectors", Strict(&[]))
+    const TITAN: &str = "amazon.titan-embed-text-v2:0";
+    const COHERE: &str = "global.cohere.embed-v4:0";
+
+    fn asked(upstream: &str, body: &Json) -> Result<BedrockVectorsRequest, Refusal> {
+        bedrock_vectors_request(
+            upstream,
+            body.to_string().as_bytes(),
+            "vectors",
+            Strict(&[]),
+        )
+    }
+
+    fn sent(request: &BedrockVectorsRequest) -> Json {
+        serde_json::from_slice(&request.body).unwrap()
+    }
+
+    fn notes(upstream: &str, is_packed: bool) -> BedrockVectorsNotes {
+        BedrockVectorsNotes {
+            vendor: Vendor::of(upstream),
+            model: "vectors".to_owned(),
+            is_packed,
+        }
     }
 
     #[test]
@@ -156,50 +251,80 @@ mod tests {
         for input in [json!("a\n\"b\""), json!(["a\n\"b\""])] {
             let body = json!({"model": "m", "input": input, "dimensions": 256, "normalize": false,
                 "encoding_format": "base64", "user": "u", "other": 1, "more": 2});
-            let request = asked(&body).unwrap();
-            let sent: Json = serde_json::from_slice(&request.body).unwrap();
+            let request = asked(TITAN, &body).unwrap();
             let expected = json!({"inputText": "a\n\"b\"", "dimensions": 256, "normalize": false});
-            assert_eq!(sent, expected);
+            assert_eq!(sent(&request), expected);
             assert_eq!(request.dropped, ["user", "*"]);
             assert!(request.notes.is_packed);
         }
     }
 
     #[test]
-    fn several_texts_tokens_and_unknown_encodings_are_refused_by_name() {
-        for input in [json!(["a", "b"]), json!([1, 2]), json!([[1]]), json!([])] {
-            assert_eq!(asked(&json!({"input": input})).unwrap_err().path, "input");
+    fn texts_are_sent_with_the_settings_that_cohere_has() {
+        let body = json!({"model": "m", "input": "a", "user": "u", "dimensions": null});
+        let request = asked(COHERE, &body).unwrap();
+        let expected =
+            json!({"texts": ["a"], "input_type": "search_document", "embedding_types": ["float"]});
+        assert_eq!(sent(&request), expected);
+        assert_eq!(request.dropped, ["user"]);
+        let body = json!({"input": ["a", "b"], "dimensions": 256, "input_type": "search_query",
+            "truncate": "END"});
+        let request = asked(COHERE, &body).unwrap();
+        let expected = json!({"texts": ["a", "b"], "input_type": "search_query", "truncate": "END",
+            "embedding_types": ["float"], "output_dimension": 256});
+        assert_eq!(sent(&request), expected);
+        assert!(request.dropped.is_empty());
+    }
+
+    #[test]
+    fn inputs_that_an_api_does_not_take_and_unknown_encodings_are_refused_by_name() {
+        let refused = |upstream, body: &Json| asked(upstream, body).unwrap_err().path;
+        for input in [json!([1, 2]), json!([[1]]), json!([]), json!(1)] {
+            assert_eq!(refused(TITAN, &json!({"input": input})), "input");
+            assert_eq!(refused(COHERE, &json!({"input": input})), "input");
         }
+        assert_eq!(refused(TITAN, &json!({"input": ["a", "b"]})), "input");
         let body = json!({"input": "a", "encoding_format": "int8"});
-        assert_eq!(asked(&body).unwrap_err().path, "encoding_format");
+        assert_eq!(refused(TITAN, &body), "encoding_format");
         let strict = ["user".to_owned()];
         let body = json!({"input": "a", "user": "u"}).to_string();
-        let refused = titan_request(body.as_bytes(), "m", Strict(&strict));
+        let refused = bedrock_vectors_request(TITAN, body.as_bytes(), "m", Strict(&strict));
         assert_eq!(refused.unwrap_err().path, "user");
     }
 
     #[test]
-    fn a_vector_is_answered_in_numbers_or_packed() {
-        let body = br#"{"embedding":[0.5,-1.25e-1],"embeddingsByType":{"float":[0.5,-0.125]},"inputTextTokenCount":3}"#;
-        let answer = |is_packed| {
-            let model = "vectors".to_owned();
-            let answer = titan_answer(body, &TitanNotes { model, is_packed }).unwrap();
-            serde_json::from_slice::<Json>(&answer).unwrap()
-        };
-        let of = |embedding: Json| {
-            json!({"object": "list", "model": "vectors",
-                "data": [{"object": "embedding", "index": 0, "embedding": embedding}],
-                "usage": {"prompt_tokens": 3, "total_tokens": 3}})
-        };
-        assert_eq!(answer(false), of(json!([0.5, -0.125])));
-        let bytes = [0.5_f32.to_le_bytes(), (-0.125_f32).to_le_bytes()].concat();
-        assert_eq!(answer(true), of(json!(BASE64_STANDARD.encode(bytes))));
-        let notes = TitanNotes {
-            model: String::new(),
-            is_packed: true,
-        };
-        for body in [r#"{"message":"no"}"#, r#"{"embedding":["a"]}"#, "{"] {
-            assert_eq!(titan_answer(body.as_bytes(), &notes), None, "{body}");
+    fn vectors_are_answered_in_numbers_or_packed() {
+        let titan = r#"{"embedding":[0.5,-1.25e-1],"embeddingsByType":{"float":[0.5,-0.125]},"inputTextTokenCount":3}"#;
+        let by_kind = r#"{"embeddings":{"float":[[0.5,-1.25e-1],[0.5,-1.25e-1]]},"response_type":"embeddings_by_type"}"#;
+        let plain = r#"{"embeddings":[[0.5,-1.25e-1],[0.5,-1.25e-1]],"texts":["a","b"]}"#;
+        for (upstream, body, count) in [(TITAN, titan, 1), (COHERE, by_kind, 2), (COHERE, plain, 2)]
+        {
+            let answer = |is_packed| {
+                let answer =
+                    bedrock_vectors_answer(body.as_bytes(), Some(3), &notes(upstream, is_packed));
+                serde_json::from_slice::<Json>(&answer.unwrap()).unwrap()
+            };
+            let of = |embedding: &Json| {
+                let vector =
+                    |index| json!({"object": "embedding", "index": index, "embedding": embedding});
+                json!({"object": "list", "model": "vectors",
+                    "data": (0..count).map(vector).collect::<Vec<_>>(),
+                    "usage": {"prompt_tokens": 3, "total_tokens": 3}})
+            };
+            assert_eq!(answer(false), of(&json!([0.5, -0.125])));
+            let bytes = [0.5_f32.to_le_bytes(), (-0.125_f32).to_le_bytes()].concat();
+            assert_eq!(answer(true), of(&json!(BASE64_STANDARD.encode(bytes))));
+        }
+        for body in [
+            r#"{"message":"no"}"#,
+            r#"{"embedding":["a"],"embeddings":["a"]}"#,
+            r#"{"embedding":3,"embeddings":[]}"#,
+            "{",
+        ] {
+            for upstream in [TITAN, COHERE] {
+                let answer = bedrock_vectors_answer(body.as_bytes(), None, &notes(upstream, true));
+                assert_eq!(answer, None, "{body}");
+            }
         }
     }
 }

@@ -15,7 +15,7 @@
 //! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
 //! - [`within_capabilities`] makes such a body fit what its provider accepts.
 //! - [`ThinkingObstacles`] are what of such a body is in the way of thinking.
-//! - [`titan_request`] and [`titan_answer`] do the same for embeddings of Amazon Titan.
+//! - [`bedrock_vectors_request`] and [`bedrock_vectors_answer`] do the same for embeddings of Amazon Bedrock.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 
@@ -41,7 +41,9 @@ mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use capabilities::{Fitted, lacks_any, needs_custom_tools, within_capabilities};
-pub use embeddings::{TitanNotes, TitanRequest, titan_answer, titan_request};
+pub use embeddings::{
+    BedrockVectorsNotes, BedrockVectorsRequest, bedrock_vectors_answer, bedrock_vectors_request,
+};
 pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,

@@ -65,7 +65,7 @@ impl Builder<'_> {
         at: &KeyPath,
     ) -> Endpoint {
         let usual = match settings.api {
-            Some(EmbeddingsApi::Titan) => "/model/{model}/invoke",
+            Some(EmbeddingsApi::Bedrock) => "/model/{model}/invoke",
             None => USUAL_PATHS[settings.name],
         };
         if settings.api.is_some() && settings.name != Format::Embeddings {

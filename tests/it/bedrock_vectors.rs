@@ -1,4 +1,4 @@
-//! Embeddings of Amazon Titan, through InvokeModel, for clients of the API of OpenAI. The stand-in verifies each
+//! Embeddings of Amazon Titan and Cohere, through InvokeModel, for clients of the API of OpenAI. The stand-in verifies each
 //! signature as the real service does.
 
 use crate::support::aws::{Answered, Asked, Aws, ID, SECRET};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const EMBEDDINGS: &str = "/v1/embeddings";
 
-fn titan(asked: &Asked) -> Answered {
+fn answer_of_model(asked: &Asked) -> Answered {
     let answered = |status, body: Value| Answered {
         status,
         headers: vec![("content-type", "application/json")],
@@ -23,6 +23,15 @@ fn titan(asked: &Asked) -> Answered {
                 200,
                 json!({"embedding": vector, "embeddingsByType": {"float": vector}, "inputTextTokenCount": 4}),
             )
+        }
+        "/model/us.cohere.embed-v4%3A0/invoke" => {
+            let vectors = json!({"float": [[0.5, -0.125], [0.25, 1]]});
+            let body =
+                json!({"id": "1", "response_type": "embeddings_by_type", "embeddings": vectors});
+            let mut answer = answered(200, body);
+            let count = ("x-amzn-bedrock-input-token-count", "6");
+            answer.headers.push(count);
+            answer
         }
         "/model/broken/invoke" => answered(200, json!({"message": "no vector"})),
         "/model/long/invoke" => {
@@ -38,19 +47,21 @@ fn titan(asked: &Asked) -> Answered {
 }
 
 async fn start() -> (Aws, Gateway) {
-    let aws = Aws::with_answers(titan).await;
+    let aws = Aws::with_answers(answer_of_model).await;
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("id"), ID).unwrap();
     std::fs::write(folder.path().join("secret"), SECRET).unwrap();
     let keys = json!({"region": "us-east-1", "access_key": "file:id", "secret_key": "file:secret"});
     let mut settings = provider(aws.address);
-    settings["formats"] = json!([{"name": "embeddings", "api": "titan"}]);
+    settings["formats"] = json!([{"name": "embeddings", "api": "bedrock"}]);
     settings["credentials"] = json!([{ "aws": keys }]);
     let price = json!({"input": 1000, "output": 0});
     let config = Config::new()
         .provider("bedrock", settings)
         .model("vectors", json!(["bedrock/amazon.titan-embed-text-v2:0"]))
-        .with("models.vectors.price", price)
+        .with("models.vectors.price", price.clone())
+        .model("many", json!(["bedrock/us.cohere.embed-v4:0"]))
+        .with("models.many.price", price)
         .model("broken", json!(["bedrock/broken"]))
         .model("long", json!(["bedrock/long"]));
     let gateway = Gateway::start_in(folder, config).await;
@@ -99,6 +110,36 @@ async fn a_text_gets_its_vector_and_costs_what_titan_counted() {
         );
         assert_eq!(line["cost"], "0.004", "{line}");
     }
+}
+
+#[tokio::test]
+async fn texts_get_the_vectors_of_cohere_and_cost_what_the_head_counts() {
+    let (aws, gateway) = start().await;
+    let body = json!({"model": "many", "input": ["red apples", "green ones"], "dimensions": 256});
+    let answer = gateway.post(EMBEDDINGS, &body).await;
+    answer.assert_ok();
+    let expected = json!({"texts": ["red apples", "green ones"], "input_type": "search_document",
+        "embedding_types": ["float"], "output_dimension": 256});
+    assert_eq!(aws.last().body, expected);
+    let vector = |index, embedding: Value| json!({"object": "embedding", "index": index, "embedding": embedding});
+    let expected = json!({
+        "object": "list", "model": "many",
+        "data": [vector(0, json!([0.5, -0.125])), vector(1, json!([0.25, 1]))],
+        "usage": {"prompt_tokens": 6, "total_tokens": 6},
+    });
+    assert_eq!(answer.json(), expected);
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(
+        (&line["charged"], &line["count"], &line["cost"]),
+        (&json!(6), &json!("reported"), &json!("0.006")),
+        "{line}"
+    );
+    let body = json!({"model": "many", "input": [1, 2]});
+    gateway
+        .post(EMBEDDINGS, &body)
+        .await
+        .assert_error(400, "invalid_request");
+    assert_eq!(aws.verified(), 1);
 }
 
 #[tokio::test]
