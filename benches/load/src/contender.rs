@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use crate::client::Target;
 use crate::failure::{Failure, Result};
-use crate::gateway::{self, Ledger};
+use crate::gateway::{self, Setup};
 use crate::machine::{self, Machine, Side};
 use crate::process::Process;
+use crate::watchers::Watchers;
 use crate::workload::Format;
 
 /// The contender to which every other is compared.
@@ -32,7 +33,7 @@ pub(crate) struct Contender {
 enum Kind {
     Bare,
     Nginx,
-    Gateway(PathBuf, Ledger),
+    Gateway(PathBuf, Setup),
     Custom(Vec<String>),
 }
 
@@ -45,6 +46,7 @@ pub(crate) struct Running {
     pub(crate) started: Instant,
     /// How to reach it.
     pub(crate) target: Target,
+    _watchers: Option<Watchers>,
     _folder: tempfile::TempDir,
 }
 
@@ -57,6 +59,8 @@ pub(crate) struct Prepared {
     pub(crate) arguments: Vec<String>,
     /// Bearer token that it accepts.
     pub(crate) credential: Option<String>,
+    /// What watches it.
+    pub(crate) watchers: Option<Watchers>,
 }
 
 impl Contender {
@@ -77,7 +81,7 @@ impl Contender {
     }
 
     /// A build of the gateway.
-    pub(crate) fn gateway(name: &str, binary: &Path, ledger: Ledger) -> Result<Self> {
+    pub(crate) fn gateway(name: &str, binary: &Path, setup: Setup) -> Result<Self> {
         if !binary.is_file() {
             return Err(Failure::Usage(format!(
                 "there is no gateway at {}",
@@ -86,7 +90,7 @@ impl Contender {
         }
         Ok(Self {
             name: name.to_owned(),
-            kind: Kind::Gateway(binary.to_owned(), ledger),
+            kind: Kind::Gateway(binary.to_owned(), setup),
         })
     }
 
@@ -131,6 +135,7 @@ impl Contender {
             process,
             started,
             target,
+            _watchers: prepared.watchers,
             _folder: folder,
         })
     }
@@ -146,6 +151,7 @@ impl Contender {
                 program,
                 arguments,
                 credential: None,
+                watchers: None,
             })
         };
         match &self.kind {
@@ -163,8 +169,8 @@ impl Contender {
                     ["-p", &prefix, "-c", &file].map(str::to_owned).to_vec(),
                 )
             }
-            Kind::Gateway(binary, ledger) => {
-                gateway::prepare(binary, ledger, folder, listen, provider).await
+            Kind::Gateway(binary, setup) => {
+                gateway::prepare(binary, setup, folder, listen, provider).await
             }
             Kind::Custom(words) => {
                 let own = own_binary()?;
@@ -279,7 +285,7 @@ mod tests {
     #[test]
     fn a_gateway_that_was_not_built_is_reported_with_its_path() {
         let nowhere = Path::new("/nowhere/tollgate");
-        let fault = Contender::gateway("tollgate", nowhere, Ledger::On).unwrap_err();
+        let fault = Contender::gateway("tollgate", nowhere, Setup::Usual).unwrap_err();
         assert!(fault.to_string().contains("/nowhere/tollgate"), "{fault}");
     }
 

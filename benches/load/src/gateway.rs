@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::contender::{Prepared, write_file};
 use crate::failure::{Failure, Result};
 use crate::machine;
+use crate::watchers::Watchers;
 use crate::workload::{self, Format};
 
 /// Bound on making a key.
@@ -21,33 +22,58 @@ const KEY_LIMIT: Duration = Duration::from_secs(20);
 
 /// A plan that no run uses up.
 const PLENTY: &str = "plans: { plenty: { tokens: 1000000G, validity: 365d } }\n";
+/// Limits that no run reaches.
+const LIMITS: &str =
+    "limits: { requests_per_minute: 4000000000, input_tokens_per_minute: 4000000000 }";
 /// The filters without those that keep limits and balances.
 const WITHOUT_LEDGER: &str = "filters: [headers, key, stored, model, errors]\n";
 
-/// Whether requests are held against limits and balances.
+/// The token of the operator port.
+const TOKEN: &str = "a token for a comparison and nothing else";
+
+/// What is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ledger {
-    /// In a file, the default.
-    On,
-    /// In a PostgreSQL database, by its URL.
+pub(crate) enum Setup {
+    /// Limits, balances and history in a file, the default.
+    Usual,
+    /// The same in a PostgreSQL database, by its URL.
     Server(String),
     /// Requests are neither limited nor charged nor recorded.
-    Off,
+    WithoutLedger,
+    /// As usual, with one request in a hundred traced and a dashboard open.
+    Watched,
+    /// As usual, with limits for the key that are shared through this Redis server.
+    SharedLimits(String),
 }
 
 /// Writes the configuration, makes a key and returns the command that starts the gateway.
 pub(crate) async fn prepare(
     binary: &Path,
-    ledger: &Ledger,
+    setup: &Setup,
     folder: &Path,
     listen: SocketAddr,
     provider: SocketAddr,
 ) -> Result<Prepared> {
-    let mut yaml = configuration(listen, machine::free_address()?, provider);
-    if *ledger == Ledger::Off {
+    let admin = machine::free_address()?;
+    let mut yaml = configuration(listen, admin, provider);
+    let mut watchers = None;
+    if *setup == Setup::WithoutLedger {
         yaml.push_str(WITHOUT_LEDGER);
     }
-    if let Ledger::Server(url) = ledger {
+    if *setup == Setup::Watched {
+        let (started, collector) = Watchers::start(admin, TOKEN).await?;
+        watchers = Some(started);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            yaml,
+            "traces: {{ endpoint: 'http://{collector}/v1/traces', protocol: http, sample: {{ share: 0.01 }} }}"
+        );
+    }
+    if let Setup::SharedLimits(url) = setup {
+        write_file(folder, "limits", url)?;
+        yaml.push_str("limits: { shared: { url: 'file:limits' } }\n");
+    }
+    if let Setup::Server(url) = setup {
         write_file(folder, "url", url)?;
         let postgres = "postgres: { url: 'file:url', tls: false }";
         yaml = yaml.replace(
@@ -55,8 +81,12 @@ pub(crate) async fn prepare(
             &format!("store: {{ path: ledger, {postgres} }}"),
         );
     }
-    let file = write_file(folder, "tollgate.yaml", &format!("{yaml}{PLENTY}"))?;
-    if let Ledger::Server(_) = ledger {
+    let plan = match setup {
+        Setup::SharedLimits(_) => PLENTY.replace("validity", &format!("{LIMITS}, validity")),
+        _ => PLENTY.to_owned(),
+    };
+    let file = write_file(folder, "tollgate.yaml", &format!("{yaml}{plan}"))?;
+    if let Setup::Server(_) = setup {
         migrate(binary, &file).await?;
     }
     let key = match create_key(binary, &file, &["--plan", "plenty"]).await {
@@ -71,6 +101,7 @@ pub(crate) async fn prepare(
         program: binary.display().to_string(),
         arguments: ["serve", "--config", &file].map(str::to_owned).to_vec(),
         credential: Some(key),
+        watchers,
     })
 }
 
@@ -80,7 +111,7 @@ fn configuration(listen: SocketAddr, admin: SocketAddr, provider: SocketAddr) ->
 server:
   listen: [{{ address: '{listen}' }}]
   threads: 1
-admin: {{ listen: '{admin}' }}
+admin: {{ listen: '{admin}', token: 'literal:{TOKEN}' }}
 store: {{ path: tollgate.db }}
 keys: {{ pepper: 'literal:a pepper for a comparison and nothing else' }}
 log: {{ access: stdout }}
@@ -184,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let binary = script(folder.path(), "echo 'Keep it:'; echo ' sk-abc'");
         let (listen, provider) = addresses();
-        let prepared = prepare(&binary, &Ledger::On, folder.path(), listen, provider)
+        let prepared = prepare(&binary, &Setup::Usual, folder.path(), listen, provider)
             .await
             .unwrap();
         assert_eq!(prepared.credential.as_deref(), Some("sk-abc"));
@@ -198,7 +229,7 @@ mod tests {
         let old = "! grep -q plans \"$4\" && [ -z \"$6\" ] && echo sk-old";
         let binary = script(folder.path(), old);
         let (listen, provider) = addresses();
-        let prepared = prepare(&binary, &Ledger::On, folder.path(), listen, provider)
+        let prepared = prepare(&binary, &Setup::Usual, folder.path(), listen, provider)
             .await
             .unwrap();
         assert_eq!(prepared.credential.as_deref(), Some("sk-old"));
@@ -209,8 +240,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let binary = script(folder.path(), "echo sk-abc");
         let (listen, provider) = addresses();
-        for (ledger, left_out) in [(Ledger::On, false), (Ledger::Off, true)] {
-            prepare(&binary, &ledger, folder.path(), listen, provider)
+        for (setup, left_out) in [(Setup::Usual, false), (Setup::WithoutLedger, true)] {
+            prepare(&binary, &setup, folder.path(), listen, provider)
                 .await
                 .unwrap();
             let file = folder.path().join("tollgate.yaml");
@@ -227,7 +258,7 @@ mod tests {
             "echo sk-abc; echo 'no such model' >&2; exit 1",
         );
         let (listen, provider) = addresses();
-        let fault = prepare(&binary, &Ledger::On, folder.path(), listen, provider)
+        let fault = prepare(&binary, &Setup::Usual, folder.path(), listen, provider)
             .await
             .unwrap_err();
         assert!(fault.to_string().contains("no such model"), "{fault}");

@@ -22,6 +22,7 @@ mod report;
 mod response;
 mod statistics;
 mod syscalls;
+mod watchers;
 mod workload;
 
 use std::io::Write as _;
@@ -36,7 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::compare::Effort;
 use crate::contender::Contender;
 use crate::failure::{Failure, Result};
-use crate::gateway::Ledger;
+use crate::gateway::Setup;
 use crate::machine::Machine;
 use crate::record::Record;
 use crate::report::Report;
@@ -47,6 +48,10 @@ const GATEWAY: &str = "tollgate";
 const WITHOUT_LEDGER: &str = "without ledger";
 /// Name of the same with its ledger in a database on a server.
 const ON_A_SERVER: &str = "on postgresql";
+/// Name of the same with limits in a server.
+const SHARED_LIMITS: &str = "shared limits";
+/// Name of the same with traces and a dashboard.
+const WATCHED: &str = "watched";
 /// Name of the build that it is compared with.
 const OTHER_BUILD: &str = "other build";
 
@@ -88,6 +93,12 @@ struct Comparison {
     /// Also run the gateway with its ledger in this PostgreSQL database, which is reached without TLS
     #[arg(long, value_name = "URL", conflicts_with = "without_gateway")]
     postgres: Option<String>,
+    /// Also run the gateway with one request in a hundred traced and a dashboard open
+    #[arg(long, conflicts_with = "without_gateway")]
+    watched: bool,
+    /// Also run the gateway with limits that are shared through this Redis server
+    #[arg(long, value_name = "URL", conflicts_with = "without_gateway")]
+    limits: Option<String>,
     /// Another build of the gateway to compare with
     #[arg(long, value_name = "BINARY")]
     against: Option<PathBuf>,
@@ -161,7 +172,11 @@ fn compare(arguments: &Comparison) -> Result<bool> {
         .collect();
     let other_build = arguments.against.as_ref().map(|_| OTHER_BUILD);
     let without_ledger = arguments.without_ledger.then_some(WITHOUT_LEDGER);
-    let others = other_build.into_iter().chain(without_ledger);
+    let server = arguments.postgres.as_ref().map(|_| ON_A_SERVER);
+    let watched = arguments.watched.then_some(WATCHED);
+    let limits = arguments.limits.as_ref().map(|_| SHARED_LIMITS);
+    let others = [other_build, without_ledger, server, limits, watched];
+    let others = others.into_iter().flatten();
     let report = Report::new(&machine, &record, names, others);
     std::io::stdout()
         .write_all(report.to_text().as_bytes())
@@ -179,18 +194,25 @@ fn contenders(arguments: &Comparison) -> Result<Vec<Contender>> {
             Some(binary) => binary.clone(),
             None => Path::new(&contender::own_binary()?).with_file_name("tollgate"),
         };
-        contenders.push(Contender::gateway(GATEWAY, &binary, Ledger::On)?);
+        contenders.push(Contender::gateway(GATEWAY, &binary, Setup::Usual)?);
         if arguments.without_ledger {
-            let without = Contender::gateway(WITHOUT_LEDGER, &binary, Ledger::Off)?;
+            let without = Contender::gateway(WITHOUT_LEDGER, &binary, Setup::WithoutLedger)?;
             contenders.push(without);
         }
         if let Some(url) = &arguments.postgres {
-            let server = Ledger::Server(url.clone());
+            let server = Setup::Server(url.clone());
             contenders.push(Contender::gateway(ON_A_SERVER, &binary, server)?);
+        }
+        if let Some(url) = &arguments.limits {
+            let limits = Setup::SharedLimits(url.clone());
+            contenders.push(Contender::gateway(SHARED_LIMITS, &binary, limits)?);
+        }
+        if arguments.watched {
+            contenders.push(Contender::gateway(WATCHED, &binary, Setup::Watched)?);
         }
     }
     if let Some(binary) = &arguments.against {
-        contenders.push(Contender::gateway(OTHER_BUILD, binary, Ledger::On)?);
+        contenders.push(Contender::gateway(OTHER_BUILD, binary, Setup::Usual)?);
     }
     contenders.extend(Contender::nginx());
     for definition in &arguments.proxy {

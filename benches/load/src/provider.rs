@@ -94,9 +94,25 @@ async fn read_request<'a>(
     stream: &mut TcpStream,
     received: &'a mut Vec<u8>,
 ) -> Result<Option<Request<'a>>> {
-    let length = loop {
+    let Some(length) = read_whole(stream, received).await? else {
+        return Ok(None);
+    };
+    let model = received
+        .get(..length)
+        .and_then(model_name)
+        .unwrap_or_default();
+    Ok(Some(Request { model, length }))
+}
+
+/// Reads until the request at the front of `received` is whole. Returns its length; `None` when the peer has
+/// closed.
+pub(crate) async fn read_whole(
+    stream: &mut TcpStream,
+    received: &mut Vec<u8>,
+) -> Result<Option<usize>> {
+    loop {
         match request_length(received)? {
-            Some(length) if length <= received.len() => break length,
+            Some(length) if length <= received.len() => return Ok(Some(length)),
             _ if received.len() > REQUEST_LIMIT => {
                 return Err(Failure::Malformed("the request is too long"));
             }
@@ -109,12 +125,7 @@ async fn read_request<'a>(
         if read == 0 {
             return Ok(None);
         }
-    };
-    let model = received
-        .get(..length)
-        .and_then(model_name)
-        .unwrap_or_default();
-    Ok(Some(Request { model, length }))
+    }
 }
 
 /// Length of head and body, once the head is complete.
