@@ -273,19 +273,20 @@ impl UnpaidResponse {
         if self.scanner.finish() == AnswerKind::Broken {
             return Err(UpstreamFault::broken_answer());
         }
-        if self.is_running() {
+        if is_running(&self.scanner) {
             return Err(still_running());
         }
         out.append(&mut self.pieces);
         Ok(())
     }
+}
 
-    /// Whether the provider may still add to what it has produced, and has not said what it used.
-    fn is_running(&self) -> bool {
-        let has_usage = self.scanner.usage().believed().is_some();
-        let has_ended = self.scanner.facts().stop.is_some();
-        !has_usage && !has_ended && self.scanner.text_bytes() > 0
-    }
+/// Whether the provider may still add to a stored response, or has not said what it used for it.
+fn is_running(response: &AnswerScanner) -> bool {
+    let facts = response.facts();
+    let has_usage = response.usage().believed().is_some();
+    let has_ended = has_usage && !facts.is_running || facts.stop.is_some();
+    !has_ended && (has_usage || response.text_bytes() > 0)
 }
 
 /// The failure of a response that its provider has not finished.
@@ -564,4 +565,34 @@ pub fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
     let value = value.and_then(|it| it.split(';').next());
     value.is_some_and(|it| it.trim().eq_ignore_ascii_case(media_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_stored_response_is_paid_for_once_it_has_ended_and_its_usage_is_known() {
+        let usage = json!({"input_tokens": 10, "output_tokens": 5});
+        let text = json!([{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}]);
+        let none = json!([]);
+        for (status, output, usage, expected) in [
+            ("queued", &none, &Value::Null, false),
+            ("in_progress", &text, &Value::Null, true),
+            ("in_progress", &text, &usage, true),
+            ("in_progress", &none, &usage, true),
+            ("completed", &text, &usage, false),
+            ("completed", &text, &Value::Null, false),
+            ("cancelled", &text, &usage, false),
+            ("failed", &none, &Value::Null, false),
+        ] {
+            let body =
+                json!({"object": "response", "status": status, "output": output, "usage": usage});
+            let mut response = AnswerScanner::new(Format::Responses);
+            response.push(body.to_string().as_bytes());
+            let _ = response.finish();
+            assert_eq!(is_running(&response), expected, "{body}");
+        }
+    }
 }

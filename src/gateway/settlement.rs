@@ -9,6 +9,7 @@ use super::count;
 use super::exchange::Exchange;
 use super::open_path;
 use super::record;
+use super::stage::Admitted;
 use super::stored;
 use crate::counts::How;
 use std::time::Instant;
@@ -17,8 +18,8 @@ use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least, Money,
-    Prices, ReasoningMode, RequestFacts, RequestId, ReservationGuard, Settled, Thinking, Usage,
-    UsageDetails,
+    Prices, ReasoningMode, RequestFacts, RequestId, ReservationGuard, ServiceTier, Settled,
+    Thinking, Usage, UsageDetails,
 };
 
 /// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
@@ -70,7 +71,8 @@ impl SettlementGuard {
             how.state,
             BillingState::Completed | BillingState::Incomplete
         );
-        let usage = used.reported.unwrap_or(used.delivered);
+        let mut usage = used.reported.unwrap_or(used.delivered);
+        usage.output = usage.output.max(used.least.output);
         if is_whole && usage.total() > 0 {
             *used = Used {
                 reported: Some(due.rest(&usage)),
@@ -246,15 +248,15 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     note_delivered(exchange);
     // What a charge is fixed to needs no report.
     let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
-    let reported = fixed.or_else(|| reported(&exchange.answer));
+    let reported = fixed.or_else(|| reported(exchange));
     let report = exchange.answer.usage();
     let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
     let mut used = match state {
         BillingState::Rejected => Used::default(),
-        _ => used(exchange, reported),
+        _ => used(exchange, state, reported),
     };
     used.absurd = is_doubtful;
-    used.details = report.map_or_else(UsageDetails::default, |report| report.details);
+    used.details = details(exchange);
     let sent = exchange.sent;
     let mut how = Outcome {
         state,
@@ -284,39 +286,49 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
 }
 
+/// What was reported of the tier, the parts and the tools.
+fn details(exchange: &Exchange) -> UsageDetails {
+    let report = exchange.answer.usage().unwrap_or_default();
+    let facts = exchange.stage.admitted().map(Admitted::facts);
+    let tier = match report.details.tier {
+        // The provider has not said yet whether it serves in this mode.
+        _ if !report.has_input && facts.is_some_and(|facts| facts.fast) => ServiceTier::Fast,
+        tier => tier,
+    };
+    UsageDetails {
+        tier,
+        ..report.details
+    }
+}
+
 /// What a request has used if its provider has reported this.
-fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
+fn used(exchange: &Exchange, state: BillingState, reported: Option<Usage>) -> Used {
     // If the provider reports output, the text need not be counted.
     let output = match reported {
         Some(usage) if usage.output > 0 => output_by_length,
         _ => output_by_text,
     };
-    let mut delivered = delivered(exchange, output);
+    let delivered = delivered(exchange, output);
+    // The provider's stream was closed before its end.
+    let is_left = state == BillingState::ClientClosed
+        || exchange.answer.is_cut_short()
+        || exchange.has_unfit_answer();
     // Text that has arrived was produced, whether it was sent on or not.
-    let produced = produced(exchange).max(output(exchange));
-    if exchange.answer.is_cut_short() || exchange.has_unfit_answer() {
-        // The gateway closes the provider's stream, as if the client had disconnected.
-        let reservation = exchange.settlement.reservation.as_ref();
-        let reserved = || reservation.map_or(0, |reservation| reservation.most_tokens());
-        let most = output_limit(exchange).unwrap_or_else(reserved);
-        delivered.output = delivered.output.max(produced.min(most));
-    }
+    let (produced, hidden_input) = match is_left {
+        true => {
+            let produced = produced(exchange).max(output(exchange));
+            (produced, hidden_input(exchange))
+        }
+        false => (0, 0),
+    };
     Used {
         reported,
         delivered,
         produced,
-        hidden_input: hidden_input(exchange),
+        hidden_input,
         least: reported.map_or_else(Least::default, |usage| least(exchange, &usage, &delivered)),
         ..Used::default()
     }
-}
-
-/// The output limit of the request or of its model.
-fn output_limit(exchange: &Exchange) -> Option<u64> {
-    let admitted = exchange.stage.admitted()?;
-    let own = || admitted.facts().output_limit;
-    let limit = admitted.request.output_limit.or_else(own);
-    limit.or(admitted.model.max_output_tokens)
 }
 
 /// The least that an honest report contains. Every request has input and every text has tokens: if a
@@ -367,7 +379,11 @@ fn produced(exchange: &Exchange) -> u64 {
         && !facts.needs.reasoning
         && !facts.thinks
         && !matches!(facts.thinking, Some(Thinking::Adaptive | Thinking::Other))
-        && facts.hosted_tools == 0;
+        && facts.hosted_tools == 0
+        && !exchange
+            .answer
+            .facts()
+            .is_some_and(|it| it.has_unmeasured_output);
     if is_seen {
         return 0;
     }
@@ -418,13 +434,20 @@ fn done_here(exchange: &Exchange) -> bool {
     is_done && (is_stored || count::is_count(exchange))
 }
 
-/// The provider's report, once the answer is complete or has a stop reason. Before that, its numbers grow.
-pub fn reported(answer: &Answer) -> Option<Usage> {
-    let ends = || answer.facts().is_some_and(|facts| facts.stop.is_some());
+/// The provider's report, once it is final. Before that, its numbers grow.
+pub fn reported(exchange: &Exchange) -> Option<Usage> {
+    let answer = &exchange.answer;
+    let admitted = exchange.stage.admitted();
+    let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
+    let is_final = || {
+        let is_said = answer.facts().is_some_and(|facts| facts.has_final_usage);
+        let is_whole = !answer.is_stream() && exchange.has_unfit_answer();
+        answer.is_complete() || is_one && is_said || is_whole
+    };
     answer
         .usage()
         // An answer that the gateway cuts at a stop sequence has no final report.
-        .filter(|_| !answer.is_cut_short() && (answer.is_complete() || ends()))?
+        .filter(|_| !answer.is_cut_short() && is_final())?
         .believed()
 }
 

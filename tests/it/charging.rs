@@ -1,6 +1,7 @@
 //! What a request costs, by how it ended: what the provider reports, what was delivered
 //! where nothing was reported, nothing where nothing was had. Each once.
 
+mod closed_streams;
 mod disconnects;
 mod failing;
 mod leaving;

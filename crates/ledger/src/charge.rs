@@ -14,9 +14,8 @@ pub struct Counts {
     /// The gateway's own count of sent input and delivered output.
     pub delivered: Usage,
     /// Output tokens that the provider can have produced, delivered or not, and that were reserved.
-    /// They are charged if the client disconnected before the usage was reported.
     pub produced: u64,
-    /// Input tokens that the body does not show and that were reserved; charged in the same case.
+    /// Input tokens that the body does not show and that were reserved.
     pub hidden_input: u64,
     /// The least that an honest report says.
     pub least: Least,
@@ -24,13 +23,12 @@ pub struct Counts {
 
 impl Counts {
     /// The usage of a request whose provider reported nothing.
-    fn used(&self, state: BillingState) -> Usage {
-        let mut usage = self.delivered;
-        if state == BillingState::ClientClosed {
-            usage.output = usage.output.max(self.produced);
-            usage.input = usage.input.saturating_add(self.hidden_input);
+    fn used(&self) -> Usage {
+        Usage {
+            output: self.delivered.output.max(self.produced),
+            input: self.delivered.input.saturating_add(self.hidden_input),
+            ..self.delivered
         }
-        usage
     }
 }
 
@@ -52,9 +50,8 @@ impl Charge {
     ///
     /// - A refused request costs nothing.
     /// - A failure before any output was delivered costs nothing.
-    /// - Otherwise the upstream's report counts. If there is none, the gateway's own count does.
-    /// - A client that disconnects before the usage was reported pays for what its provider can have
-    ///   produced, if that is more than was delivered, and for hidden input.
+    /// - Otherwise the upstream's report counts. If there is none, the gateway's own count does, and what the
+    ///   provider can have produced, if that is more, and hidden input.
     /// - A report of zero for an answer that has content is no report.
     /// - A report that is lower than any honest one is raised to that.
     /// - A report of more than the model can process is reduced to that. A report of more than [`ABSURD`] times
@@ -79,7 +76,7 @@ impl Charge {
             }
             reported => {
                 // A report from the middle of the answer has the same ceiling.
-                let charge = believe(counts.used(state), bound, weights);
+                let charge = believe(counts.used(), bound, weights);
                 Self {
                     source: CountSource::Estimated,
                     clamped: charge.clamped || reported.is_some(),

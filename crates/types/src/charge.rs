@@ -159,11 +159,11 @@ pub struct Ending {
     pub absurd: bool,
     /// The gateway's own count of sent and delivered tokens.
     pub delivered: Usage,
-    /// Output tokens that the provider can have produced, delivered or not. If the client disconnected,
-    /// they are charged as far as they were reserved.
+    /// Output tokens that the provider can have produced, delivered or not. They are charged as far as they were
+    /// reserved, unless there is a report. Zero if the provider itself has ended the answer.
     pub produced: u64,
     /// Input tokens that the body does not show (stored, media, found by tools of the provider), `u64::MAX` if
-    /// their number is unknown; charged in the same way.
+    /// their number is unknown; in the same way.
     pub hidden_input: u64,
     /// The least that an honest report says.
     pub least: Least,

@@ -80,7 +80,7 @@ fn where_nothing_was_reported_what_was_delivered_counts() {
 }
 
 #[test]
-fn output_after_a_disconnect_is_charged_if_the_provider_can_have_produced_more() {
+fn without_a_report_what_the_provider_can_have_produced_and_hidden_input_are_charged() {
     let charge = |state, reported, produced| {
         let counts = Counts {
             reported,
@@ -91,17 +91,12 @@ fn output_after_a_disconnect_is_charged_if_the_provider_can_have_produced_more()
         };
         Charge::by_rule(state, &counts, &BOUND, &Weights::default()).tokens
     };
-    assert_eq!(charge(BillingState::ClientClosed, None, 300), 8300);
-    assert_eq!(charge(BillingState::ClientClosed, None, 30), 8080);
-    let reported = Some(usage(900, 70));
-    assert_eq!(charge(BillingState::ClientClosed, reported, 300), 970);
-    for state in [
-        BillingState::Completed,
-        BillingState::Incomplete,
-        BillingState::UpstreamFailed,
-    ] {
-        assert_eq!(charge(state, None, 300), 1080, "{state}");
+    for state in [BillingState::ClientClosed, BillingState::Incomplete] {
+        assert_eq!(charge(state, None, 300), 8300);
+        assert_eq!(charge(state, None, 30), 8080);
+        assert_eq!(charge(state, Some(usage(900, 70)), 300), 970);
     }
+    assert_eq!(charge(BillingState::Rejected, None, 300), 0);
 }
 
 #[test]

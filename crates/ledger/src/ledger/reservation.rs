@@ -254,12 +254,12 @@ impl Reservation {
         charge
     }
 
-    /// The cost of what is charged, if the prices are known.
+    /// The cost of what is charged, if the prices are known. What was reported of tiers, parts and tools counts for
+    /// an estimate, too.
     fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
-        let is_believed = charge.source == CountSource::Reported && charge.usage.total() > 0;
-        let details = match is_believed {
-            true => ending.details,
-            false => UsageDetails::default(),
+        let details = match charge.usage.total() {
+            0 => UsageDetails::default(),
+            _ => ending.details,
         };
         self.prices
             .map(|prices| prices.cost(&charge.usage, &details))

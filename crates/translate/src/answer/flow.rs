@@ -364,7 +364,7 @@ impl Flow {
         }
         // A limit may cut a call anywhere, as it does with any provider.
         if self.has_bad_arguments && stop != Stop::MaxTokens {
-            return Err(Broken);
+            return Err(Unfit);
         }
         self.write_start()?;
         let ending = Ending {
@@ -397,7 +397,7 @@ impl Flow {
         self.waiting_bytes = self.waiting_bytes.saturating_add(bytes);
         match self.waiting_bytes <= MOST_WAITING {
             true => Ok(()),
-            false => Err(Broken),
+            false => Err(Unfit),
         }
     }
 
@@ -418,7 +418,7 @@ impl Flow {
             return self.write_block(waiting);
         }
         if self.waiting.len() >= MOST_WAITING_BLOCKS {
-            return Err(Broken);
+            return Err(Unfit);
         }
         self.waiting.push_back(waiting);
         self.hold(size)

@@ -8,7 +8,7 @@ use crate::{
     TranslationNotes, answer::text::RawText, formats::ClientRules, names::ToolKind,
     seal::ReasoningForm,
 };
-use Failure::Broken;
+use Failure::{Broken, Unfit};
 use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::{RequestId, Usage};
 use tollgate_wire::{
@@ -21,7 +21,7 @@ use tollgate_wire::{
 pub(crate) enum Failure {
     /// It cannot be written in the client's format, or is no answer.
     Broken,
-    /// It is sound, but its form is not what the request asks for.
+    /// Its provider has done its part, but what the model wrote has not the form that the request asks for.
     Unfit,
 }
 
@@ -154,7 +154,7 @@ impl ToolCalls {
         let native = call.name.unescape();
         let is_name = (1..=Self::LONGEST_NAME).contains(&native.len());
         if !is_name || self.ids.len() >= Self::MOST {
-            return Err(Broken);
+            return Err(Unfit);
         }
         let id = self.id(&call.id.unescape(), head);
         Ok(match notes.tools.caller_tool(&native) {

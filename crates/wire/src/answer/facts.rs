@@ -37,17 +37,22 @@ impl StopReason {
 
     /// Whether a finish reason means that the provider failed, in any format.
     pub(super) fn is_failure(reason: &str) -> bool {
-        // The others are Gemini's and Converse's: the model wrote a call that is none, or the account is
-        // limited.
+        let is_other = matches!(
+            reason,
+            "error" | "MISSING_THOUGHT_SIGNATURE" | "PUP_LIMITED_DISABLED"
+        );
+        is_other || Self::is_malformed(reason)
+    }
+
+    /// Whether a finish reason of Gemini or Converse means that the model wrote something that is no answer, for
+    /// which the prompt can be the cause.
+    pub(crate) fn is_malformed(reason: &str) -> bool {
         matches!(
             reason,
-            "error"
-                | "MALFORMED_FUNCTION_CALL"
+            "MALFORMED_FUNCTION_CALL"
                 | "UNEXPECTED_TOOL_CALL"
                 | "TOO_MANY_TOOL_CALLS"
-                | "MISSING_THOUGHT_SIGNATURE"
                 | "MALFORMED_RESPONSE"
-                | "PUP_LIMITED_DISABLED"
                 | "malformed_model_output"
                 | "malformed_tool_use"
         )
@@ -97,6 +102,12 @@ pub struct AnswerFacts {
     pub created_at: Option<u64>,
     /// Why the model stopped.
     pub stop: Option<StopReason>,
+    /// A usage was reported with the stop reason or behind it: it is no running total, if there is one choice.
+    pub has_final_usage: bool,
+    /// Responses: the last status is of one that has not ended.
+    pub is_running: bool,
+    /// It has long values that are no text: sound, images, encrypted reasoning, results of tools.
+    pub has_unmeasured_output: bool,
     /// Responses: the ids of its items and of its conversation, in the order of the
     /// answer, each once, at most [`Self::MOST_STORED`].
     pub stored_ids: Vec<Box<str>>,

@@ -23,6 +23,8 @@ use tollgate_types::{ProviderTool, ServiceTier, UsageDetails};
 const MAX_NAME_BYTES: usize = 256;
 /// The longest word (type, status, reason) that is read, in bytes.
 const MAX_WORD_BYTES: usize = 64;
+/// Values that are no text and no longer than this are names, links and small signatures.
+const LEAST_MEDIA_BYTES: u64 = 1024;
 
 /// What a value is to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,6 +315,7 @@ impl Reader {
 
     /// The status of a response. That of a running one says nothing.
     fn status(&mut self, status: &str) {
+        self.facts.is_running = matches!(status, "in_progress" | "queued");
         match status {
             "completed" => self.facts.stop = Some(StopReason::Done),
             // `incomplete_details` has the reason, before or after this.
@@ -441,7 +444,10 @@ impl Sink for Reader {
         }
         if self.is_text() {
             self.count_text(text.len);
-        } else if let Some(here) = here {
+            return Ok(());
+        }
+        self.facts.has_unmeasured_output |= text.len >= LEAST_MEDIA_BYTES;
+        if let Some(here) = here {
             self.word(here, text);
             self.refuse_usage(here);
         }
@@ -477,6 +483,7 @@ impl Sink for Reader {
                 }
                 if let Some(field) = Self::usage_field(here).filter(|it| !self.is_too_early(*it)) {
                     self.usage.set(field, number);
+                    self.facts.has_final_usage |= self.facts.stop.is_some();
                 }
             }
         }

@@ -134,6 +134,9 @@ fn status_of_type(names: &[String]) -> Option<u16> {
 
 /// The class; `status` is `None` if the answer has none.
 fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
+    if fields.is_malformed {
+        return FaultClass::UnfitAnswer;
+    }
     by_name(fields, status)
         .or_else(|| by_quota_phrase(fields, status))
         .or_else(|| by_pressure(fields, status))

@@ -8,7 +8,7 @@ use crate::{
     answer::{
         parts::{
             Blob, Citation,
-            Failure::{self, Broken},
+            Failure::{self, Broken, Unfit},
             Search,
         },
         text::RawText,
@@ -37,7 +37,7 @@ impl Flow {
         // A limit can cut an object short, but it makes nothing else of it.
         let must_be_object = tool.input.is_some() || needs_object;
         if must_be_object && tool.arguments.is_over() && !tool.arguments.is_object() {
-            return Err(Broken);
+            return Err(Unfit);
         }
         let Some(reader) = &mut tool.input else {
             return self.writer.delta(piece, &mut self.out);

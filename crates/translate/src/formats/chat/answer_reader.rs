@@ -7,7 +7,7 @@ use crate::answer::{
     json::Raw,
     logprobs,
     parts::{
-        Failure::{self, Broken},
+        Failure::{self, Broken, Unfit},
         NativeCall,
     },
     read::{ReadAnswer, as_contents, document, has_members},
@@ -186,7 +186,7 @@ impl ChatReader {
             return Ok(place);
         }
         if self.calls.len() >= MOST_CALLS {
-            return Err(Broken);
+            return Err(Unfit);
         }
         let place = self.calls.len();
         let key = Key::new(Kind::Tool, u64::try_from(place).unwrap_or(u64::MAX), 0);

@@ -1,0 +1,230 @@
+//! Streams that the gateway itself closes, and reports that are not final: what is hidden is charged as for a
+//! client that disconnects.
+
+use super::*;
+use std::time::Duration;
+
+/// More than any test takes to produce what is reserved.
+const AT_ONCE: u64 = 4_000_000_000;
+const LIMIT: u64 = 20_000;
+
+fn head(kind: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n")
+}
+
+fn event(event: &Value) -> String {
+    format!("data: {event}\n\n")
+}
+
+/// A gateway before two deployments of a provider of this format that play the same.
+async fn playing(format: &str, script: impl Into<Vec<Act>>) -> (Upstream, Gateway) {
+    let upstream = Upstream::playing(script).await;
+    let provider = |_| {
+        let mut settings = support::provider(upstream.address);
+        settings["formats"] = json!([format]);
+        settings
+    };
+    let config = Config::new()
+        .provider("raw", provider(()))
+        .provider("spare", provider(()))
+        .model("test-model", json!(["raw", "spare"]))
+        .with("models.test-model.context_window", json!(100_000))
+        .with("models.test-model.output_rate", json!(AT_ONCE));
+    (upstream, Gateway::start(config).await)
+}
+
+async fn line_of_hang_up(gateway: &Gateway, path: &str, body: &Value, text: &str) -> Value {
+    let request = Request::post(path, body).key(&gateway.key);
+    let (connection, answer) = begin(gateway, &request, text).await;
+    drop(connection);
+    gateway.line_of(&answer).await
+}
+
+#[tokio::test]
+async fn a_stop_sequence_that_the_gateway_enforces_saves_no_hidden_input() {
+    let response = json!({"id": "resp_1", "object": "response", "created_at": 1, "status": "in_progress",
+        "model": "m", "output": []});
+    let item = json!({"id": "msg_1", "type": "message", "status": "in_progress", "role": "assistant", "content": []});
+    let part = json!({"type": "output_text", "text": "", "annotations": []});
+    let events = [
+        json!({"type": "response.created", "sequence_number": 0, "response": response}),
+        json!({"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": item}),
+        json!({"type": "response.content_part.added", "sequence_number": 2, "item_id": "msg_1",
+            "output_index": 0, "content_index": 0, "part": part}),
+        json!({"type": "response.output_text.delta", "sequence_number": 3, "item_id": "msg_1",
+            "output_index": 0, "content_index": 0, "delta": "some words STOPHERE and more"}),
+    ];
+    let sent = head("text/event-stream") + &events.iter().map(event).collect::<String>();
+    let (_, gateway) = playing("responses", [Act::send(sent), Act::Hang]).await;
+    let pdf = json!({"type": "file", "file": {"filename": "a.pdf",
+        "file_data": "data:application/pdf;base64,JVBERi0xLjQKJSVFT0YK"}});
+    let mut body = ask(CHAT, true, json!({"max_completion_tokens": LIMIT}));
+    body["messages"] = json!([{"role": "user", "content": [pdf, {"type": "text", "text": "hi"}]}]);
+    let left = line_of_hang_up(&gateway, CHAT, &body, "some words").await;
+    body["stop"] = json!(["STOPHERE"]);
+    let answer = gateway.post(CHAT, &body).await;
+    answer.assert_ok();
+    assert!(!answer.text().contains("and more"), "{answer:?}");
+    let stopped = gateway.line_of(&answer).await;
+    assert_eq!(money(&left).0, "client_closed", "{left}");
+    assert_eq!(money(&stopped).0, "completed", "{stopped}");
+    let (left, stopped) = (money(&left).1, money(&stopped).1);
+    assert!(
+        left > 50_000 && stopped.abs_diff(left) < 100,
+        "{left} {stopped}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_the_model_has_spoilt_costs_what_is_reported_and_is_asked_for_once() {
+    let gemini = json!({
+        "candidates": [{"content": {}, "finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 10, "thoughtsTokenCount": 20_000, "totalTokenCount": 20_010},
+    });
+    let call = |arguments: &str| {
+        let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        json!({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 20_000}})
+    };
+    let tool = json!([{"name": "f", "input_schema": {"type": "object"}}]);
+    for (format, path, answer) in [
+        ("gemini", CHAT, gemini.clone()),
+        ("chat", MESSAGES, call("[1]")),
+    ] {
+        let sent = head("application/json") + &answer.to_string();
+        let (upstream, gateway) = playing(format, [Act::send(sent)]).await;
+        let mut body = ask(path, false, json!({limit_field(path): LIMIT}));
+        if path == MESSAGES {
+            body["tools"] = tool.clone();
+        }
+        let answer = gateway.post(path, &body).await;
+        assert_eq!(answer.status, 502, "{format}: {answer:?}");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line), ("incomplete", 20_010, "reported"), "{line}");
+        assert_eq!(upstream.requests(), 1, "{format}");
+        gateway.verify().await;
+    }
+}
+
+fn chunk(index: u64, text: &str, finish: &Value, usage: &Value) -> String {
+    let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": finish});
+    event(
+        &json!({"id": "c", "object": "chat.completion.chunk", "choices": [choice], "usage": usage}),
+    )
+}
+
+#[tokio::test]
+async fn a_running_report_is_not_final_when_the_first_of_several_choices_ends() {
+    let words = "some more words ".repeat(1000);
+    let running = |output: u64| json!({"prompt_tokens": 10, "completion_tokens": output});
+    let sent = head("text/event-stream")
+        + &chunk(0, "short", &json!("stop"), &running(2))
+        + &chunk(1, &words, &Value::Null, &running(2))
+        + &chunk(1, "the last of it", &Value::Null, &running(2));
+    let (_, gateway) = playing("chat", [Act::send(sent), Act::Hang]).await;
+    let body = ask(CHAT, true, json!({"n": 2, "max_completion_tokens": LIMIT}));
+    let line = line_of_hang_up(&gateway, CHAT, &body, "the last of it").await;
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+    assert!(charged > 3000, "{line}");
+}
+
+#[tokio::test]
+async fn a_running_report_is_not_final_when_the_stop_comes_without_one() {
+    let sent = head("text/event-stream")
+        + &chunk(
+            0,
+            "Hello",
+            &Value::Null,
+            &json!({"prompt_tokens": 10, "completion_tokens": 2}),
+        )
+        + &chunk(0, "", &json!("stop"), &Value::Null);
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 20_000});
+    let end = event(
+        &json!({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage}),
+    ) + "data: [DONE]\n\n";
+    let pause = Act::Pause(Duration::from_millis(300));
+    let (_, gateway) = playing("chat", [Act::send(sent), pause, Act::send(end)]).await;
+    let body = ask(CHAT, true, json!({"max_completion_tokens": LIMIT}));
+    let line = line_of_hang_up(&gateway, CHAT, &body, "\"stop\"").await;
+    assert_eq!(
+        money(&line),
+        ("client_closed", 20_010, "reported"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn sound_that_was_delivered_is_charged_by_time_and_rate() {
+    let delta = json!({"audio": {"id": "a", "data": "A".repeat(20_000)}});
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": null});
+    let sent = head("text/event-stream")
+        + &event(&json!({"id": "c", "object": "chat.completion.chunk", "choices": [choice]}))
+        + &chunk(0, "the last of it", &Value::Null, &Value::Null);
+    let upstream = Upstream::playing([Act::send(sent), Act::Hang]).await;
+    let config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.reasoning", json!("none"))
+        .with("models.test-model.output_rate", json!(AT_ONCE));
+    let gateway = Gateway::start(config).await;
+    let more = json!({"max_completion_tokens": LIMIT, "modalities": ["text", "audio"]});
+    let line = line_of_hang_up(&gateway, CHAT, &ask(CHAT, true, more), "the last of it").await;
+    assert_eq!(money(&line).0, "client_closed", "{line}");
+    assert!(money(&line).1 >= LIMIT, "{line}");
+}
+
+#[tokio::test]
+async fn an_estimate_has_the_price_of_the_tier_that_was_reported_or_asked_for() {
+    let beginning = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
+        "model": "m", "content": [], "stop_reason": null,
+        "usage": {"input_tokens": 1000, "output_tokens": 1, "speed": "fast"}}});
+    let block = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
+    let delta = json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "text_delta", "text": "the last of it"}});
+    let start = head("text/event-stream");
+    let sent = start.clone() + &[&beginning, &block, &delta].map(event).concat();
+    for (script, until) in [
+        (vec![Act::send(sent), Act::Hang], Some("the last of it")),
+        // Nothing was reported.
+        (vec![Act::send(start), Act::Hang], None),
+    ] {
+        let upstream = Upstream::playing(script).await;
+        let mut settings = support::provider(upstream.address);
+        settings["formats"] = json!(["messages"]);
+        let price = json!({"input": 1, "output": 1, "tiers": {"fast": 6}});
+        let config = Config::new()
+            .provider("raw", settings)
+            .model("test-model", json!(["raw"]))
+            .with("models.test-model.reasoning", json!("none"))
+            .with("models.test-model.price", price);
+        let gateway = Gateway::start(config).await;
+        let body = ask(MESSAGES, true, json!({"max_tokens": 64, "speed": "fast"}));
+        let request = Request::post(MESSAGES, &body).key(&gateway.key);
+        let line = match until {
+            Some(text) => {
+                let (connection, answer) = begin(&gateway, &request, text).await;
+                drop(connection);
+                gateway.line_of(&answer).await
+            }
+            None => {
+                let mut connection = gateway.connect().await;
+                connection.write(&request.bytes()).await;
+                support::eventually("the request", async || {
+                    (upstream.requests() > 0).then_some(())
+                })
+                .await;
+                drop(connection);
+                gateway
+                    .access_line(|line| line["outcome"] == "client_closed")
+                    .await
+            }
+        };
+        let (_, charged, count) = money(&line);
+        assert_eq!(count, "estimated", "{line}");
+        let cost: f64 = line["cost"].as_str().unwrap().parse().unwrap();
+        let expected = charged as f64 * 6.0 / 1e6;
+        assert!(charged > 0 && (cost - expected).abs() < 1e-9, "{line}");
+    }
+}
