@@ -69,8 +69,8 @@ pub(crate) struct Assumed {
     pub(crate) unmeasured_media: u64,
 }
 
-/// Input tokens that the body does not show: stored things, results of the provider's tools, media that
-/// the gateway cannot measure, and a chat template. Results of the client's tools come in a later body.
+/// Input tokens that the body does not show: stored items, results of the provider's tools, media that the
+/// gateway cannot measure, and a chat template. Results of the client's tools come in a later body.
 fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64 {
     let Some(facts) = request.facts_if_read() else {
         return 0;

@@ -1,7 +1,7 @@
-//! `errors`: has the last word on what an error says.
+//! `errors`: replaces the messages of errors.
 //!
-//! The gateway writes every error in the client's format. With this filter an operator replaces the
-//! message of a code, for example to say where to buy tokens.
+//! The gateway writes every error in the client's format. The operator can replace the message of a code, for
+//! example to say where to buy tokens.
 
 use serde::Deserialize;
 use serde_json::Value;

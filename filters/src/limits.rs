@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_caller_over_a_limit_learns_which_and_when_to_retry() {
-        // What the scripted limiter makes of 1,000 and 2,000 input tokens.
+        // The scripted limiter refuses requests of 1,000 and 2,000 input tokens.
         let error = refusal(scene(Endpoint::Messages, 4000, None).run(&KIND, "{}"));
         assert_eq!(
             (error.code, error.status),

@@ -205,7 +205,7 @@ impl Model {
 struct Needs<'a> {
     /// The format of the request.
     format: Option<Format>,
-    /// The place of the stored items that the request names.
+    /// The provider and credential that store the items that the request names.
     stored_at: Option<&'a StoredAt>,
     /// Whether the model answers. `false` for a request that only counts tokens, which is free.
     is_answered: bool,
@@ -214,7 +214,7 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// Whether the key can pay for a request to the model: what has no price cannot be paid in money.
+    /// Whether the key can pay for a request to the model: a request without a price cannot be paid in money.
     fn is_payable(self, model: ModelView<'_>, identity: &Identity) -> bool {
         !self.is_answered || !identity.pays_money || model.is_priced
     }
@@ -248,7 +248,7 @@ impl Needs<'_> {
     }
 }
 
-/// An effort is sent as a habit and can be left out; a budget is meant.
+/// Clients send an effort by default, so it can be left out; a budget is deliberate.
 fn refuse_thinking_without_reason(
     model: ModelView<'_>,
     facts: &RequestFacts,
@@ -272,7 +272,7 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
         .with_param("background"));
     }
     if let Some(field) = facts.further_models {
-        // Neither the key's groups nor the weights of what is named would hold.
+        // The key's groups and the weights would not apply to the models that it names.
         return Err(PublicError::invalid_request(format!(
             "'{field}' is not supported, for it has other models asked than the one in 'model': \
              leave it out, and name the model that is to answer; \
@@ -281,8 +281,8 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
         .with_param(field));
     }
     if facts.thread {
-        // A thread is kept at the provider, and no key owns one that the gateway knows of.
-        // After this error the SDKs send the whole conversation instead.
+        // The provider stores a thread, and the gateway does not know which key owns it. After this error the
+        // SDKs send the whole conversation instead.
         return Err(PublicError::invalid_request(
             "'thread' is not supported: send the whole conversation in 'messages'",
         )

@@ -105,8 +105,8 @@ impl Quota {
     /// Reserves the maximum cost of a request. If the balance does not cover it, counts the input, and
     /// reserves what is left if that is enough for a useful answer.
     async fn reserve(&self, request: &mut RequestContext) -> Reserved {
-        /// How long a request waits for tokens that other processes have leased before its output is
-        /// limited to those that are here.
+        /// How long a request waits for tokens that other processes lease before its output is limited to
+        /// those that this process leases.
         const BEFORE_LIMIT: Duration = Duration::from_millis(500);
         /// After this time no wait begins. The last one takes half a second at most.
         const BEFORE_REFUSAL: Duration = Duration::from_millis(1500);
@@ -122,10 +122,11 @@ impl Quota {
             };
             match self.balances.reserve(request, maximum).await {
                 Ok(reservation) => return Ok(reservation),
-                // What is here may be enough for a useful answer, also if no more can be had now.
+                // The tokens of this process can be enough for a useful answer, even if other processes
+                // return none.
                 Err(Shortage::Exhausted(_) | Shortage::Unavailable(Unavailable::Stalled(_))) => {}
                 Err(Shortage::Busy) => {
-                    // Other processes may have the rest.
+                    // Other processes can lease the rest.
                     if has_waited() < BEFORE_LIMIT && self.wait_for_others(request).await {
                         continue;
                     }
@@ -212,8 +213,8 @@ impl Quota {
         limit_output(request, output, limit.is_some());
     }
 
-    /// Gives back what a refused request took of the key's limits, so that the headers of the answer
-    /// show the limits without it.
+    /// Gives back what a refused request took from the key's limits, so that the headers of the answer show
+    /// the limits without it.
     fn give_back_limits(&self, request: &mut RequestContext) {
         request.admission = None;
         let Some(identity) = &request.identity else {
@@ -281,7 +282,7 @@ mod tests {
     use tollgate_filter::Endpoint;
     use tollgate_types::{Allowance, RequestFacts, Tariff};
 
-    /// The scripted balances hold 10,000 tokens and know other keys by their names.
+    /// A scripted balance has 10,000 tokens, unless the name of its key selects a shortage.
     fn scene(key: &str, endpoint: Endpoint, output_limit: u64, choices: u64) -> Scene {
         let mut scene = Scene::new(endpoint, &[]);
         let mut holder = identity(Allowance::All);
@@ -299,7 +300,7 @@ mod tests {
 
     /// The reservation for an input of 2,000 bytes that is not counted yet.
     const UNCOUNTED: u64 = 2_000 + 128;
-    /// What the scripted count makes of them: four bytes a token, and a tenth more at most.
+    /// The scripted count of them: four bytes per token, and at most a tenth more.
     const COUNTED: u64 = 550;
 
     fn reserved(scene: &Scene) -> Option<u64> {

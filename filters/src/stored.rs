@@ -1,7 +1,7 @@
 //! `stored`: lets a request name an item that a provider stores only if its own key created it.
 //!
 //! Keys share provider credentials, so a provider cannot distinguish them. The ledger remembers which key
-//! made what; routing sends the request to the provider that stores it.
+//! created an item; routing sends the request to the provider that stores it.
 
 use serde_json::Value;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Filter for StoredFilter {
             }
         }
         if request.facts()?.items.iter().any(|it| !it.has_contents) {
-            // Such an item stands for something that the provider has stored.
+            // Such an item refers to one that the provider stores.
             request.stored_tokens = None;
         }
         let items = &request.facts()?.items;
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(tokens(&["resp_1", "slow_2"], Some(true)), Some(2_000));
         assert_eq!(tokens(&["resp_1", "of_unknown_size"], None), None);
         assert_eq!(tokens(&["of_unknown_size", "resp_1"], None), None);
-        // It stands for what is stored.
+        // It refers to the stored item.
         assert_eq!(tokens(&["resp_1"], Some(false)), None);
     }
 

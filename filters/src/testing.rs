@@ -23,7 +23,7 @@ use tollgate_types::{
 pub(crate) struct Scene {
     headers: HeaderMap,
     pub(crate) request: RequestContext,
-    /// Whether a filter had to wait for something.
+    /// Whether a filter has waited.
     pub(crate) has_waited: bool,
 }
 
@@ -251,7 +251,7 @@ struct TenThousand;
 pub(crate) struct CountedAdmission(Arc<()>);
 
 impl CountedAdmission {
-    /// How many clones of this one there are.
+    /// The number of clones of this admission.
     pub(crate) fn count(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }

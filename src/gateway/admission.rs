@@ -61,7 +61,7 @@ impl From<BodyFault> for Admission {
     }
 }
 
-/// Decides on a request, and reads its body where a model answers.
+/// Decides on a request, and reads its body if a model answers.
 pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission {
     match try_admit(session, exchange).await {
         Ok(admission) | Err(admission) => admission,
@@ -177,7 +177,7 @@ async fn admit_to_model(
     Ok(Admission::Forward)
 }
 
-/// Admits a request for something that a provider has stored.
+/// Admits a request for an item that a provider stores.
 async fn admit_to_stored(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -201,8 +201,7 @@ async fn admit_to_stored(
     Ok(Admission::Forward)
 }
 
-/// Admits a request for an open path of a provider. Its body says nothing to the filters, so it is read
-/// after them.
+/// Admits a request for an open path of a provider. Filters do not see its body, so it is read after them.
 async fn admit_to_open_path(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -260,7 +259,7 @@ fn usage(snapshot: &Snapshot) -> Result<&endpoints::Usage, PublicError> {
     usage.ok_or_else(|| internal("a gateway serves without a ledger"))
 }
 
-/// Runs the filters of a part, until the time of the request is over or the client disconnects.
+/// Runs the filters of a phase, until the request times out or the client disconnects.
 async fn run_filters(
     part: Part,
     session: &mut Session,
@@ -288,7 +287,7 @@ async fn run_filters(
     }
 }
 
-/// Takes the head out of the session. Pingora reads there how long the body is, which it does before.
+/// Takes the head out of the session, after Pingora has read the length of the body from it.
 fn take_head(session: &mut Session) -> RequestHeader {
     session.is_body_done();
     let (empty, ()) = http::Request::new(()).into_parts();
@@ -319,7 +318,7 @@ fn check_host(session: &Session) -> Result<(), PublicError> {
     Ok(())
 }
 
-/// Refuses duplicates of three headers over HTTP/2. Over HTTP/1.1 they are refused before.
+/// Refuses duplicates of three headers over HTTP/2. Over HTTP/1.1, they were refused before.
 fn check_once(session: &Session) -> Result<(), PublicError> {
     if !session.is_http2() {
         return Ok(());
@@ -346,7 +345,7 @@ fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicE
     let message = if size > most {
         format!("the request head is larger than {most} bytes")
     } else if head.headers.len() > Limits::MOST_HEADERS {
-        // Over HTTP/1.1 it is refused before.
+        // Over HTTP/1.1, it was refused before.
         format!("the request has more than {} headers", Limits::MOST_HEADERS)
     } else {
         return Ok(());
@@ -510,7 +509,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     let left_out = plan(&served.handles, &model.balancing, &asked, |choice| {
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);
-        // What has no price cannot be paid in money.
+        // A model without a price cannot be paid in money.
         let handle = handle.filter(|it| !needs_price || it.deployment.is_priced(is_fast));
         if let Some((handle, pool)) = handle.zip(pool) {
             attempts.add(Candidate {

@@ -1,17 +1,16 @@
-//! Reads a request's body, once, in a way that lets every attempt send it.
+//! Reads the body of a request once, so that every attempt can send it.
 //!
-//! Pingora replays a body from a buffer of 64 KiB, and calls the body filter of an attempt
-//! only if that buffer holds something or the body was not read to its end. So the
-//! reading is arranged such that one of the two is always true, and the filter then puts
-//! in the whole body from here:
+//! Pingora replays a body from a buffer of 64 KiB, and calls the body filter of an attempt only if that
+//! buffer is not empty or the body was not read to its end. The gateway reads so that one of the two is
+//! always true, and the filter then inserts the body from here:
 //!
 //! - length known, at most 64 KiB: buffered from the start;
 //! - length known, more: unbuffered until at most 64 KiB remain, buffered from there;
-//! - length unknown: buffered from the start. If it turns out longer than the buffer, an
-//!   HTTP/1.1 body is left unread at its very end, and can be sent once only, when what follows
-//!   was found to be nothing; an HTTP/2 body is refused, since neither way works for it.
+//! - length unknown: buffered from the start. If it turns out longer than the buffer, the very end of an
+//!   HTTP/1.1 body is left unread, and the body can be sent only once, after the gateway has checked that
+//!   nothing follows. An HTTP/2 body is refused, because neither way works for it.
 //!
-//! `collect` decides on its pieces while it is read.
+//! `collect` decides on the pieces while the body is read.
 
 mod collect;
 mod unpack;
@@ -36,7 +35,7 @@ use collect::Reader;
 pub use collect::peeker;
 pub use unpack::Coding;
 
-/// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
+/// The size of Pingora's retry buffer in bytes (`BODY_BUF_LIMIT`).
 const RETRY_BUFFER: u64 = 65_536;
 
 /// A request's body and what one pass over it found.
@@ -45,29 +44,29 @@ pub struct RequestBody {
     length: u64,
     peeked: Peeked,
     replay: Replay,
-    /// How much more may follow what was read, in bytes, and until when.
+    /// What may still follow the part that was read.
     rest: Rest,
-    /// Why it is not sent after all.
+    /// Why the body is not sent after all.
     refusal: Option<PublicError>,
-    /// What a small one holds of the memory. That of a large one is held by its bytes, for they
-    /// may be on their way to a provider after it was let go here.
+    /// The memory of a small body. The bytes of a large body own their permit, because a provider may still
+    /// receive them after the body was released here.
     permit: Option<MemoryPermit>,
     /// How long the request has waited for memory while its body was read.
     waited: Duration,
-    /// The caller's own request, where remembered answers have been put into this one.
+    /// The caller's own request, if remembered answers were inserted into this one.
     asked: Option<Box<Asked>>,
 }
 
-/// What may follow the JSON of a body whose end was left unread.
+/// What may follow the JSON of a body whose end was left unread: white space only.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     bytes: u64,
     ends: Instant,
-    /// The most bytes of the whole.
+    /// The most bytes of the body.
     limit: u64,
 }
 
-/// Whether the body can be sent another time.
+/// Whether the body can be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replay {
     Always,
@@ -77,10 +76,10 @@ enum Replay {
     },
 }
 
-/// What is looked for in a body.
+/// What the gateway looks for in a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// It asks for a count of its tokens.
+    /// Whether the request asks for a count of its tokens.
     pub counts_tokens: bool,
     /// Whether texts are noted, because a profile may choose the model.
     pub notes_texts: bool,
@@ -90,7 +89,7 @@ pub struct Reading {
 pub enum BodyFault {
     /// The client gets this error.
     Refused(PublicError),
-    /// The caller is gone.
+    /// The caller has disconnected.
     Gone(Box<Error>),
 }
 
@@ -101,13 +100,12 @@ impl From<PublicError> for BodyFault {
 }
 
 impl RequestBody {
-    /// Reads the body of a request. `peeker`: what looks at it; `None` if nothing does. `coding`: how its
-    /// caller has compressed it.
+    /// Reads the body of a request. `peeker` inspects it, if given; `coding` is the compression.
     ///
     /// # Errors
     ///
-    /// 400 for what is not a request, 408 when it takes too long or trickles, 411 where a length is
-    /// needed, 413 when it is too large, 429 when the key holds too many bodies and 503 when all do.
+    /// 400 if it is not a valid request, 408 if it takes too long or is too slow, 411 if a length is needed,
+    /// 413 if it is too large, 429 if the bodies of the key take too much memory, 503 if all bodies do.
     pub async fn read(
         session: &mut Session,
         peeker: Option<Peeker>,
@@ -126,11 +124,11 @@ impl RequestBody {
         reader.finish()
     }
 
-    /// Puts another body in its place: the same request with what it refers to.
+    /// Replaces the body by the same request with the answers to which it refers.
     ///
     /// # Errors
     ///
-    /// It is not one that can be acted on.
+    /// It is not a valid request.
     pub fn replace(
         &mut self,
         whole: Bytes,
@@ -150,7 +148,7 @@ impl RequestBody {
         Ok(())
     }
 
-    /// The caller's own request, where remembered answers have been put into this one.
+    /// The caller's own request, if remembered answers were inserted into this one.
     pub fn asked(&self) -> Option<&Asked> {
         self.asked.as_deref()
     }
@@ -160,7 +158,7 @@ impl RequestBody {
         &self.peeked
     }
 
-    /// The body as it came; `None` once it was let go.
+    /// The body as it came; `None` if it came in pieces or was released.
     pub fn in_one_piece(&self) -> Option<Bytes> {
         match self.chunks.as_slice() {
             [whole] => Some(whole.clone()),
@@ -168,7 +166,7 @@ impl RequestBody {
         }
     }
 
-    /// The body in the pieces that came; none once it was let go.
+    /// The pieces of the body; none after it was released.
     pub fn pieces(&self) -> &[Bytes] {
         &self.chunks
     }
@@ -179,7 +177,7 @@ impl RequestBody {
         Some(conversation::inspect(texts, &self.chunks))
     }
 
-    /// Whether this is the body itself, and no copy of it.
+    /// Whether this is the body itself, not a copy.
     pub fn is_itself(&self, bytes: &Bytes) -> bool {
         matches!(self.chunks.as_slice(), [whole] if whole.as_ptr() == bytes.as_ptr())
     }
@@ -206,17 +204,17 @@ impl RequestBody {
         })
     }
 
-    /// What of a path to a field leads to a value in it.
+    /// The longest beginning of a path to a field that leads to a value in the body.
     pub fn field_at(&self, path: &str) -> Option<String> {
         field_path::longest_in(self.chunks.iter().map(|chunk| &**chunk), path)
     }
 
-    /// Whether (another) attempt can send it.
+    /// Whether an attempt can send the body (again).
     pub const fn can_be_sent(&self) -> bool {
         !matches!(self.replay, Replay::Once { sent: true })
     }
 
-    /// Whether the caller has not ended it yet, so that it cannot be sent.
+    /// Whether the caller has not ended the body yet, so that it cannot be sent.
     pub const fn is_awaited(&self) -> bool {
         matches!(self.replay, Replay::Once { sent: false })
     }
@@ -225,7 +223,7 @@ impl RequestBody {
     ///
     /// # Errors
     ///
-    /// It is more than white space, too much or too late: then the body is not to be sent.
+    /// It is not only white space, is too long or too late: the body must not be sent.
     pub fn look_behind(&mut self, piece: &[u8], now: Instant) -> Result<(), ()> {
         if !self.is_awaited() {
             return Ok(());
@@ -245,12 +243,12 @@ impl RequestBody {
         self.refusal.as_ref().map_or(Ok(()), |_| Err(()))
     }
 
-    /// Why it was not sent after all.
+    /// Why the body was not sent after all.
     pub const fn take_refusal(&mut self) -> Option<PublicError> {
         self.refusal.take()
     }
 
-    /// Notes that an attempt has begun to send it.
+    /// Notes that an attempt has begun to send the body.
     pub const fn note_sent(&mut self) {
         if let Replay::Once { sent } = &mut self.replay {
             *sent = true;
@@ -265,9 +263,8 @@ impl RequestBody {
         drop(self.permit.take());
     }
 
-    /// The body as one attempt sends it. Without edits to a body that came in one piece,
-    /// nothing is copied.
-    /// `None` if the edits do not fit, which is a fault of the gateway.
+    /// The body as one attempt sends it. A body that came in one piece and has no edits is not copied. `None`
+    /// if the edits do not fit, which is a fault of the gateway.
     pub fn assemble(&self, edits: Splice) -> Option<Bytes> {
         let spliced = edits.apply(&self.chunks).ok()?;
         let mut chunks = spliced.chunks.into_iter();
@@ -288,33 +285,33 @@ impl RequestBody {
     }
 }
 
-/// Lets a caller send that waits for `100 Continue`.
+/// Sends `100 Continue` to a caller that waits for it.
 ///
 /// # Errors
 ///
-/// It is gone.
+/// The caller has disconnected.
 pub async fn go_ahead(session: &mut Session) -> Result<(), BodyFault> {
     if !expects_continue(session) {
         return Ok(());
     }
-    // Pingora gives the connection up for any answer ahead of the body, this one too.
+    // Pingora disables keep-alive for any answer that precedes the body, even this one.
     let keepalive = session.get_keepalive();
     session
         .write_continue_response()
         .await
         .map_err(|e| BodyFault::Gone(e.into_down()))?;
     session.set_keepalive(keepalive);
-    // From here on it is a caller that sends, and may have to be heard out.
+    // From here on, the caller sends, and its body may have to be read.
     session.req_header_mut().remove_header(&EXPECT);
     Ok(())
 }
 
-/// Reads a body that says nothing, and keeps none of it: what a provider has stored is asked
-/// for by its name. Left unread, its end would be waited for while the provider's time runs.
+/// Reads and discards a body that has no meaning: the path names the stored item. If it were left unread,
+/// Pingora would wait for its end during the attempt.
 ///
 /// # Errors
 ///
-/// 408 when it takes too long, 413 for more than 64 KiB.
+/// 408 if it takes too long, 413 if it has more than 64 KiB.
 pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
     let ends = tokio::time::Instant::now() + BodyLimits::GRACE;
     // Pingora ends the request to the provider with what it replays.
@@ -336,8 +333,8 @@ pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
     Ok(())
 }
 
-/// The result of `work`, or `None` if it takes longer than is left. The clock is read only if the result
-/// is not there at once.
+/// The result of `work`; `None` if it takes longer than `left`. Reads the clock only if the result is not
+/// ready at once.
 async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     if let Some(done) = at_once(work.as_mut()).await {
@@ -346,7 +343,7 @@ async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T
     tokio::time::timeout(left(), work).await.ok()
 }
 
-/// What it means that a body cannot be read on.
+/// The fault if a body cannot be read further.
 fn read_fault(session: &mut Session, error: Box<Error>) -> BodyFault {
     // The type itself is private to Pingora.
     if matches!(error.etype.as_str(), "InvalidChunk" | "InvalidTrailerEnd") {
@@ -358,7 +355,7 @@ fn read_fault(session: &mut Session, error: Box<Error>) -> BodyFault {
     BodyFault::Gone(error.into_down())
 }
 
-/// The length that the head declares: once, as was seen before.
+/// The length that the head declares. Duplicates were refused before.
 ///
 /// # Errors
 ///
@@ -391,7 +388,7 @@ pub fn too_large(limit: u64) -> PublicError {
     )
 }
 
-/// The error for a body whose end does not come.
+/// The error for a body that does not end in time.
 pub fn took_too_long() -> PublicError {
     const REQUEST_TIMEOUT: u16 = 408;
     PublicError::invalid_request("the request body took too long to arrive")

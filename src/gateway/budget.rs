@@ -8,7 +8,7 @@ use once_cell::sync::Lazy;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Seconds that are looked back on, each with counts of its own.
+/// The length of the window in seconds; each has its own counts.
 const SECONDS: usize = 10;
 const WINDOW: u64 = SECONDS as u64;
 
@@ -21,7 +21,7 @@ pub struct RetryBudgets {
 }
 
 impl RetryBudgets {
-    /// The one of a request.
+    /// The budget of a request.
     pub const fn of(&self, is_unbilled: bool) -> &RetryBudget {
         match is_unbilled {
             true => &self.unbilled,
@@ -33,7 +33,7 @@ impl RetryBudgets {
 /// Counts of the last seconds.
 #[derive(Default)]
 pub struct RetryBudget {
-    /// By the second, in turn.
+    /// The counts of each second, in a ring.
     seconds: [Second; SECONDS],
 }
 
@@ -43,8 +43,8 @@ struct Second {
     retries: Counter,
 }
 
-/// A count, and the second that it is of in the upper half: both change in one step, so that
-/// no count is lost where a second turns.
+/// A count, with its second in the upper half: both change in one step, so that no count is lost when a
+/// second begins.
 #[derive(Default)]
 struct Counter(AtomicU64);
 
@@ -56,14 +56,14 @@ impl Counter {
         let _ = self.0.fetch_update(Relaxed, Relaxed, |counted| {
             Some(match counted >> 32 < now {
                 true => now << 32 | 1,
-                // Full, it stays so.
+                // A full counter stays full.
                 false if counted & Self::COUNT == Self::COUNT => counted,
                 false => counted.saturating_add(1),
             })
         });
     }
 
-    /// The count, where it is of a second within the window.
+    /// The count, if its second is within the window, else 0.
     fn recent(&self, now: u64) -> u64 {
         let counted = self.0.load(Relaxed);
         match now.saturating_sub(counted >> 32) < WINDOW {
@@ -79,7 +79,7 @@ impl RetryBudget {
         self.note_request_at(now());
     }
 
-    /// Takes one more attempt; `false` when there is none left.
+    /// Takes one more attempt; `false` if none is left.
     pub fn take(&self, allowed: &Failover) -> bool {
         self.take_at(now(), allowed)
     }
@@ -115,8 +115,7 @@ impl RetryBudget {
     }
 }
 
-/// Seconds of this process, from [`WINDOW`] on, so that no second that was never counted is
-/// within the window.
+/// Seconds since the process began, plus [`WINDOW`], so that the window never includes the initial zeros.
 fn now() -> u64 {
     static START: Lazy<Instant> = Lazy::new(Instant::now);
     START.elapsed().as_secs().saturating_add(WINDOW)

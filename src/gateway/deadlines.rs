@@ -1,5 +1,4 @@
-//! How long each phase of an attempt may take. Works on times that it is given; `watch.rs` looks at the
-//! clock while a provider is silent.
+//! How long each phase of an attempt can take. Reads no clock; `watch.rs` does while a provider is silent.
 
 use std::time::{Duration, Instant};
 use tollgate_routing::AnswerTimeouts;
@@ -8,39 +7,38 @@ use tollgate_routing::AnswerTimeouts;
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     bounds: AnswerTimeouts,
-    /// A stream was asked for.
+    /// The request asks for a stream.
     streams: bool,
-    /// When the provider was connected to.
+    /// When the connection to the provider was made.
     began: Instant,
-    /// When the request as a whole has to be over.
+    /// When the request times out.
     request_ends: Instant,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// No head has come.
+    /// No head has arrived.
     Head,
     /// A stream has begun, and has no content yet.
     Token,
-    /// Content flows; the last of it came at this moment, as the event of this number.
+    /// Content flows: the time of the last content, and the number of its event.
     Flow(Instant, u64),
 }
 
 /// How far an answer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A piece of an answer that is no stream.
+    /// A piece of an answer that is not a stream.
     Piece,
     /// A stream without content so far.
     Preamble,
-    /// A stream with so many events; pings are none.
+    /// A stream with this many events, without pings.
     Events(u64),
 }
 
 impl Deadlines {
-    /// Those of an attempt that is connected at `began`, of a request that has until
-    /// `request_ends`.
+    /// The deadlines of an attempt that was connected at `began`; the request times out at `request_ends`.
     pub const fn new(
         bounds: AnswerTimeouts,
         streams: bool,
@@ -56,18 +54,17 @@ impl Deadlines {
         }
     }
 
-    /// The attempt begins to count from `now`: connecting has a time-out of its own.
+    /// Restarts the time of the attempt at `now`, because connecting has its own time-out.
     pub const fn connected(&mut self, now: Instant) {
         self.began = now;
     }
 
-    /// When it began to count.
+    /// When the time of the attempt began.
     pub const fn began(&self) -> Instant {
         self.began
     }
 
-    /// Notes how far the answer has come. Whether a provider that only shows that it lives is
-    /// in time is decided here: it moves nothing.
+    /// Notes how far the answer has come. Pings and comments do not extend a deadline.
     pub const fn note(&mut self, progress: Progress, now: Instant) {
         self.phase = match (progress, self.phase) {
             (Progress::Preamble, Phase::Head) => Phase::Token,
@@ -80,7 +77,7 @@ impl Deadlines {
         };
     }
 
-    /// When the phase has to be over at the latest.
+    /// The deadline of the current phase.
     pub fn end(&self) -> Instant {
         let AnswerTimeouts {
             first_byte,
@@ -97,8 +94,8 @@ impl Deadlines {
         end.map_or(self.request_ends, |end| end.min(self.request_ends))
     }
 
-    /// Whether what is forwarded now has arrived too late. Once content flows that is unknown here,
-    /// because it may have arrived long ago and waited for a client that did not read.
+    /// Whether a piece that is forwarded now has arrived too late. Once content flows, this is unknown here:
+    /// the piece can have waited for a client that did not read.
     pub fn are_over(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Flow(..) => now >= self.request_ends,
@@ -106,7 +103,7 @@ impl Deadlines {
         }
     }
 
-    /// When the request as a whole has to be over.
+    /// When the request times out.
     pub const fn request_ends(&self) -> Instant {
         self.request_ends
     }
@@ -121,7 +118,7 @@ impl Deadlines {
         first.max(self.bounds.between_events).min(left)
     }
 
-    /// Whether the time-out of a single read cannot stand in for all of them.
+    /// Whether the time-out of a single read cannot replace these deadlines.
     pub fn need_a_watch(&self, now: Instant) -> bool {
         let bounds = &self.bounds;
         let left = self.request_ends.saturating_duration_since(now);

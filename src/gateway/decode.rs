@@ -1,13 +1,13 @@
-//! Undoes the compression of a provider that compresses although it was asked not to.
+//! Decompresses an answer that a provider has compressed although the request does not accept that.
 //!
-//! Bounded: a small answer that unfolds into a huge one is refused, not unfolded.
+//! Bounded: an answer that expands too much is refused.
 
 use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
 use http::HeaderValue;
 use std::io::{self, Write};
 
-/// How many bytes one piece may become.
+/// The most decompressed bytes of one piece.
 const MOST_PER_PIECE: usize = 16 * 1024 * 1024;
 
 /// Decodes one body, piece by piece.
@@ -19,8 +19,8 @@ enum Kind {
 }
 
 impl Decoder {
-    /// The decoder for a `content-encoding`: `Some(None)` where nothing needs decoding,
-    /// `None` for an encoding that the gateway does not know.
+    /// The decoder for a `content-encoding`: `Some(None)` if the body is not encoded, `None` if the encoding
+    /// is unknown.
     #[expect(
         clippy::option_option,
         reason = "no decoder needed is one thing, none known another"
@@ -38,11 +38,11 @@ impl Decoder {
         })
     }
 
-    /// Decodes a piece; `end` says that it is the last.
+    /// Decodes a piece; `end`: it is the last.
     ///
     /// # Errors
     ///
-    /// When the data is corrupt, cut short or unfolds beyond all measure.
+    /// The data is corrupt or cut short, or a piece expands beyond `MOST_PER_PIECE`.
     pub fn decode(&mut self, piece: &[u8], end: bool) -> io::Result<Bytes> {
         match &mut self.0 {
             Kind::Gzip(decoder) => {

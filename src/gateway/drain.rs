@@ -92,7 +92,7 @@ impl Drop for Draining {
     }
 }
 
-/// What a request knows of its client's disconnect.
+/// The state of a client's disconnect, for its request.
 #[derive(Default)]
 pub struct CallerWatch {
     /// Shared with the client's connection. `None` if that cannot hide a disconnect.
@@ -157,7 +157,7 @@ pub fn look(exchange: &mut Exchange) {
 mod tests {
     use super::*;
 
-    /// One test, for drains are counted once for the whole process.
+    /// One test, because drains are counted per process.
     #[test]
     fn a_disconnect_begins_a_drain_once_it_is_allowed_and_within_the_bound_of_the_process() {
         let limits = DrainLimits {

@@ -22,13 +22,13 @@ use tollgate_traces::RequestTrace;
 use tollgate_types::{ErrorCode, Format, PublicError, RequestId, Share};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
-/// One request on its way through the gateway.
+/// One request in the gateway.
 pub struct Exchange {
     /// The request's identifier.
     pub id: RequestId,
-    /// When its head had arrived.
+    /// When its head arrived.
     pub started: Instant,
-    /// The client's address, where it is known.
+    /// The client's address, if it is known.
     pub client: Option<IpAddr>,
     /// The origin of the web page that may read its answer.
     pub origin: Option<HeaderValue>,
@@ -40,7 +40,7 @@ pub struct Exchange {
     pub snapshot: Arc<Snapshot>,
     /// How far it has come, and what is known of it.
     pub stage: Stage,
-    /// The open path of a provider that it is for, if it is.
+    /// The open path of a provider, if the request is for one.
     pub opened: Option<Box<Opened>>,
     /// The candidates, asked or not.
     pub attempts: Attempts,
@@ -56,7 +56,7 @@ pub struct Exchange {
     pub answer: Answer,
     /// Whether the client has disconnected.
     pub caller: CallerWatch,
-    /// What it has taken from its key's limits and balance.
+    /// What the request has taken from its key's limits and balance.
     pub settlement: SettlementGuard,
     /// Responses that the request names and that are not paid: the input of its own response shows them.
     pub unpaid: Vec<Unpaid>,
@@ -86,7 +86,7 @@ pub struct Exchange {
     pub in_flight: InFlight,
 }
 
-/// What the client got.
+/// The status and error code that the client got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentHead {
     /// The HTTP status.
@@ -186,8 +186,8 @@ impl Exchange {
         }
     }
 
-    /// The model in the usage record: its id in the catalog, under a wildcard the pattern. Names in requests
-    /// can be made up, and totals are kept for ever.
+    /// The model in the usage record: its id in the catalog, under a wildcard the pattern. Clients can invent
+    /// names, and totals are kept for ever.
     pub fn model_served(&self) -> Option<Arc<str>> {
         self.label().cloned()
     }
@@ -199,7 +199,7 @@ impl Exchange {
         route.or_else(|| request.fixed.as_ref().map(|fixed| &fixed.name))
     }
 
-    /// The body, if it passes while it comes.
+    /// The body, if it passes to the provider while it arrives.
     pub fn upload(&self) -> Option<&StreamedBody> {
         self.opened.as_ref()?.upload.as_ref()
     }
@@ -243,7 +243,7 @@ impl Exchange {
     /// When the request times out.
     pub fn request_ends(&self) -> Instant {
         let end = self.started.checked_add(self.snapshot.failover.total);
-        // The clock ends before that.
+        // Beyond the range of the clock: a year.
         end.unwrap_or_else(|| self.started + Duration::from_secs(86_400 * 365))
     }
 }

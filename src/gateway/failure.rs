@@ -101,7 +101,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     true
 }
 
-/// How long to wait before the only candidate is asked again. `None` if it is not.
+/// How long to wait before the only candidate is tried again. `None`: it is not.
 fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Duration> {
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
@@ -126,7 +126,7 @@ pub fn end_attempt(again: bool) -> Box<Error> {
     error
 }
 
-/// Ends an attempt of which nothing was sent: the same candidate is asked again.
+/// Ends an attempt of which nothing was sent: the same candidate is tried again.
 pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
     outcome::not_sent(exchange);
     trace::retract_attempt(exchange);
@@ -134,7 +134,7 @@ pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
     end_attempt(exchange.attempts.may_go_on())
 }
 
-/// The failure if no connection to a provider was made, and whether its address has caused it.
+/// The failure if the connection to a provider failed, and whether its address has caused it.
 pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {
     match is_out_of_files(cause) {
         true => (UpstreamFault::out_of_files(), false),
@@ -158,7 +158,7 @@ pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
     }
 }
 
-/// The error for the client: of all failures the one that helps most.
+/// The error for the client: of all failures, the most useful one.
 pub fn public_error(exchange: &Exchange) -> PublicError {
     let status = exchange.fault.as_ref().and_then(|fault| fault.status);
     let request = exchange.stage.request();

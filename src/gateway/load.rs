@@ -1,8 +1,8 @@
 //! Which requests are refused under load.
 //!
 //! New requests are refused before running ones are affected: first those of a key that uses more than it
-//! leaves for others, last those of plans with priority. The gateway refuses at once; only for memory do
-//! some requests wait (`memory_admission.rs`).
+//! leaves for others, last those of plans with priority. The gateway refuses at once; only some requests
+//! wait, for memory (`memory_admission.rs`).
 
 use super::exchange::Exchange;
 use super::memory_permit::{Bounds, SMALL};
@@ -62,7 +62,7 @@ impl LoadLimits {
 
     /// The memory that requests of this rank may use. An eighth of it (a sixteenth of the process's memory)
     /// is for small requests, so that a few large ones leave room for the others. Half of the rest is for
-    /// what is made from bodies. One of the largest bodies and an edited copy of it always fit.
+    /// copies and translations of bodies. One of the largest bodies and an edited copy of it always fit.
     pub fn bounds(&self, rank: Rank) -> Bounds {
         let held = self.share(self.bodies, rank);
         let memory = self.share(self.memory, rank);

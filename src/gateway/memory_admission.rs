@@ -1,6 +1,6 @@
-//! Which large request waits longest for memory. Large requests that leave no room for one another
-//! would all be refused. One request of each key, and one of all keys, has a turn: it waits until the
-//! others have given up, and goes on with the memory that they return.
+//! Decides which large request waits longest for memory. Otherwise, large requests that leave no room for one
+//! another would all be refused. One request of each key, and one of all keys, has a turn: it waits until the
+//! others have given up, and continues with the memory that they return.
 
 use crate::events::Shed;
 use once_cell::sync::Lazy;
@@ -17,7 +17,7 @@ const OF_ALL: Duration = Duration::from_secs(4);
 /// The same with the turn of all keys with priority.
 const OF_PRIORITY: Duration = Duration::from_secs(6);
 
-/// Where the turns of all keys are taken: of those with priority, and of the others.
+/// The turns of all keys: those with priority, and the others.
 static ALL: Lazy<[KeyShares; 2]> = Lazy::new(Default::default);
 
 /// The turns that one request has taken; given back when they are dropped.
@@ -28,11 +28,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// How long a request waits that finds no room for the reason `shed`, if it waits for `least`
-    /// without a turn: the longest time of the turns that it has. Takes the turn for `shed` if no
-    /// other request has it. A request that waits for its key gives up the turn of all keys, which
-    /// would not help it. Keys with priority have a turn of their own, so that no other key has them
-    /// refused.
+    /// How long a request that finds no room (`shed` is the reason) waits: the longest time of its turns, or
+    /// `least` without a turn. Takes the turn for `shed` if no other request has it. A request that waits for
+    /// its key gives up the turn of all keys, which would not help it. Keys with priority have their own
+    /// turn, so that no other key causes their refusal.
     pub fn patience(
         &mut self,
         shed: Shed,

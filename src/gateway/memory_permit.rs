@@ -1,7 +1,7 @@
-//! Counts the memory of request bodies, of what is made from them, and of answers that are kept whole.
+//! Counts the memory of request bodies, of their copies and translations, and of complete answers.
 //!
-//! A request gets a permit for each byte before it allocates the byte. `load.rs` has the limits;
-//! `machine.rs` measures the memory of the whole process, which includes what is not counted here.
+//! A request gets a permit for each byte before it allocates the byte. `load.rs` has the limits; `machine.rs`
+//! measures the memory of the process, including memory that is not counted here.
 
 use super::memory_admission::Turns;
 use crate::events::{self, Shed};
@@ -10,8 +10,8 @@ use bytes::Bytes;
 use std::time::{Duration, Instant};
 use tollgate_types::{KeyShares, Resource, Share, leaves_room};
 
-/// The most bytes of a small request. Small requests have memory that large ones cannot take, and what is
-/// made from them is not counted.
+/// The most bytes of a small request. Small requests have memory that large ones cannot take; their copies
+/// and translations are not counted.
 pub const SMALL: u64 = 64 * 1024;
 
 /// The most bytes of all requests at one time.
@@ -21,7 +21,7 @@ pub struct Bounds {
     pub held: u64,
     /// The same for a large request.
     pub held_by_large: u64,
-    /// The same for a large request while its body is read: the rest is for what is made from bodies.
+    /// The same for a large request while its body is read: the rest is for copies and translations.
     pub read_by_large: u64,
     /// Bytes of the whole process, for a small request.
     pub memory: u64,
@@ -130,13 +130,13 @@ impl MemoryPermit {
         Ok(())
     }
 
-    /// As [`Self::grow`], but a large request waits for room: for `patience`, and longer if it gets
-    /// a turn. `waited` is the time that the request has waited before, which counts, and is
-    /// increased: a request that takes its memory piece by piece waits no longer than another one.
+    /// As [`Self::grow`], but a large request waits for room: for `patience`, and longer if it gets a turn.
+    /// `waited` is the total time that the request has waited, which counts and is updated: a request that
+    /// takes its memory in pieces waits no longer than another one.
     ///
     /// # Errors
     ///
-    /// There is no room, and none came in time: nothing was taken.
+    /// There was no room in time: nothing was taken.
     pub async fn grow_or_wait(
         &mut self,
         bytes: u64,
@@ -180,7 +180,7 @@ impl MemoryPermit {
         events::hold_less(freed);
     }
 
-    /// A part of it, of so many bytes at most, that is given back by itself.
+    /// Splits off at most `bytes`, which are given back separately.
     pub fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -239,7 +239,7 @@ mod tests {
         of_priority: false,
     };
 
-    /// One test, for what is held is counted once for the whole program.
+    /// One test, because memory is counted per process.
     #[tokio::test]
     async fn memory_is_counted_before_it_is_filled_and_until_the_last_copy_is_gone() {
         let before = events::held();
@@ -319,7 +319,7 @@ mod tests {
             "it fills the rest itself"
         );
         assert_eq!(take(&other, 4).err(), Some(Shed::Bodies));
-        // Another key finds room, and what is made of its body too, though it is more than is left.
+        // Another key finds room, and so does the copy of its body, although it exceeds the rest.
         let body = take(&other, 2).unwrap();
         let mut made = MemoryPermit::new(BOUNDS, Some(&other));
         assert_eq!(made.grow(1 << 20), Err(Shed::KeyBodies));
@@ -331,7 +331,7 @@ mod tests {
         drop(second);
         assert_eq!(one.held(Resource::BodyBytes), 0);
         assert_eq!(other.held(Resource::BodyBytes), 0);
-        // One request alone may have all.
+        // A single request can take all.
         assert!(take(&one, 8).is_ok());
     }
 
@@ -369,15 +369,15 @@ mod tests {
         assert_eq!(seconds(&mut first, Shed::Memory, &one), 4);
     }
 
-    /// Each holds a part of what it needs, and returns it only after the others were refused, as
-    /// on a machine that is slow to let it.
+    /// Each request has a part of the memory that it needs, and returns it only after the others were
+    /// refused, as on a slow machine.
     async fn of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(key: Option<&KeyShares>) {
         const PART: u64 = BOUNDS.held_by_large / 8;
         let part = || {
             let mut permit = MemoryPermit::new(BOUNDS, key);
             permit.grow(PART).map(|()| permit).ok()
         };
-        // A key has fewer of them, and then too much, before all is taken.
+        // A key reaches its share before all is taken.
         let crowd: Vec<_> = std::iter::from_fn(part).collect();
         assert!(
             crowd.len() > 2,
@@ -418,7 +418,7 @@ mod tests {
         assert!(waited >= Duration::from_millis(1_050), "{waited:?}");
     }
 
-    /// How many pieces of one byte found no room while another request asked for more than there is.
+    /// How many pieces of one byte found no room while another request asked for more than exists.
     fn refused_beside_a_request_that_is_too_large() -> usize {
         const EACH: usize = 3_000_000;
         let both = Barrier::new(2);

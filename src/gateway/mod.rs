@@ -106,10 +106,10 @@ const NOT_YET: u16 = 103;
 const STALE_WITHIN: Duration = Duration::from_secs(2);
 
 impl Gateway {
-    /// How many attempts Pingora is to allow for; the exchange bounds them further.
+    /// The most attempts that Pingora allows; the exchange limits them further.
     pub const MOST_ATTEMPTS: usize = Attempts::MOST;
 
-    /// A gateway that serves whatever `current` holds when a request begins.
+    /// A gateway that serves each request with the configuration in `current` when the request begins.
     pub const fn new(
         current: Arc<Current>,
         retries: Arc<RetryBudgets>,
@@ -128,11 +128,11 @@ impl Gateway {
         }
     }
 
-    /// Before a head is written: it says `connection: close` where this process leaves, however
-    /// long before that the request came.
+    /// Lets the head of an answer say `connection: close` if this process is about to end, even for requests
+    /// that came earlier. Call it before the head is written.
     fn may_leave(&self, session: &mut Session) {
         let written = session.response_written();
-        // What a piece of a stream can be asked at no cost comes first.
+        // The cheaper check comes first, because this runs for each piece of a stream.
         if written.is_none_or(|head| head.status.is_informational()) && (self.leaves)() {
             session.set_keepalive(None);
         }
@@ -156,7 +156,7 @@ impl ProxyHttp for Gateway {
     }
 
     fn init_downstream_modules(&self, _: &mut pingora_core::modules::http::HttpModules) {
-        // None: they would buffer streams, and cost a box a request.
+        // None: they would buffer streams, and cost an allocation per request.
     }
 
     async fn request_filter(
@@ -187,7 +187,7 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         exchange: &mut Self::CTX,
     ) -> Result<Box<HttpPeer>> {
-        // What an earlier attempt said is no part of this one's answer.
+        // The answer of an earlier attempt is discarded.
         exchange.answer = answer::Answer::default();
         exchange.timer.stop();
         if let Some(pause) = exchange.attempts.take_pause() {
@@ -199,7 +199,7 @@ impl ProxyHttp for Gateway {
         match attempt::next_peer(exchange).and_then(|peer| count::limit_timeouts(exchange, peer)) {
             Some(peer) => Ok(peer),
             None => {
-                // What went wrong with those that were asked says more.
+                // A failure of an earlier attempt is more useful to the client.
                 if exchange.fault.is_none() {
                     let fault = attempt::no_candidate(exchange);
                     failure::note(exchange, fault, None);
@@ -233,7 +233,7 @@ impl ProxyHttp for Gateway {
         _: Option<&Digest>,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        // Once too many were of no use, the rest of the attempts are for other candidates.
+        // After too many stale connections, the remaining attempts are for other candidates.
         let may_be_stale = is_reused && exchange.attempts.may_be_stale();
         exchange.timer.connected(connection, may_be_stale);
         Ok(())
@@ -252,15 +252,15 @@ impl ProxyHttp for Gateway {
                 "the request head for the provider cannot be built",
             )
         })?;
-        // Which HTTP the connection speaks was settled with it: Pingora panics on a head of
-        // HTTP/1.1 for a connection of HTTP/2.
+        // The connection determines the version of HTTP: Pingora panics on a head of HTTP/1.1 for a
+        // connection of HTTP/2.
         let is_http2 = upstream.version == http::Version::HTTP_2;
         if is_http2 {
             head.set_version(upstream.version);
         }
         *upstream = head;
         if is_http2 && exchange.timer.gives_up_kept() {
-            // The runtime must see the end of the connection before another one is looked for.
+            // The runtime must notice the end of the connection before another one is chosen.
             tokio::time::sleep(Duration::from_millis(1)).await;
             return Err(failure::ask_again_unsent(exchange));
         }
@@ -275,8 +275,8 @@ impl ProxyHttp for Gateway {
         if exchange.attempts.has_body() && !is_awaited {
             exchange.timer.join_head_and_body();
         }
-        // From here on the provider's 1xx are not the caller's business, and neither is a
-        // final head until it is committed.
+        // From here on, the caller gets neither the provider's 1xx heads nor a final head before it is
+        // committed.
         session.as_downstream_mut().set_ignore_info_resp(true);
         Ok(())
     }
@@ -307,12 +307,12 @@ impl ProxyHttp for Gateway {
                 return Err(error.into_down());
             }
             if read.is_awaited() && !end {
-                // Nothing, and more to come.
+                // Sends nothing now: more of the body follows.
                 *body = Some(Bytes::new());
                 return Ok(());
             }
         }
-        // Whatever Pingora has read or replays stands for the whole, which is put in once.
+        // The body replaces whatever Pingora has read or replays, once.
         let whole = exchange.attempts.take_body();
         *body = whole.map(|whole| attempt::send(exchange, whole));
         if let Some(read) = exchange.stage.body_mut() {
@@ -327,13 +327,13 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        // No caller's request asks for an upgrade, and Pingora lets a 101 through as it is.
+        // No request asks for an upgrade, and Pingora would forward a 101 unchanged.
         if head.status == http::StatusCode::SWITCHING_PROTOCOLS {
             let again = failure::note(exchange, UpstreamFault::broken_answer(), None);
             return Err(failure::end_attempt(again));
         }
         if head.status.is_informational() {
-            // Each begins Pingora's time-out of the read anew.
+            // Each one restarts Pingora's read time-out.
             return match exchange.timer.is_over(Instant::now()) {
                 true => {
                     let again = failure::note(exchange, UpstreamFault::response_timeout(), None);
@@ -414,13 +414,13 @@ impl ProxyHttp for Gateway {
                     Some(head) => respond::commit(session, exchange, &head, None, now)?,
                     None => settlement::passed(exchange, now),
                 }
-                // What is left of the answer follows in `fail_to_proxy`.
+                // The rest of the answer follows in `fail_to_proxy`.
                 return Err(failure::end_attempt(false));
             }
             Next::Fail(fault) => {
                 let committed = session.response_written().is_some();
                 let again = failure::note(exchange, fault, None) && !committed;
-                // A count made here may take its time, which there is none of here.
+                // Counting can take milliseconds, and this hook must not wait.
                 if again || committed || !end || count::can_stand_in(exchange) {
                     return Err(failure::end_attempt(again));
                 }
@@ -436,13 +436,13 @@ impl ProxyHttp for Gateway {
         trailers: &mut http::HeaderMap,
         exchange: &mut Self::CTX,
     ) -> Result<Option<Bytes>> {
-        // Of a provider's head only what is allowed passes; of its trailers nothing does.
+        // Of a provider's head, only allowed headers pass; its trailers do not pass.
         trailers.clear();
         if session.response_written().is_none() {
-            // Nothing has left: `logging` finds out what the answer was.
+            // Nothing was sent: `logging` decides about the answer.
             return Ok(None);
         }
-        // They are the end of the body all the same.
+        // Trailers also end the body.
         let written = session.body_bytes_sent();
         match exchange.answer.push(None, true, written) {
             Next::Pass(last) => {
@@ -478,16 +478,16 @@ impl ProxyHttp for Gateway {
             return error;
         }
         let was_not_taken = match error.retry {
-            // One that was closed before is found out with the first bytes. One that breaks later
-            // broke over the request, which may have been worked on.
+            // A connection that was closed before fails at its first bytes. If it breaks later, the provider
+            // may have worked on the request.
             RetryType::ReusedOnly => {
                 reused
                     && !open_path::has_effects(exchange)
                     && exchange.timer.ran() < STALE_WITHIN
                     && exchange.attempts.may_be_stale()
             }
-            // Over HTTP/2 a provider says so: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required.
-            // Frames that make no sense say nothing of what was done with the request.
+            // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
+            // frames do not show whether it has worked on the request.
             RetryType::Decided(again) => {
                 again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
             }
@@ -495,8 +495,8 @@ impl ProxyHttp for Gateway {
         let was_stale = was_not_taken && !exchange.timer.has_fired();
         let can_be_sent = exchange.can_send_body();
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
-            // The provider closed a connection that was kept: not its fault, and no attempt
-            // that anyone needs to hear of. The same candidate is asked again.
+            // The provider closed a kept connection: this is not its fault and does not count as an attempt.
+            // The same candidate is tried again.
             outcome::not_sent(exchange);
             trace::retract_attempt(exchange);
             exchange.attempts.step_back();
@@ -504,17 +504,17 @@ impl ProxyHttp for Gateway {
             return error;
         }
         if committed && exchange.answer.is_complete() {
-            // Nothing is missing that anyone needs.
+            // The answer is complete.
             error.retry = RetryType::Decided(false);
             return error;
         }
         let is_awaited = exchange.awaits_body();
         if is_awaited {
-            // Whatever the provider makes of a body that does not end is no fault of its own.
+            // The provider is not at fault if the body does not end.
             outcome::over(exchange);
         }
         if is_awaited && (exchange.timer.has_fired() || error.etype == ErrorType::ReadTimedout) {
-            // It was silent because the caller was.
+            // The provider was silent because the caller was.
             let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
             error.retry = RetryType::Decided(false);
             return error.into_down();
@@ -531,7 +531,7 @@ impl ProxyHttp for Gateway {
         error: &Error,
         exchange: &mut Self::CTX,
     ) -> FailToProxy {
-        // Zero: nothing that Pingora would have to write or count.
+        // Zero: Pingora has nothing to write or count.
         let done = FailToProxy {
             error_code: 0,
             can_reuse_downstream: false,
@@ -546,7 +546,7 @@ impl ProxyHttp for Gateway {
             {
                 session.set_keepalive(None);
                 let answer = Local::error(refusal);
-                // A client that sends no more may still read.
+                // A client that no longer sends can still read.
                 let _ = respond::write(session, exchange, answer).await;
             }
             return done;
@@ -575,7 +575,7 @@ impl ProxyHttp for Gateway {
     ) {
         exchange.timer.stop();
         if exchange.sent.is_none() && error.is_none() {
-            // The answer's end was no piece of a body: there was none, or it had trailers.
+            // The answer ended without a piece of a body: it had no body, or it had trailers.
             self.may_leave(session);
             if let Err(gone) = passthrough::finish_held(session, exchange).await {
                 log::debug!("{}: the client has disconnected: {gone}", exchange.id);
@@ -603,7 +603,7 @@ impl ProxyHttp for Gateway {
 }
 
 fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
-    /// How long an unread body may take to be read before a connection is used again.
+    /// How long reading an unread body can take before the connection is used again.
     const DRAIN: Duration = Duration::from_secs(5);
     let limits = &snapshot.limits;
     if session.get_keepalive().is_some() {

@@ -48,18 +48,18 @@ const CREDENTIALS: [&str; 10] = [
 pub struct Opened {
     /// The path.
     pub path: OpenPath,
-    /// The entry that it falls under, once its key is known.
+    /// The entry that matches it, once its key is known.
     pub rule: Option<Arc<PassthroughRule>>,
-    /// Its body, if that is not read in advance.
+    /// Its body, if it is not read in advance.
     pub upload: Option<StreamedBody>,
 }
 
 impl Opened {
-    /// That of a request whose key is not known yet. `rest` follows `/passthrough/`.
+    /// The open path of a request whose key is not known yet. `rest` follows `/passthrough/` in the path.
     ///
     /// # Errors
     ///
-    /// 404: the configuration does not open it.
+    /// 404: the configuration does not open the path.
     pub fn find(snapshot: &Snapshot, rest: &str) -> Result<Self, PublicError> {
         Ok(Self {
             path: OpenPath::find(snapshot.catalog.catalog(), rest)?,
@@ -177,7 +177,7 @@ pub fn pass_answer(exchange: &Exchange, upstream: &HeaderMap, answer: &mut Heade
     // The type keeps its parameters, such as the boundary of parts.
     answer.remove(CONTENT_TYPE);
     for name in ALWAYS.iter().chain(&rule.answer_headers) {
-        // The gateway's own stay.
+        // The gateway's own headers stay.
         if !answer.contains_key(name) {
             let values = upstream.get_all(name).iter();
             answer.extend(values.map(|value| (name.clone(), value.clone())));
@@ -190,8 +190,8 @@ pub fn usage(exchange: &Exchange) -> Option<Usage> {
     exchange.opened.as_ref().map(|_| FixedCharge::USAGE)
 }
 
-/// Whether the provider may have acted on an attempt that has failed in this way, so that another
-/// attempt could act a second time.
+/// Whether the provider can have acted on an attempt with this failure, so that another attempt could act a
+/// second time.
 pub fn may_have_acted(exchange: &Exchange, fault: &UpstreamFault) -> bool {
     let was_refused = matches!(fault.status, Some(401 | 402 | 403 | 429));
     let was_not_sent = matches!(
@@ -206,7 +206,7 @@ pub fn has_effects(exchange: &Exchange) -> bool {
     exchange.opened.is_some() && exchange.target.0 != Method::GET
 }
 
-/// The failure as one of an open path: what it names is no model, and the client has chosen it.
+/// The failure as one of an open path: the path is not a model, and the client has chosen it.
 pub fn of_open_path(exchange: &Exchange, fault: UpstreamFault) -> UpstreamFault {
     let is_redirect = matches!(fault.status, Some(300..=399));
     let is_of_model = matches!(
@@ -238,7 +238,7 @@ pub fn public_error(exchange: &Exchange, fault: &UpstreamFault) -> Option<Public
     }
 }
 
-/// Reads the body, or arranges that it is passed on while it comes.
+/// Reads the body, or arranges that it passes while it arrives.
 ///
 /// # Errors
 ///

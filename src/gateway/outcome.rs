@@ -65,8 +65,7 @@ pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) {
     }
 }
 
-/// The tokens that the attempt under way has used are known: what its limits were charged is
-/// corrected.
+/// The tokens of the current attempt are known: corrects the charge of its limits.
 pub fn used(exchange: &mut Exchange, usage: &Usage) {
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         let counts = [
@@ -80,19 +79,19 @@ pub fn used(exchange: &mut Exchange, usage: &Usage) {
     }
 }
 
-/// The attempt ends without a verdict on its provider: the client left, or the answer has ended. A
-/// dropped exchange does this by itself.
+/// Ends the attempt without a verdict on its provider: the client has disconnected, or the answer has ended.
+/// A dropped exchange does this itself.
 pub fn over(exchange: &mut Exchange) {
     exchange.attempts.drop_ticket();
 }
 
-/// The attempt has reached no provider: it ends without a verdict, and has used no tokens.
+/// Ends an attempt that has reached no provider: without a verdict, and without tokens.
 pub fn reached_no_provider(exchange: &mut Exchange) {
     used(exchange, &Usage::default());
     over(exchange);
 }
 
-/// The request of the attempt under way was not sent: it takes nothing of any limit.
+/// The request of the current attempt was not sent: it takes nothing from any limit.
 pub fn not_sent(exchange: &mut Exchange) {
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         ticket.not_sent(clock::steady_ms(Instant::now()));
@@ -100,7 +99,7 @@ pub fn not_sent(exchange: &mut Exchange) {
     over(exchange);
 }
 
-/// Whom a failure counts against.
+/// The scope that a failure counts against.
 const fn blame(fault: &UpstreamFault) -> Blame {
     use FaultClass as C;
     match fault.class {
@@ -113,7 +112,7 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::OutOfMemory
         | C::RequestOverRateLimit => Blame::None,
         C::Credential | C::Quota => Blame::Credential,
-        // What is forbidden may be the model alone, and to this credential alone.
+        // The refusal can concern only this model and this credential.
         C::Forbidden | C::RateLimit => Blame::DeploymentCredential,
         C::InvalidModel if fault.is_403() => Blame::DeploymentCredential,
         C::InvalidModel => Blame::Model,

@@ -25,8 +25,7 @@ pub fn take_piece(
     }
     let next = exchange.answer.push(piece, end, written);
     match next {
-        // After a time-out has shut the connection down, the end of the connection looks like that of the
-        // answer.
+        // After a time-out has shut the connection down, its end looks like the end of the answer.
         Next::Fail(_) if exchange.timer.has_fired() => {
             Next::Fail(UpstreamFault::response_timeout())
         }

@@ -81,7 +81,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         key: exchange.stage.identity().map(|it| it.key.clone()),
         model: exchange.label().and_then(|label| {
             let name = exchange.model_name()?;
-            // A wildcard has the name that the client gave.
+            // Under a wildcard, the name from the request.
             let is_fixed = *name == **label;
             Some(if is_fixed {
                 Arc::clone(label)
@@ -148,7 +148,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     });
 }
 
-/// As it stands in a request line.
+/// The version of HTTP, as in a request line.
 const fn protocol(version: Version) -> &'static str {
     match version {
         Version::HTTP_10 => "HTTP/1.0",

@@ -1,7 +1,7 @@
 //! Answers that the gateway remembers: it inserts them into requests that refer to them, keeps answers
 //! that it has translated, and returns a single one on request.
 //!
-//! `tollgate_translate::references` decides what a reference stands for; `tollgate_ledger`, how much is
+//! `tollgate_translate::references` decides which answer a reference names; `tollgate_ledger`, how much is
 //! remembered and where.
 
 use super::admission;
@@ -33,15 +33,15 @@ use tollgate_wire::splice::Splice;
 pub struct Asked {
     /// Its `input`, as JSON.
     pub input: Bytes,
-    /// The answer that it continues.
+    /// The answer that the request continues.
     pub previous: Option<RequestId>,
-    /// Reasoning items that are not remembered were left out.
+    /// Whether reasoning items that are not remembered were left out.
     pub forgot_reasoning: bool,
     /// Bytes of the whole request.
     pub length: u64,
 }
 
-/// What is kept of a request until its answer is remembered.
+/// The part of a request that is kept until its answer is remembered.
 pub struct Kept {
     input: Bytes,
     previous: Option<RequestId>,
@@ -68,7 +68,7 @@ impl From<StoreError> for LookupFault {
 
 impl OfKey<'_> {
     fn count(&self, bytes: usize) -> Result<(), LookupFault> {
-        /// The memory of a byte: it is read, parsed and written into the request.
+        /// Bytes of memory per byte of an answer: it is read, parsed and written into the request.
         const OF_A_BYTE: u64 = 3;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let grown = self
@@ -158,7 +158,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     Ok(())
 }
 
-/// A request that names answers made here.
+/// A request that names answers of this gateway.
 fn referring<'a>(
     exchange: &'a Exchange,
     snapshot: &'a Snapshot,
@@ -173,7 +173,7 @@ fn referring<'a>(
 }
 
 fn names_answers(facts: &RequestFacts) -> bool {
-    /// Reasoning may have contents and lack the state that its provider needs.
+    /// Reasoning can have contents but lack the state that its provider needs.
     const THOUGHT: &str = "rs_";
     let made_here = |id: &str| RequestId::in_answer_id(id).is_some();
     let mut items = facts.items.iter();
@@ -181,7 +181,8 @@ fn names_answers(facts: &RequestFacts) -> bool {
         || items.any(|it| (!it.has_contents || it.id.starts_with(THOUGHT)) && made_here(&it.id))
 }
 
-/// Allows references to what a provider stores for the key: its ids can look like those of the gateway.
+/// Allows references to items that a provider stores for the key: their ids can look like those of the
+/// gateway.
 async fn check_unknown(
     snapshot: &Snapshot,
     identity: &Identity,
@@ -219,7 +220,7 @@ fn too_large(most: usize) -> PublicError {
 }
 
 fn unavailable(exchange: &Exchange, fault: &dyn std::error::Error) -> PublicError {
-    // A client can cause it by the number of its requests.
+    // A client can cause this with many requests.
     log::warn!(
         "{}: remembered answers cannot be looked up: {fault}",
         exchange.id

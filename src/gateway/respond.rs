@@ -26,7 +26,7 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
 const COST: HeaderName = HeaderName::from_static("x-cost");
 const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 
-/// Of an answer without a body.
+/// The status of an answer without a body.
 const NO_CONTENT: u16 = 204;
 
 /// An answer of the gateway itself.
@@ -74,7 +74,7 @@ impl Local {
 /// How long the gateway reads an unwanted body, so that the client can read its answer: closing a
 /// connection with unread bytes resets it.
 const LINGER: Duration = Duration::from_secs(2);
-/// In bytes.
+/// The most bytes that it reads.
 const MOST_LINGERED: usize = 64 * 1024 * 1024;
 
 /// Writes an answer of the gateway, and leaves the connection ready for the next request or properly
@@ -82,7 +82,7 @@ const MOST_LINGERED: usize = 64 * 1024 * 1024;
 ///
 /// # Errors
 ///
-/// The client is gone.
+/// The client has disconnected.
 pub async fn write(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -243,13 +243,13 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
                 "the client did not accept the head",
             ))
         })
-        // The client is gone, or does not read.
+        // The client has disconnected, or does not read.
         .map_err(|e| e.into_down())
 }
 
 /// The gateway's headers of an answer, and those that the filters add.
 fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
-    // A stream keeps it to its end, and 12 take half the memory of 13.
+    // A stream keeps it until its end, and 12 headers take half the memory of 13.
     let mut headers = HeaderMap::with_capacity(12);
     let cors = &exchange.snapshot.cors;
     cors.expose(exchange.origin.as_ref(), &mut headers);
@@ -294,7 +294,7 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     if exchange.attempts.made() > 1 {
         headers.insert(ATTEMPTS, HeaderValue::from(exchange.attempts.made()));
     }
-    // Settled before its head is an answer that is whole.
+    // A complete answer is settled before its head is written.
     let settled = exchange.settlement.settled();
     if let Some(cost) = settled.and_then(|(_, settled)| settled.cost) {
         insert_text(&mut headers, COST, &cost.to_string());

@@ -178,7 +178,7 @@ struct Used {
     reported: Option<Usage>,
     /// Parts of it that can have prices of their own.
     details: UsageDetails,
-    /// Whether the report has numbers that are no counts, or that contradict each other.
+    /// Whether the report has invalid numbers, or numbers that contradict each other.
     absurd: bool,
     /// What was sent and delivered: by the gateway's count, or by the provider's reports so far if they are
     /// higher.
@@ -187,7 +187,7 @@ struct Used {
     produced: u64,
     /// Input tokens that the body does not show and the provider has not reported.
     hidden_input: u64,
-    /// The least that an honest report contains.
+    /// The lowest plausible report.
     least: Least,
 }
 
@@ -246,7 +246,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
     // If the text cannot be counted because that panics, this is charged.
     note_delivered(exchange);
-    // What a charge is fixed to needs no report.
+    // A fixed charge needs no report.
     let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
     let reported = fixed.or_else(|| reported(exchange));
     let report = exchange.answer.usage();
@@ -331,12 +331,11 @@ fn used(exchange: &Exchange, state: BillingState, reported: Option<Usage>) -> Us
     }
 }
 
-/// The least that an honest report contains. Every request has input and every text has tokens: if a
-/// report denies that, the gateway's count is used.
+/// The lowest plausible report. Every request has input and every text has tokens: if a report has none, the
+/// gateway's count is used.
 fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
-    /// No token of the published vocabularies is longer, and of the recorded answers that their
-    /// providers reported on none has more: most have 3 to 6, one whose reasoning is shown and not
-    /// reported has 50.
+    /// No token of the published vocabularies is longer, and no recorded answer has more bytes per reported
+    /// token: most have 3 to 6; one whose reasoning is shown but not reported has 50.
     const MOST_BYTES_PER_TOKEN: u64 = 128;
     // If the provider runs tools, the text can be their results.
     let admitted = exchange.stage.admitted();
@@ -488,7 +487,7 @@ fn sent(exchange: &Exchange) -> u64 {
 
 /// Output tokens by the length of the text. Cheap: it runs for every piece.
 fn output_by_length(exchange: &Exchange) -> u64 {
-    /// Text and arguments of tool calls, in the scripts that most answers are in.
+    /// For text and arguments of tool calls, in the scripts of most answers.
     const BYTES_PER_TOKEN: u64 = 4;
     exchange.answer.text_bytes().div_ceil(BYTES_PER_TOKEN)
 }

@@ -1,4 +1,4 @@
-//! How far a request has come, and what is known of it there.
+//! The stages of a request, and what is known at each.
 
 use super::body::RequestBody;
 use super::respond;
@@ -40,7 +40,7 @@ pub struct Admitted {
     pub model: Arc<Model>,
     /// The index of this model in the configuration.
     pub handle: ModelHandle,
-    /// Under which the provider's count of its tokens is kept, if it asks for a count.
+    /// The cache key of the provider's token count, if the request asks for a count.
     pub count_key: Option<CountKey>,
 }
 

@@ -22,21 +22,21 @@ use tollgate_types::{
     ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt, Tariff,
 };
 
-/// The query parameters that the provider gets with a request for something stored. `stream` is not one of
-/// them: a stored stream is not replayed.
+/// The query parameters that the provider gets with a request for a stored item. `stream` is not one of them:
+/// a stored stream is not replayed.
 const PASSED: [&str; 6] = ["include", "include[]", "limit", "order", "after", "before"];
 
-/// The provider that stores something.
+/// The provider that stores an item.
 pub struct Holder {
     /// A deployment of its provider.
     pub handle: Arc<DeploymentHandle>,
-    /// The index of the credential under which it was made, among those of the deployment.
+    /// The index of the credential under which the item was created, among those of the deployment.
     pub credential: usize,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
 }
 
-/// The only candidate for a request for something stored.
+/// The only candidate for a request for a stored item.
 ///
 /// # Errors
 ///
@@ -63,12 +63,12 @@ pub async fn attempts(
     Ok(attempts)
 }
 
-/// The provider that stores something of the key.
+/// The provider that stores an item of the key.
 ///
 /// # Errors
 ///
-/// 404 if the key does not own it, or if its provider is not in the configuration any more; 503 if the
-/// ledger does not answer.
+/// 404 if the key does not own it, or if its provider is no longer in the configuration; 503 if the ledger
+/// does not answer.
 pub async fn holder(
     snapshot: &Snapshot,
     identity: &Identity,
@@ -189,7 +189,7 @@ pub async fn hold_due(
         return Ok(());
     };
     match endpoint {
-        // Deleting a response shows nothing of it.
+        // Deleting a response does not show its content.
         _ if exchange.target.0 == Method::DELETE => return Ok(()),
         Some(Endpoint::StoredResponse | Endpoint::CancelResponse) => {}
         Some(Endpoint::ResponseInput) => return check_input(exchange, owned, identity, id).await,
@@ -264,7 +264,7 @@ fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
     PublicError::new(code, message)
 }
 
-/// The error for something that the key does not own, or that its provider does not store any more.
+/// The error for an item that the key does not own, or that its provider no longer stores.
 pub fn unknown() -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
@@ -272,7 +272,7 @@ pub fn unknown() -> PublicError {
     )
 }
 
-/// The URI of a request for something stored. `base`: the provider's path and query for the format.
+/// The URI of a request for a stored item. `base`: the provider's path and query for the format.
 pub fn target(base: &http::Uri, endpoint: Endpoint, session: &Session) -> Option<http::Uri> {
     let uri = &session.req_header().uri;
     let id = crate::endpoints::match_path(uri.path()).ok()?.id?;

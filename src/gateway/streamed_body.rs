@@ -1,4 +1,4 @@
-//! The body of a request that passes to its provider while it comes. It takes no memory, and can be sent
+//! The body of a request that passes to its provider while it arrives. It takes no memory, and can be sent
 //! once.
 
 use super::body::{too_large, took_too_long};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tollgate_types::PublicError;
 
-/// A body on its way.
+/// A body that passes to the provider.
 pub struct StreamedBody {
     /// Its length, if the head has it.
     pub length: Option<u64>,
@@ -30,7 +30,7 @@ struct OnTheWay {
     taken: Notify,
 }
 
-/// A piece that counts until it is dropped.
+/// A piece that is counted until it is dropped.
 struct Piece {
     bytes: Bytes,
     on_the_way: Arc<OnTheWay>,
@@ -53,13 +53,13 @@ impl StreamedBody {
     /// A body of more bytes is streamed. A smaller one can be sent again with another credential.
     pub const FROM: u64 = 1024 * 1024;
 
-    /// A body of which nothing has passed. `most`: the most bytes of it.
+    /// A body of which nothing has passed. `most`: its most bytes.
     pub fn new(length: Option<u64>, most: u64, limits: BodyLimits) -> Self {
         Self {
             length,
             most,
             limits: BodyLimits {
-                // The provider decides how fast it takes the body: the rate alone counts.
+                // The provider decides how fast it reads the body, so only the rate is limited.
                 time: Duration::MAX,
                 ..limits
             },
@@ -111,7 +111,7 @@ impl StreamedBody {
         self.passed
     }
 
-    /// Whether its end has not come.
+    /// Whether its end has not arrived.
     pub const fn is_awaited(&self) -> bool {
         !self.is_done
     }

@@ -1,4 +1,4 @@
-//! The timer of the attempt under way: its deadlines, and the watch over its connection.
+//! The timer of the current attempt: its deadlines, and the watch over its connection.
 
 use super::deadlines::{Deadlines, Progress};
 use super::downstream_backlog::DownstreamBacklog;
@@ -8,29 +8,29 @@ use bytes::Bytes;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// The timer of one attempt after the other.
+/// The timer of an attempt.
 #[derive(Default)]
 pub struct AttemptTimer {
     deadlines: Option<Deadlines>,
     /// When the request was about to be sent.
     sent: Option<Instant>,
-    /// The number of the connection, from when it is made until it is watched.
+    /// The descriptor of the connection, until it is watched.
     connection: Option<RawFd>,
-    /// It was kept unused before, and can be given up for another one.
+    /// The connection was kept unused before, and can be replaced by another one.
     may_be_stale: bool,
-    /// The same connection, once it was looked at.
+    /// The same connection, after it was checked for unread bytes.
     socket: Option<Socket>,
-    /// The number of a connection of HTTP/1.1 over which a body is yet to be sent.
+    /// The descriptor of an HTTP/1.1 connection over which a body is yet to be sent.
     sends_over: Option<RawFd>,
-    /// The same connection, where it holds the head back for the body.
+    /// The same connection, if it holds the head back for the body.
     holds_head: Option<Socket>,
-    /// Notifies the sending of the body that an answer has begun, where that matters to it.
+    /// Notifies the upload that an answer has begun, if the upload has a deadline.
     unanswered: Option<Unanswered>,
     watch: Option<Watch>,
-    /// What notes that a caller has taken a piece, where the pieces have to report it.
+    /// Counts pieces that the caller has not read, if the pieces report that.
     pieces: Option<DownstreamBacklog>,
     has_fired: bool,
-    /// Nothing but the watch ends a silence.
+    /// Only the watch ends a silence.
     relies_on_watch: bool,
     /// An attempt of this request could not be watched.
     is_unwatched: bool,
@@ -40,12 +40,12 @@ pub struct AttemptTimer {
 pub enum Reader {
     /// The caller's connection.
     Connection(DownstreamBacklog),
-    /// The pieces that the caller's stream is handed.
+    /// The pieces that go to the caller's stream.
     Stream,
 }
 
 impl AttemptTimer {
-    /// An attempt begins; `earlier` was the timer of the one before.
+    /// The timer of an attempt that begins. `earlier`: the timer of the previous attempt.
     pub fn begin(deadlines: Deadlines, now: Instant, earlier: &Self) -> Self {
         let is_unwatched = earlier.is_unwatched;
         Self {
@@ -56,15 +56,15 @@ impl AttemptTimer {
         }
     }
 
-    /// The provider is connected to, by the connection of this number.
+    /// Notes the descriptor of the connection to the provider.
     pub const fn connected(&mut self, connection: RawFd, may_be_stale: bool) {
         self.connection = Some(connection);
         self.may_be_stale = may_be_stale;
     }
 
-    /// Closes that connection, of HTTP/2, if it was kept and bytes lie unread on it, and returns
-    /// whether it did. Nothing can have come that is not read at once, unless the connection has
-    /// just ended, or is flooded by a provider that does not read the replies.
+    /// Closes that HTTP/2 connection if it was kept and has unread bytes, and returns whether it did. Bytes
+    /// are read at once, unless the connection has just ended or is flooded by a provider that does not read
+    /// the replies.
     pub fn gives_up_kept(&mut self) -> bool {
         let kept = self.connection.filter(|_| self.may_be_stale);
         self.socket = kept.and_then(Socket::of);
@@ -76,12 +76,12 @@ impl AttemptTimer {
         gives_up
     }
 
-    /// The request is about to be sent over that connection: from here on its silence is
-    /// counted, and watched. `reader` shows what the client has not read yet; the provider's connection
-    /// shows only what has arrived and was not read.
+    /// The request is about to be sent over that connection: from here on, the silence of the provider is
+    /// watched. `reader` shows whether the client still has to read; the provider's connection shows only
+    /// bytes that have arrived and were not read.
     ///
-    /// `false` where it cannot be, for want of a descriptor, and relies on it: the attempt is to
-    /// be made anew, and the time-out of a single read must do.
+    /// Returns `false` if the attempt needs a watch but no descriptor is left: the attempt must then be
+    /// repeated with the time-out of each read.
     pub fn watch(&mut self, reader: Reader, is_http2: bool) -> bool {
         let now = Instant::now();
         self.sent = Some(now);
@@ -109,15 +109,15 @@ impl AttemptTimer {
         !(self.is_unwatched && self.relies_on_watch)
     }
 
-    /// The head is about to be written, and the body, which is there, right after it: they leave together. To send
-    /// each by itself would cost a tenth of a small request.
+    /// Sends the head together with the body, which is complete. Sending them separately would cost a tenth
+    /// of a small request.
     pub fn join_head_and_body(&mut self) {
         let socket = self.sends_over.and_then(Socket::of);
         self.holds_head = socket.filter(Socket::hold_back);
     }
 
-    /// The whole body, about to be sent: an attempt whose body is not taken within `longest`, which
-    /// Pingora's own time-out of the write must be, ends then unless it is answered.
+    /// Wraps the body that is about to be sent. If the provider does not take it within `longest`, which must
+    /// be Pingora's write time-out, the attempt ends, unless it is answered.
     pub fn send(&mut self, body: Bytes, longest: Duration) -> Bytes {
         match (self.sends_over.take(), &self.deadlines) {
             (Some(connection), Some(deadlines)) => {
@@ -132,24 +132,24 @@ impl AttemptTimer {
         }
     }
 
-    /// How long ago its request was about to be sent; nothing where it was not.
+    /// How long the attempt has run; zero before it begins.
     pub fn ran(&self) -> Duration {
         let began = self.deadlines.map(|it| it.began().elapsed());
         began.unwrap_or_default()
     }
 
-    /// How long ago the request was about to be sent; `None` where it was not.
+    /// The time since the request was sent; `None` if it was not.
     pub fn since_sent(&self) -> Option<Duration> {
         self.sent.map(|sent| sent.elapsed())
     }
 
-    /// Whether bytes that are handed on now have come too late. Bytes read before the watch has
-    /// fired are not: the broken connection comes behind it.
+    /// Whether bytes that are forwarded now have arrived too late. Bytes that were read before the watch
+    /// fired are in time.
     pub fn is_over(&self, now: Instant) -> bool {
         self.deadlines.is_some_and(|it| it.are_over(now))
     }
 
-    /// A piece of the body passes: the silence of the provider begins behind it.
+    /// A piece of the body passes: restarts the silence of the provider.
     pub fn restart(&mut self, now: Instant) {
         if let Some(deadlines) = &mut self.deadlines {
             deadlines.connected(now);
@@ -180,7 +180,7 @@ impl AttemptTimer {
         }
     }
 
-    /// A piece of the answer that is handed to the caller.
+    /// Wraps a piece of the answer that goes to the caller.
     pub fn hand_over(&self, piece: Bytes) -> Bytes {
         match &self.pieces {
             Some(pieces) => pieces.wait_for(piece),
@@ -188,7 +188,7 @@ impl AttemptTimer {
         }
     }
 
-    /// The attempt is over: its connection is no longer its own.
+    /// Ends the attempt: its connection no longer belongs to it.
     pub fn stop(&mut self) {
         self.has_fired = self.has_fired();
         self.watch = None;
@@ -208,8 +208,8 @@ impl AttemptTimer {
         self.has_fired || self.watch.as_ref().is_some_and(Watch::has_fired)
     }
 
-    /// How long a single read may wait: as long as the longest silence that is allowed.
-    /// `None` where the watch ends it, and a timer for every piece would be for nothing.
+    /// How long a single read can wait: the longest allowed silence. `None` if the watch ends it, so that no
+    /// timer for each piece is needed.
     pub fn read_timeout(&self, now: Instant) -> Option<Duration> {
         let deadlines = self.deadlines.filter(|_| !self.relies_on_watch)?;
         Some(deadlines.longest_silence(now))
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_cannot_be_watched_is_made_anew_with_a_timeout_for_each_read() {
-        /// No connection has this number, so none can be watched.
+        /// No connection has this descriptor, so none can be watched.
         const NONE: RawFd = -1;
         let now = Instant::now();
         let mut timer = AttemptTimer::begin(stream(now), now, &AttemptTimer::default());

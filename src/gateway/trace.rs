@@ -9,7 +9,7 @@ use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
 use tollgate_wire::answer::StopReason;
 use tollgate_wire::fault::UpstreamFault;
 
-/// The current candidate is asked.
+/// Begins the span of the current attempt.
 pub fn begin_attempt(exchange: &mut Exchange) {
     let Some(trace) = &mut exchange.trace else {
         return;
@@ -33,21 +33,21 @@ pub fn begin_attempt(exchange: &mut Exchange) {
     }
 }
 
-/// The current attempt has failed.
+/// Ends the span of the current attempt, which has failed.
 pub fn fail_attempt(exchange: &mut Exchange, fault: &UpstreamFault) {
     if let Some(trace) = &mut exchange.trace {
         trace.fail_attempt(fault.class.as_str(), fault.status);
     }
 }
 
-/// Nothing of the current attempt was sent: it has no span.
+/// Removes the span of the current attempt: nothing was sent.
 pub fn retract_attempt(exchange: &mut Exchange) {
     if let Some(trace) = &mut exchange.trace {
         trace.retract_attempt();
     }
 }
 
-/// What `record` knows of the end of a request.
+/// The end of a request, as `record` knows it.
 pub struct Ended {
     /// The status that the client got.
     pub status: u16,
@@ -55,9 +55,9 @@ pub struct Ended {
     pub code: Option<ErrorCode>,
     /// How the request has ended.
     pub outcome: BillingState,
-    /// What the provider reported.
+    /// The usage that the provider reported.
     pub usage: Option<Usage>,
-    /// What it cost, if the prices are known.
+    /// The cost, if the prices are known.
     pub cost: Option<Money>,
 }
 

@@ -1,10 +1,10 @@
 //! Ends an attempt over HTTP/1.1 if the provider does not read the body in time.
 //!
-//! If a write takes too long, Pingora stops writing and waits for an answer, because the provider may
-//! have sent an error. It calls no hook in between, but it drops the piece that it was writing, which
-//! tells the gateway that the write has ended and when. The connection may then have unread bytes that
-//! are no answer, such as the tickets of TLS 1.3 (RFC 8446, section 4.6.1). So the gateway watches the
-//! connection until they are read, and shuts it down if there was no answer.
+//! If a write takes too long, Pingora stops writing and waits for an answer, because the provider may have
+//! sent an error. It calls no hook in between, but it drops the piece that it was writing, which shows when
+//! the write has ended. The connection may then have unread bytes that are no answer, such as the tickets of
+//! TLS 1.3 (RFC 8446, section 4.6.1). So the gateway watches the connection until they are read, and shuts it
+//! down if there was no answer.
 
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
@@ -134,7 +134,7 @@ mod tests {
         let body = bounded(body, Some(socket), LONG, Unanswered::default(), ends);
         gateway.write_all(b"head ").unwrap();
         gateway.write_all(&body).unwrap();
-        // Less than the system holds anything back for.
+        // Less than the time for which the system holds bytes back.
         let at_once = Duration::from_millis(100);
         provider.set_read_timeout(Some(at_once / 4)).unwrap();
         let mut read = [0; 16];

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// How often the deadlines are checked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long what has come over HTTP/2 may take to be read, in milliseconds: at the end of a silence,
-/// and once a caller that held it up reads again.
+/// How long bytes that have arrived over HTTP/2 can stay unread, in milliseconds: at the end of a silence,
+/// and after a slow caller reads again.
 const CATCHING_UP: u64 = 1000;
 
 /// One attempt under watch, until it is dropped.
@@ -31,23 +31,22 @@ pub struct Watch(Arc<Watched>);
 struct Watched {
     /// Milliseconds since [`START`] at which its silence is too long.
     silence_ends: AtomicU64,
-    /// The same at which the whole request is.
+    /// The same at which the request times out.
     request_ends: u64,
     is_over: AtomicBool,
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
     /// What the client has not read yet; the socket shows only what has arrived and was not read.
     backlog: Option<DownstreamBacklog>,
-    /// Its time was over while its caller held it up.
+    /// Its time was over while its caller did not read.
     was_held_up: AtomicBool,
-    /// Whether its connection is read also while its caller takes nothing, as one of HTTP/2 is.
+    /// Whether its connection is read even while its caller reads nothing, as over HTTP/2.
     is_always_read: bool,
 }
 
 impl Watch {
-    /// Watches the attempt that this socket carries. While its caller has not taken what is
-    /// `backlog`, the provider is not taken for silent. `None` where there is no
-    /// thread to watch.
+    /// Watches the attempt that this socket carries. While its caller has not read `backlog`, the provider
+    /// does not count as silent. `None` if the watching thread could not be started.
     pub fn begin(
         socket: Socket,
         is_http2: bool,
@@ -71,7 +70,7 @@ impl Watch {
         Some(Self(watched))
     }
 
-    /// Moves the moment at which the silence is too long.
+    /// Sets the time at which the silence is too long.
     pub fn set(&self, silence_ends: Instant) {
         let silence_ends = full_millis(silence_ends);
         self.0.silence_ends.store(silence_ends, Ordering::Relaxed);
@@ -93,13 +92,13 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Relaxed);
-        // Waits for a shutdown under way: after this, another request has the connection.
+        // Waits for a current shutdown: after this, another request has the connection.
         drop(self.0.socket.lock().take());
     }
 }
 
 impl Watched {
-    /// Whether it is to be looked at again; shuts it down where its time is over.
+    /// Shuts the connection down if its time is over. Returns whether to look again.
     fn look(&self, now: u64) -> bool {
         if self.is_over.load(Ordering::Relaxed) {
             return false;
@@ -111,9 +110,8 @@ impl Watched {
             return true;
         }
         let mut socket = self.socket.lock();
-        // What has come and was not read yet waits for the caller, not for the provider. Bytes that
-        // stay unread on a connection that is always read wait for the provider: it does not read the
-        // replies to its own frames.
+        // Unread bytes wait for the caller, not for the provider. But on a connection that is always read,
+        // they wait for the provider, which does not read the replies to its own frames.
         let may_lie_unread = !self.is_always_read || now < silence_ends.saturating_add(CATCHING_UP);
         let lies_unread = || may_lie_unread && socket.as_ref().is_some_and(Socket::has_more);
         if !is_late && (lies_unread() || self.is_held_up(now)) {
@@ -128,7 +126,7 @@ impl Watched {
 }
 
 impl Watched {
-    /// Whether its caller holds it up, or did so at the last look.
+    /// Whether its caller does not read now, or did not at the last look.
     fn is_held_up(&self, now: u64) -> bool {
         let Some(backlog) = &self.backlog else {
             return false;
@@ -146,7 +144,7 @@ impl Watched {
 /// The thread that checks the deadlines.
 #[derive(Default)]
 struct Keeper {
-    /// What was not looked at before.
+    /// Attempts that were not checked yet.
     arriving: Mutex<Vec<Arc<Watched>>>,
     wake: Condvar,
 }
@@ -177,7 +175,7 @@ impl Keeper {
             drop(arriving);
             let now = millis(Instant::now());
             watched.retain(|it| it.look(now));
-            // One that arrives meanwhile is looked at with the others.
+            // An attempt that arrives meanwhile is checked with the others.
             self.rest();
         }
     }
@@ -191,7 +189,7 @@ impl Keeper {
     }
 }
 
-/// The first millisecond that is not before an instant.
+/// The first full millisecond after an instant.
 fn full_millis(moment: Instant) -> u64 {
     millis(moment).saturating_add(1)
 }

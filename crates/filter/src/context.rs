@@ -39,10 +39,10 @@ pub struct RequestContext {
     pub body: Option<Bytes>,
     /// The number of input tokens, if it was counted. Set by `context` or `quota`.
     pub input: Option<InputCount>,
-    /// The place of the stored items that the request names: no other provider can answer it. Set
-    /// by `stored`.
+    /// The provider and credential that store the items that the request names: no other provider can answer
+    /// it. Set by `stored`.
     pub stored_at: Option<StoredAt>,
-    /// The input tokens that the stored things make. `None` if one of their sizes is not known.
+    /// The input tokens of the stored items. `None` if the size of one is unknown.
     pub stored_tokens: Option<u64>,
     /// The model that answers. Set by `model`.
     pub route: Option<Route>,
@@ -153,7 +153,7 @@ pub struct Route {
 /// A charge that the configuration fixes.
 #[derive(Clone, Debug)]
 pub struct FixedCharge {
-    /// What stands in the record in place of a model.
+    /// The name that the record has in place of a model.
     pub name: Arc<str>,
     /// What the request takes from balances: it counts as one token of output.
     pub tariff: Tariff,

@@ -36,7 +36,7 @@ pub enum Endpoint {
     GeminiModels,
     /// One of these models.
     GeminiModel,
-    /// Gemini, answered whole.
+    /// Gemini, answered in one piece.
     GenerateContent,
     /// Gemini, answered as a stream.
     StreamGenerateContent,
@@ -55,7 +55,7 @@ pub enum Endpoint {
 pub struct EndpointInfo {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// The methods that it accepts: `HEAD` wherever `GET`.
+    /// The methods that it accepts: `HEAD` if it accepts `GET`.
     pub methods: &'static [Method],
     /// The exact path; `{id}` is one segment, or the name of a Gemini model, which may contain `/`.
     pub path: &'static str,
@@ -272,7 +272,7 @@ impl Endpoint {
         matches!(self.kind(), EndpointKind::Local)
     }
 
-    /// Whether it is about something that a provider has stored, named in the path.
+    /// Whether its path names an item that a provider stores.
     pub const fn is_stored(self) -> bool {
         matches!(self.kind(), EndpointKind::Stored(_))
     }
@@ -323,7 +323,7 @@ pub enum EndpointKind {
     Local,
     /// A model answers, or its tokens are counted. The request has a body in this format.
     Model(Format),
-    /// A provider returns something that it has stored, in this format.
+    /// A provider returns an item that it stores, in this format.
     Stored(Format),
     /// One provider answers. The gateway reads neither the body of the request nor that of the answer.
     Passthrough,

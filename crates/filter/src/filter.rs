@@ -41,7 +41,7 @@ pub trait Filter: Send + Sync {
         let _ = (request, upstream, answer);
     }
 
-    /// May change an error before it is sent.
+    /// Can change an error before it is sent.
     ///
     /// Runs only if the filter's [`Phases`](crate::Phases) has `error`.
     fn on_error(&self, request: &RequestContext, error: &mut PublicError) {
@@ -105,7 +105,7 @@ impl DynFilter {
     }
 }
 
-/// The same as [`Filter`], for filters whose type is not known: each future has a box of its own.
+/// [`Filter`] without the concrete type: each future is boxed.
 trait Object: Send + Sync {
     fn on_request<'a>(&'a self, head: Head<'a>, request: &'a mut RequestContext) -> Pending<'a>;
 

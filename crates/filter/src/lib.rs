@@ -3,10 +3,10 @@
 //! A filter makes one decision about a request: it refuses the request, answers it, changes it, or lets
 //! it continue. To write one:
 //!
-//! 1. Implement [`Filter`] for a type of your own. `on_request` gets the [`Head`] of the request and the
+//! 1. Implement [`Filter`] for your type. `on_request` gets the [`Head`] of the request and the
 //!    [`RequestContext`], and returns a [`Verdict`] or an error.
-//! 2. Describe it with a [`FilterKind`]: its name in the configuration, what it [`Phases`] to see, how it
-//!    is built from its settings and the [`Services`] of the gateway.
+//! 2. Describe it with a [`FilterKind`]: its name in the configuration, the [`Phases`] in which it runs, and
+//!    how it is built from its settings and the [`Services`] of the gateway.
 //!
 //! `docs/guides/write-a-filter.md` has a complete example. This crate depends neither on Pingora nor on
 //! a store; the gateway runs the filters in the order of the configuration and implements the services.

@@ -1,4 +1,4 @@
-//! The services of the gateway for filters: keys, models, limits, balances, stored things, token counts.
+//! The services of the gateway for filters: keys, models, limits, balances, stored items, token counts.
 
 use crate::{RequestContext, SettingsFault};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -19,7 +19,7 @@ pub struct Services {
     pub limits: Arc<dyn Limiter>,
     /// Reserves tokens and money on balances.
     pub balances: Arc<dyn Balances>,
-    /// Looks up the owners of stored things.
+    /// Looks up the owners of stored items.
     pub stored: Arc<dyn StoredThings>,
     /// Counts input tokens.
     pub counting: Arc<dyn Counting>,
@@ -32,7 +32,7 @@ impl Services {
     ///
     /// # Errors
     ///
-    /// Each name that is no plan of the configuration.
+    /// Each name that is not a plan of the configuration.
     pub fn check_plans(&self, path: &str, names: &[String]) -> Result<(), Vec<SettingsFault>> {
         let unknown = names.iter().zip(0_usize..);
         let unknown = unknown.filter(|(name, _)| !self.plans.contains(name));
@@ -66,7 +66,7 @@ pub enum KeyLookup {
     /// The key is malformed, unknown, expired or revoked. The reason is only for the log: all of them
     /// get the same answer.
     Refused(&'static str),
-    /// The address has sent too many keys that were refused. It may retry after this time.
+    /// The address has sent too many keys that were refused. It can retry after this time.
     TooManyAttempts(Duration),
     /// The store does not answer now.
     Unavailable,
@@ -131,7 +131,7 @@ pub struct Asked<'a> {
     pub facts: &'a RequestFacts,
     /// The key of the request.
     pub key: &'a KeyId,
-    /// The headers of the request. One of them may name the conversation.
+    /// The headers of the request. One of them can name the conversation.
     pub headers: &'a HeaderMap,
     /// Whether the model answers. `false` for a request that only counts tokens.
     pub is_answered: bool,
@@ -148,9 +148,9 @@ pub struct Chosen<'a> {
     pub reason: Arc<str>,
 }
 
-/// Knows which key owns what providers have stored.
+/// Looks up which key owns an item that a provider stores.
 pub trait StoredThings: Send + Sync {
-    /// Finds something that the key has had stored.
+    /// Finds an item that the key has stored at a provider.
     fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>>;
 
     /// Whether a key may send items with these ids. It may not send items of other keys; it may
@@ -158,12 +158,12 @@ pub trait StoredThings: Send + Sync {
     fn check(&self, key: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim>;
 }
 
-/// Something that a key has had stored.
+/// An item that a key has stored at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredThing {
-    /// Where it is.
+    /// The provider and credential that store it.
     pub at: StoredAt,
-    /// The most input tokens that it makes in a request, if that is known.
+    /// The most input tokens that it adds to a request, if known.
     pub tokens: Option<u64>,
 }
 
@@ -173,7 +173,7 @@ pub trait Limiter: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The first limit that the request exceeds, or the limits of the key are not known.
+    /// The first limit that the request exceeds, or the limits of the key are unknown.
     fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted>;
 
     /// The state of a key's limits now: for a request that is refused after it has given back what it

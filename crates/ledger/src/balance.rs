@@ -1,9 +1,8 @@
 //! A key's balance of one unit in one process: leases and reservations of each grant, and the order of
 //! spending. Pure: no clock, no lock, no file.
 //!
-//! The invariant, for every grant: what came in by leases and has not been returned
-//! is `free + reserved + spent`. Nothing here can go below zero: amounts move between
-//! the three, and never more than is there.
+//! The invariant, for every grant: leased and not returned = `free + reserved + spent`. No amount can become
+//! negative: amounts move between the three, and only as far as they exist.
 
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
@@ -28,17 +27,17 @@ pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 /// grants to spend at once.
 pub(crate) const MAX_PIECES: usize = 64;
 
-/// What a request needs of a balance.
+/// The amounts that a request needs from a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// The most that it can take.
+    /// The most that the request can take.
     pub(crate) wanted: u64,
-    /// The least that is useful.
+    /// The smallest useful amount.
     pub(crate) useful: u64,
 }
 
 impl Need {
-    /// What a request of this bound needs at these rates.
+    /// The need of a request of this bound at these rates.
     pub(crate) fn of(bound: &UpperBound, rates: &Rates) -> Self {
         Self {
             // A free request needs a balance, too.
@@ -48,11 +47,11 @@ impl Need {
     }
 }
 
-/// One grant as far as it is leased to this process.
+/// One grant, with the amounts that are leased to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) number: GrantNumber,
-    /// What it is counted in.
+    /// The unit of its amounts.
     pub(crate) unit: Unit,
     /// How long it is valid from its first use.
     pub(crate) validity: Duration,
@@ -91,18 +90,18 @@ pub(crate) enum Short {
 /// How a settlement was paid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payment {
-    /// From which grants, in order of expiry.
+    /// The amount of each grant, in order of expiry.
     pub(crate) pieces: Pieces,
-    /// What no grant covered.
+    /// The overdraft: the amount that no grant covered.
     pub(crate) overdraft: u64,
 }
 
 /// The rest of a key's valid grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// What no request reserves.
+    /// The amount that no request reserves.
     pub free: u64,
-    /// What requests reserve.
+    /// The amount that requests reserve.
     pub reserved: u64,
 }
 
@@ -121,8 +120,8 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// Takes in a lease, or news about a grant that is here already: so much more of it is leased,
-    /// and its expiry as the file has it.
+    /// Adds a lease. If the grant is here already, adds to its leased amount and takes over its expiry from
+    /// the database.
     pub(crate) fn lease(&mut self, news: Grant) {
         match self.find(news.number) {
             Some(grant) => {
@@ -137,7 +136,7 @@ impl Balance {
         self.grants.sort_unstable_by_key(Grant::order);
     }
 
-    /// Reserves what is wanted as far as it is there, at least what is useful.
+    /// Reserves the wanted amount, or all that is free if that is at least the useful amount.
     pub(crate) fn reserve(&mut self, need: Need, now: Timestamp) -> Result<Pieces, Short> {
         let Need { wanted, useful } = need;
         let payers = || self.grants.iter().filter(|grant| grant.is_valid(now));
@@ -180,10 +179,10 @@ impl Balance {
         }
     }
 
-    /// Ends a reservation: pays `charge` from the reservation and then from the rest of the
-    /// balance, and releases the remainder. A reservation pays even if its grant has expired since;
-    /// tokens released into an expired grant are lost. At most `most` grants pay, because the
-    /// record has room for no more, or as many as were reserved.
+    /// Ends a reservation: pays `charge` from the reservation and then from the rest of the balance, and
+    /// releases the remainder. A reservation pays even if its grant has expired since; tokens released into
+    /// an expired grant are lost. At most `most` grants pay, or as many as were reserved: the record has room
+    /// for no more.
     pub(crate) fn settle(
         &mut self,
         held: &[Piece],
@@ -216,7 +215,7 @@ impl Balance {
         payment
     }
 
-    /// Forgets grants of which nothing is left here, if there are many of them.
+    /// Removes grants of which nothing is left in this process, if there are many.
     pub(crate) fn forget_spent(&mut self) {
         const MANY: usize = 2 * MAX_PIECES;
         if self.grants.len() > MANY {
@@ -225,8 +224,7 @@ impl Balance {
         }
     }
 
-    /// Gives up a part of the unreserved tokens: `of` computes how much of each grant, in the order in
-    /// which grants are spent.
+    /// Gives up a part of the unreserved amount: `of` computes it for each grant, in the order of spending.
     pub(crate) fn give_up(&mut self, mut of: impl FnMut(&Grant) -> u64) -> Vec<Piece> {
         let mut given = Vec::new();
         for grant in &mut self.grants {

@@ -17,7 +17,7 @@ pub struct Counts {
     pub produced: u64,
     /// Input tokens that the body does not show and that were reserved.
     pub hidden_input: u64,
-    /// The least that an honest report says.
+    /// The lowest plausible report.
     pub least: Least,
 }
 
@@ -52,8 +52,8 @@ impl Charge {
     /// - A failure before any output was delivered costs nothing.
     /// - Otherwise the upstream's report counts. If there is none, the gateway's own count does, and what the
     ///   provider can have produced, if that is more, and hidden input.
-    /// - A report of zero for an answer that has content is no report.
-    /// - A report that is lower than any honest one is raised to that.
+    /// - A report of zero for an answer with content does not count.
+    /// - A report below the lowest plausible one is raised to that.
     /// - A report of more than the model can process is reduced to that. A report of more than [`ABSURD`] times
     ///   as much is reduced to the reservation.
     pub fn by_rule(
@@ -86,7 +86,7 @@ impl Charge {
         }
     }
 
-    /// The same, raised to the least that an honest report says.
+    /// The same, raised to the lowest plausible report.
     fn at_least(self, least: &Least, weights: &Weights) -> Self {
         let mut usage = self.usage;
         usage.output = usage.output.max(least.output);
@@ -119,8 +119,8 @@ impl Charge {
     }
 }
 
-/// A report of more than so many times what the model can process is no count. A lower report can be right: the
-/// model may process more than its configuration says.
+/// A report above this many times the maximum of the model is not a count. A lower report can be right,
+/// because the model can process more than its configuration says.
 const ABSURD: u64 = 8;
 
 /// Reduces a report to plausible numbers.

@@ -1,8 +1,8 @@
 //! The charges of requests: reserved before it is forwarded, settled once when it ends.
 //!
-//! The request path works in memory and leaves one record in the settlement file; it never waits
-//! for the disk. `docs/internals/ledger.md` describes the design. This file is the public
-//! interface; balances are in `balance` and `accounts`, rules in `charge`, commits in `writer`,
+//! The request path works in memory and leaves one record in the settlement file; a request waits for the
+//! database only if too little is leased. `docs/internals/ledger.md` describes the design. This file is the
+//! public interface; balances are in `balance` and `accounts`, rules in `charge`, commits in `writer`,
 //! crashes in `recovery`.
 
 mod account;
@@ -64,17 +64,17 @@ pub struct LedgerSettings {
     /// Lease what the requests of ten seconds need instead of all that is free. On a server, processes
     /// always do so.
     pub lease_by_use: bool,
-    /// Longest wait for an account.
+    /// The longest wait for an account.
     pub load_timeout: Duration,
-    /// Accounts that are kept although idle; beyond them idle ones go after seconds.
+    /// The most idle accounts that are kept; if there are more, they are removed after 5 s of idleness.
     pub idle_accounts: usize,
     /// How long an account stays in memory unused.
     pub idle_after: Duration,
     /// How long records of requests are kept, an hour at least; `None`: for ever.
     pub keep_history: Option<Duration>,
-    /// How long the owner of a stored thing is remembered.
+    /// How long the owner of a stored item is remembered.
     pub keep_owned: Duration,
-    /// Most stored items whose owner is remembered.
+    /// The most stored items whose owner is remembered.
     pub most_owned: u64,
 }
 
@@ -99,7 +99,7 @@ impl Default for LedgerSettings {
 pub struct RequestInfo {
     /// Its identifier; settled at most once.
     pub id: RequestId,
-    /// The model asked for.
+    /// The requested model.
     pub model: Arc<str>,
     /// Why the gateway chose the model that serves, if the request left the choice to it.
     pub reason: Option<Box<str>>,
@@ -120,7 +120,7 @@ pub enum Reserve {
     Reserved(Reservation),
     /// It is not reserved.
     Refused(Shortage),
-    /// The key's account is not in memory, or leases too little: wait, then ask again.
+    /// The key's account is not in memory, or leases too little: wait, then reserve again.
     Wait(PendingAccount),
 }
 
@@ -134,23 +134,23 @@ struct Inner {
     commands: queue::Commands,
 }
 
-/// What request threads and the writer share.
+/// State that request threads and the writer share.
 struct Shared {
     /// The folder of the settlement files.
     folder: PathBuf,
-    /// How the names of all settlement files begin.
+    /// The prefix of the names of settlement files.
     prefix: String,
     clock: Clock,
     settings: LedgerSettings,
     accounts: Accounts,
     journal: Arc<Journal>,
     stats: Stats,
-    /// Stored things that are not committed yet.
+    /// Stored items that are not committed yet.
     uncommitted: AtomicUsize,
     /// Why the last commit failed or is not answered, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
     renewals: Renewals,
-    /// How many processes live, this one included.
+    /// The number of running processes, including this one.
     nodes: Arc<AtomicU32>,
     /// This process admits nothing more.
     shut: AtomicBool,
@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// With many accounts in memory, seconds of idleness are enough to go.
+    /// With many accounts in memory, idle ones are removed sooner.
     fn idle_after(&self) -> Duration {
         const CROWDED: Duration = Duration::from_secs(5);
         if self.accounts.len() > self.settings.idle_accounts {
@@ -212,11 +212,10 @@ impl Shared {
 }
 
 impl Ledger {
-    /// Enters this process into the database of `store`, recovers crashed processes, and starts the
-    /// writer.
+    /// Registers this process in the database of `store`, recovers crashed processes, and starts the writer.
     ///
     /// # Errors
-    /// The database cannot be written, or the settlement file cannot be made.
+    /// The database cannot be written, or the settlement file cannot be created.
     pub fn open(store: &Store, settings: LedgerSettings) -> Result<Self, StoreError> {
         let path = store.path();
         let clock = store.clock().clone();
@@ -265,7 +264,7 @@ impl Ledger {
         let to_wake = Arc::downgrade(&inner);
         let wake: Wake = Arc::new(move || {
             if let Some(inner) = to_wake.upgrade() {
-                // If the writer has ended, it has nothing to look for.
+                // If the writer has ended, there is nothing to do.
                 let _ = inner.commands.send(Command::Look);
             }
         });
@@ -379,8 +378,8 @@ impl Ledger {
         self.0.shared.clock.now()
     }
 
-    /// Has the owner of a stored thing committed. If too many wait, the newest are left out: only this
-    /// process knows them then.
+    /// Sends the owner of a stored item to the writer. If too many wait, the newest are dropped: then only
+    /// this process knows them.
     pub(crate) fn remember(&self, stored: Arc<Stored>) {
         const MOST: usize = 50_000;
         let uncommitted = &self.0.shared.uncommitted;
@@ -392,16 +391,16 @@ impl Ledger {
         }
     }
 
-    /// Waits until everything that was settled before is committed, at most `patience`. Returns whether
-    /// it is. Must run on a tokio runtime; the caller bounds how many wait.
+    /// Waits until all earlier settlements are committed, at most `patience`. Returns whether they are. Must
+    /// run on a tokio runtime; the caller limits how many wait.
     pub async fn caught_up(&self, patience: Duration) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
         self.0.send(Command::CatchUp(done));
         matches!(tokio::time::timeout(patience, answer).await, Ok(Ok(())))
     }
 
-    /// Makes room for another process that is about to serve the same keys: returns half of the
-    /// unreserved tokens. Returns whether that is committed. Must run on a tokio runtime.
+    /// Prepares for another process that is about to serve the same keys: gives back half of the unreserved
+    /// tokens. Returns whether that is committed. Must run on a tokio runtime.
     pub async fn share_out(&self) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
         self.0.send(Command::ShareOut(done));
@@ -415,11 +414,10 @@ impl Ledger {
         self.0.send(Command::Retire);
     }
 
-    /// Waits for a key's tokens that other processes give back, half a second at most: after
-    /// [`Shortage::Busy`], if they were asked. `None`: they were not. The caller then reserves again.
-    /// Must be awaited on a tokio runtime.
+    /// Waits for tokens of the key that other processes give back, at most 500 ms, after [`Shortage::Busy`].
+    /// `None` if no process was asked. The caller then reserves again. Must be awaited on a tokio runtime.
     pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
-        // Each process looks five times a second for lease requests and for tokens that it was given.
+        // Each process looks five times a second for lease requests and for returned tokens.
         const PATIENCE: Duration = Duration::from_millis(500);
         let accounts = &self.0.shared.accounts;
         if !accounts.get(key)?.is_asking() {
@@ -427,7 +425,7 @@ impl Ledger {
         }
         let waiter = accounts.wait_for_lease(key)?;
         Some(async move {
-            // Whatever came of it, the caller reserves again.
+            // The caller reserves again in either case.
             let _ = tokio::time::timeout(PATIENCE, waiter.wait()).await;
         })
     }
@@ -446,15 +444,15 @@ impl Ledger {
         *self.0.shared.fenced.borrow()
     }
 
-    /// Waits until another process has ended this one.
+    /// Waits until another process has fenced this one.
     pub async fn fenced(&self) {
         let mut fenced = self.0.shared.fenced.subscribe();
         // The sender lives as long as this does.
         let _ = fenced.wait_for(|it| *it).await;
     }
 
-    /// How many processes on other machines and this one use the database: looked at once a second, and a
-    /// crashed one counts until its term is over. 1 if the database is a file.
+    /// The number of processes that use the database, including this one, updated once a second. A crashed
+    /// process counts until its term is over. 1 if the database is a file.
     pub fn nodes(&self) -> Arc<AtomicU32> {
         Arc::clone(&self.0.shared.nodes)
     }
@@ -482,7 +480,7 @@ impl Ledger {
         answer.recv_timeout(patience).unwrap_or(false)
     }
 
-    /// Ends as a killed process does: nothing more is written, and the lock is released.
+    /// Ends like a killed process: writes nothing more, and releases the lock.
     #[cfg(test)]
     pub(crate) fn crash(self) {
         self.0.shared.abandoned.store(true, Ordering::Release);
@@ -490,7 +488,7 @@ impl Ledger {
     }
 }
 
-/// How many processes share what is divided among machines.
+/// The number of processes among which limits are divided.
 fn living(process: &dyn Process, peers: &[Peer]) -> u32 {
     if process.term().is_none() {
         return 1;
@@ -501,7 +499,7 @@ fn living(process: &dyn Process, peers: &[Peer]) -> u32 {
 
 impl Inner {
     fn send(&self, command: Command) {
-        // After the end the settlement file has what was settled.
+        // After the writer has ended, the settlement file has the settlements.
         if !self.commands.send(command) {
             log::warn!("the ledger is closed; the next process enters what comes now");
         }
@@ -531,7 +529,7 @@ impl PendingAccount {
     pub async fn wait(self) -> Result<(), Shortage> {
         let shared = &self.shared;
         let answer = tokio::time::timeout(shared.settings.load_timeout, self.answer).await;
-        // What is leased already may be enough.
+        // The current lease can be enough.
         let is_here = || shared.accounts.get(&self.key).is_some();
         let found = match answer {
             Err(_) if is_here() => {

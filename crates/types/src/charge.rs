@@ -59,7 +59,7 @@ impl UpperBound {
 pub enum BillingState {
     /// The answer is complete.
     Completed,
-    /// The upstream stopped early: a limit, a filter.
+    /// The upstream stopped early, because of a limit or a filter.
     Incomplete,
     /// The client disconnected.
     ClientClosed,
@@ -132,7 +132,7 @@ impl CountSource {
     }
 }
 
-/// The least that an honest report of a usage says, in tokens.
+/// The lowest plausible usage in a report, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Least {
     /// Input, cached or not.
@@ -154,8 +154,7 @@ pub struct Ending {
     pub reported: Option<Usage>,
     /// The parts of that report that can have prices of their own.
     pub details: UsageDetails,
-    /// The report had numbers that are no counts (negative, fractional, unreadable), or a later report
-    /// was lower.
+    /// The report had invalid numbers (negative, fractional, unreadable), or a later report was lower.
     pub absurd: bool,
     /// The gateway's own count of sent and delivered tokens.
     pub delivered: Usage,
@@ -165,7 +164,7 @@ pub struct Ending {
     /// Input tokens that the body does not show (stored, media, found by tools of the provider), `u64::MAX` if
     /// their number is unknown; in the same way.
     pub hidden_input: u64,
-    /// The least that an honest report says.
+    /// The lowest plausible report.
     pub least: Least,
     /// The model that served, if one did.
     pub model_served: Option<Arc<str>>,
@@ -205,7 +204,7 @@ pub struct Settled {
     pub usage: Usage,
     /// The cost in money; `None` if the prices are unknown.
     pub cost: Option<Money>,
-    /// What no grant of money covered of the cost; `None` if the key does not pay in money.
+    /// The part of the cost that no grant of money covered; `None` if the key does not pay in money.
     pub cost_overdraft: Option<Money>,
 }
 

@@ -1,4 +1,4 @@
-//! The words of the error for a request that does not fit the model's context, by format.
+//! The message of the error for a request that exceeds the model's context, by format.
 //!
 //! Agents expect the message of the provider of their format, parse its numbers, and shorten their
 //! request.
@@ -17,7 +17,7 @@ pub struct ContextNumbers {
     pub limit: Option<u64>,
 }
 
-/// What each format says.
+/// The message of each format.
 const WORDS: PerFormat<fn(ContextNumbers) -> Cow<'static, str>> = PerFormat {
     chat: ContextNumbers::in_chat,
     responses: ContextNumbers::in_chat,
@@ -97,7 +97,7 @@ impl ContextNumbers {
 enum Numbers {
     /// Input and output together are more than the limit.
     Both(u64, u64, u64),
-    /// The input alone is.
+    /// The input alone is more than the limit.
     Input(u64, u64),
     Limit(u64),
     None,

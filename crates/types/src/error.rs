@@ -1,4 +1,4 @@
-//! The public error: the only thing a caller ever learns of a failure.
+//! The public error: all that a caller learns about a failure.
 //!
 //! One static table gives each code its HTTP status and `error.type`; dispatch,
 //! documentation and tests read the same table.
@@ -9,8 +9,8 @@ use std::{borrow::Cow, fmt, time::Duration};
 
 macro_rules! error_codes {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $status:literal, $kind:ident;)*) => {
-        /// The value of `error.code`. The specification fixes the first ten, the
-        /// gateway adds the others for faults that the specification leaves open.
+        /// The value of `error.code`. The specification defines the first ten; the gateway adds the others
+        /// for faults that it leaves open.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum ErrorCode { $($(#[doc = $doc])* $variant,)* }
@@ -90,9 +90,9 @@ impl fmt::Display for ErrorCode {
 pub enum ErrorType {
     /// The credential was missing or refused.
     AuthenticationError,
-    /// The credential does not reach that far.
+    /// The credential does not permit the request.
     PermissionError,
-    /// There is no credit.
+    /// The balance is used up.
     BillingError,
     /// Too many requests.
     RateLimitError,
@@ -102,7 +102,7 @@ pub enum ErrorType {
     InvalidRequestError,
     /// The requested item does not exist.
     NotFoundError,
-    /// A fault on this side or behind it.
+    /// A fault of the gateway or of a provider.
     ApiError,
 }
 
@@ -132,12 +132,12 @@ pub struct PublicError {
     pub status: u16,
     /// The value of `error.message`, written for a reader of the client's log.
     pub message: Cow<'static, str>,
-    /// When trying again can help: sent as `retry-after` and `retry-after-ms`.
+    /// The time after which a retry can help: sent as `retry-after` and `retry-after-ms`.
     pub retry_after: Option<Duration>,
-    /// Whether the same request, sent again, may succeed. `Some(false)` is sent as
+    /// Whether the same request can succeed if it is sent again. `Some(false)` is sent as
     /// `x-should-retry: false`; `None` leaves the question to the caller's client.
     pub should_retry: Option<bool>,
-    /// The fallback that a client of the messages format uses when it gets this.
+    /// The fallback that a client of the messages format uses when it gets this error.
     pub unsupported: Option<Unsupported>,
     /// The path of the field at fault in the caller's request: sent as `error.param`.
     pub param: Option<Box<str>>,
@@ -154,7 +154,7 @@ pub struct Unsupported {
 }
 
 impl PublicError {
-    /// How long a caller is asked to wait when nothing better is known.
+    /// How long the caller should wait if no better value is known.
     pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
     /// An error with the status, type and retry advice that its code has in the table.
@@ -215,9 +215,8 @@ impl PublicError {
         self
     }
 
-    /// The value of `error.type`: the code's own, unless the status distinguishes a 4xx from a
-    /// 5xx apart for a code that has both (`upstream_error`), or a malformed model
-    /// name (400) from an unknown one (404).
+    /// The value of `error.type`: that of the code, unless the status distinguishes a 4xx from a 5xx of one
+    /// code (`upstream_error`), or a malformed model name (400) from an unknown one (404).
     pub const fn error_type(&self) -> ErrorType {
         match (self.code, self.status) {
             (ErrorCode::UpstreamError, 400..=499) | (ErrorCode::InvalidModel, 400) => {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// The public identifier of an API key: safe to log, no secret.
+/// The public identifier of an API key: not a secret, safe to log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyId(Arc<str>);
@@ -59,7 +59,7 @@ impl RequestId {
         Self(text)
     }
 
-    /// The time in it, that at which the request came; 1970 if it is none of the gateway.
+    /// The time at which the request arrived; 1970 if the identifier is not the gateway's.
     pub fn time(&self) -> SystemTime {
         const TIME: std::ops::Range<usize> = RequestId::PREFIX.len()..RequestId::PREFIX.len() + 10;
         let digits = self.0.get(TIME).unwrap_or_default().iter();

@@ -15,20 +15,20 @@ pub struct Identity {
     pub groups: Allowance,
     /// The endpoints that it may use, by path as in the table of endpoints.
     pub endpoints: Allowance,
-    /// Its own limits; those that it has not are its plan's.
+    /// Its own limits; the plan's apply to those that are not set.
     pub limits: Limits,
-    /// It was given money: its requests pay in money, so that they need a model with a price.
+    /// Its requests pay in money, so they need a model with a price.
     pub pays_money: bool,
-    /// What its requests hold of the gateway right now.
+    /// The resources that its requests use now.
     pub shares: KeyShares,
 }
 
 /// The names of a set that a key may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// Everything, now and later.
+    /// Everything, including later additions.
     All,
-    /// These and no others.
+    /// These only.
     Only(Vec<String>),
 }
 

@@ -1,20 +1,19 @@
 //! The input tokens of a request, counted or estimated.
 //!
-//! The count crate counts. Here are its result, as filters and the ledger pass it on, and the
-//! estimate from the length of a request.
+//! The count crate counts; this file has its result, and the estimate from the length of a request.
 
 use crate::RequestFacts;
 
-/// What counting a request's input gave.
+/// The result of counting the input of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InputCount {
     /// Tokens, as the provider is expected to report them.
     pub tokens: u64,
-    /// Tokens that the input hardly falls short of.
+    /// A lower bound of the tokens, rarely missed.
     pub at_least: u64,
-    /// Tokens that the input does not exceed.
+    /// An upper bound of the tokens.
     pub at_most: u64,
-    /// By how much of the reported number `tokens` is off at most, 95 times of 100.
+    /// The relative error of `tokens` that 95% of counts stay below.
     pub error_p95: f32,
 }
 
@@ -25,8 +24,8 @@ const TOOLS_FRAME: u64 = 600;
 /// An image of full size, to the model that sees most of it.
 const MOST_OF_A_MEDIUM: u64 = 4_784;
 
-/// Input tokens that a model can read if the catalog states no `context_window`: more than any that
-/// is offered widely.
+/// Input tokens that a model can read if the catalog states no `context_window`: more than widely offered
+/// models read.
 pub const LARGEST_WINDOW: u64 = 2_000_000;
 
 impl RequestFacts {

@@ -1,4 +1,4 @@
-//! How fast a key may go.
+//! The limits of a key: requests and tokens per minute, concurrent requests.
 
 use serde::Serialize;
 use std::{num::NonZeroU32, time::Duration};
@@ -64,12 +64,12 @@ impl Dimension {
     }
 }
 
-/// A request that is too much: 429.
+/// A request that exceeds a limit: 429.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// The limit that it ran into.
+    /// The limit that it exceeds.
     pub dimension: Dimension,
-    /// What would help.
+    /// Whether a retry helps.
     pub denied: Denied,
 }
 

@@ -37,7 +37,7 @@ impl Money {
     }
 }
 
-/// A text that is no amount.
+/// A text that is not an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidMoney;
 
@@ -81,7 +81,7 @@ impl fmt::Display for Money {
 }
 
 impl Serialize for Money {
-    /// As text, because programs read JSON numbers with loss.
+    /// As text, because many programs lose precision in JSON numbers.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

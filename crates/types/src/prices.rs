@@ -13,7 +13,7 @@ pub struct Prices {
     pub cache_write: Money,
     /// Output, reasoning included.
     pub output: Money,
-    /// The prices of parts, and of other things than tokens.
+    /// The prices of parts of the usage, and of calls of tools.
     pub special: SpecialPrices,
 }
 
@@ -30,7 +30,7 @@ pub struct SpecialPrices {
     pub image_output: Option<Money>,
     /// One call of each of [`ProviderTool::ALL`].
     pub tool_calls: [Money; ProviderTool::ALL.len()],
-    /// By what the prices of tokens are multiplied in tiers other than the standard one.
+    /// The factors of token prices in tiers other than the standard one.
     pub flex: Weight,
     /// The same in the tier `priority`.
     pub priority: Weight,
@@ -42,7 +42,7 @@ pub struct SpecialPrices {
     pub long_prompt: Option<LongPrompt>,
 }
 
-/// By what prices of tokens are multiplied if a prompt is long.
+/// The factors of token prices if a prompt is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongPrompt {
     /// Prompts of more input tokens than this, cached or not, are long.
@@ -100,7 +100,7 @@ impl Prices {
         self
     }
 
-    /// The price of the dearest input, because neither the state of a cache nor the tier is known beforehand.
+    /// The highest price of input, because neither the state of a cache nor the tier is known beforehand.
     pub fn dearest_input(&self) -> Money {
         let special = [self.special.cache_write_1h, self.special.audio_input];
         let plain = self.input.max(self.cache_read).max(self.cache_write);
@@ -108,20 +108,20 @@ impl Prices {
         self.at_most(price, self.special.long_prompt.map(|it| it.input))
     }
 
-    /// The price of the dearest output.
+    /// The highest price of output.
     pub fn dearest_output(&self) -> Money {
         let special = [self.special.audio_output, self.special.image_output];
         let price = special.into_iter().flatten().fold(self.output, Money::max);
         self.at_most(price, self.special.long_prompt.map(|it| it.output))
     }
 
-    /// The price of a call of the dearest tool.
+    /// The highest price of a tool call.
     pub fn dearest_call(&self) -> Money {
         let calls = self.special.tool_calls.into_iter();
         calls.max().unwrap_or_default()
     }
 
-    /// A price in the dearest tier, and for a long prompt if that is dearer.
+    /// A price in the most expensive tier, and for a long prompt if that costs more.
     fn at_most(&self, price: Money, long: Option<Weight>) -> Money {
         let SpecialPrices {
             flex,
@@ -197,8 +197,8 @@ impl Prices {
         }
     }
 
-    /// The cost of a request: the exact sum, rounded half up once, to a nano-unit. At most 4.5 million
-    /// units: every place that keeps it, and sums of it, have room for that.
+    /// The cost of a request: the exact sum, rounded half up once, to a nano-unit. At most 4.5 million units,
+    /// which fits every field that stores it, and their sums.
     pub fn cost(&self, usage: &Usage, details: &UsageDetails) -> Money {
         const MOST: u64 = 1 << 52;
         let special = &self.special;
@@ -253,7 +253,7 @@ impl Prices {
     }
 }
 
-/// What so many tokens at such prices come to, in nano-units per million.
+/// The cost of these tokens, in millionths of a nano-unit.
 fn sum<const N: usize>(parts: [(Money, u64); N]) -> u128 {
     let costs = parts.into_iter();
     let costs =

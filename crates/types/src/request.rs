@@ -5,7 +5,7 @@
 
 use crate::{ConversationFacts, Effort, ReasoningMode, Thinking};
 
-/// The least output limit that the responses format takes, in tokens.
+/// The lowest output limit that the responses format accepts, in tokens.
 pub const LEAST_RESPONSES_OUTPUT: u64 = 16;
 
 /// The facts of a request body, from one pass over it.
@@ -15,13 +15,13 @@ pub struct RequestFacts {
     pub model: Option<String>,
     /// `stream: true`.
     pub stream: bool,
-    /// Chat only: `stream_options.include_usage`, where given.
+    /// Chat only: `stream_options.include_usage`, if given.
     pub include_usage: Option<bool>,
     /// The output limit in tokens: `max_tokens`, `max_completion_tokens` or `max_output_tokens`.
     /// The largest of several; `None` if one of them sets no limit.
     pub output_limit: Option<u64>,
-    /// How many answers are made: `n`, or what servers take besides (`best_of`, `n_cmpl`),
-    /// the largest; 1 where not given.
+    /// The number of answers: the largest of `n` and the fields that some servers accept (`best_of`,
+    /// `n_cmpl`); 1 if none is given.
     pub choices: u64,
     /// The requested effort: `reasoning_effort`, `reasoning.effort`, `output_config.effort`. The
     /// greater of two; `None` also for an unknown level.
@@ -30,28 +30,28 @@ pub struct RequestFacts {
     pub thinking: Option<Thinking>,
     /// Messages only: `thinking.budget_tokens`.
     pub thinking_budget: Option<u64>,
-    /// `speed: "fast"`: the provider's fast mode, which has a price of its own.
+    /// `speed: "fast"`: the provider's fast mode, which has its own price.
     pub fast: bool,
     /// Responses only: `background: true`.
     pub background: bool,
-    /// Responses only: `store`, where given; providers store what does not say so.
+    /// Responses only: `store`, if given; providers store by default.
     pub store: Option<bool>,
-    /// Messages only: `thread`, a conversation that the provider keeps.
+    /// Messages only: `thread`, a conversation that the provider stores.
     pub thread: bool,
-    /// The number of tools that the provider runs (a search, an interpreter, a server of tools):
-    /// the body does not show their results.
+    /// The number of tools that the provider runs (a search, an interpreter, a tool server): the body does
+    /// not show their results.
     pub hosted_tools: u64,
-    /// A template is given that makes the prompt (`chat_template`): a few bytes of it can make as
-    /// much input as the model reads.
+    /// The request has a template for the prompt (`chat_template`), of which a few bytes can expand to the
+    /// whole context window.
     pub template: bool,
-    /// The field that names models besides `model` (`models`, `fallbacks`, an adviser): a provider
-    /// that is a gateway would ask them.
+    /// The field that names models besides `model` (`models`, `fallbacks`, an adviser): a provider that is a
+    /// gateway would use them.
     pub further_models: Option<&'static str>,
-    /// A tool of type `advisor_…` is offered: the provider asks the model that it names.
+    /// A tool of type `advisor_…` is offered: the provider calls the model that it names.
     pub adviser: bool,
     /// The models that tools name, a few at most; empty if a value is not a name.
     pub tool_models: Vec<String>,
-    /// The features that the model needs to answer.
+    /// The features that the model needs to answer the request.
     pub needs: RequestNeeds,
     /// Bytes of text in the body, unescaped, without media.
     pub text_bytes: u64,
@@ -59,19 +59,19 @@ pub struct RequestFacts {
     pub readable_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
-    /// Thinking is asked for by another setting than an effort or `thinking`.
+    /// Thinking is requested by a setting other than an effort or `thinking`.
     pub thinks: bool,
-    /// Identifiers of things stored at a provider that the request names
-    /// (`previous_response_id`, `conversation`, item references, files, containers,
-    /// vector stores, prompts, skills), unescaped, each once.
+    /// Identifiers of items stored at a provider that the request names (`previous_response_id`,
+    /// `conversation`, item references, files, containers, vector stores, prompts, skills), unescaped, each
+    /// once.
     pub stored_ids: Vec<StoredId>,
     /// Responses only: the other items of the input that have an `id`, in their order.
     pub items: Vec<NamedItem>,
-    /// What `auto` knows of the conversation; `None` if the client names the model.
+    /// The facts of the conversation for `auto`; `None` if the client names the model.
     pub conversation: Option<Box<ConversationFacts>>,
 }
 
-/// The identifier of something stored at a provider.
+/// The identifier of an item stored at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredId {
     /// The identifier.
@@ -80,7 +80,7 @@ pub struct StoredId {
     pub field: &'static str,
 }
 
-/// An item of the input that names itself, as it came with an answer.
+/// An item of the input with an `id`, as it came with an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedItem {
     /// Its `id`, unescaped.
@@ -102,8 +102,8 @@ impl RequestFacts {
         self.effort.unwrap_or(Effort::Medium).thinking_budget()
     }
 
-    /// The output limit, in tokens, that an answer may come to be sent with where thinking is
-    /// added to it: the caller's own, or as much more as [`ThinkingRoom`] raises it.
+    /// The output limit, in tokens, of a request to which thinking is added: the caller's limit, raised if
+    /// [`ThinkingRoom`] requires it.
     pub fn limit_with_thinking(limit: u64, budget: u64) -> u64 {
         ThinkingRoom::within(budget, limit, None).map_or(limit, |room| room.limit)
     }
@@ -114,7 +114,8 @@ impl RequestFacts {
         self.input_tokens(4)
     }
 
-    /// Tokens that the input hardly exceeds, but for text made to cost many. Two bytes a token is what code, numbers and most scripts stay under.
+    /// Tokens that the input rarely exceeds, except for adversarial text: code, numbers and most scripts have
+    /// more than two bytes per token.
     pub const fn cautious_input_tokens(&self) -> u64 {
         self.input_tokens(2)
     }
@@ -124,11 +125,11 @@ impl RequestFacts {
         text.saturating_add(self.media_tokens())
     }
 
-    /// Tokens that images, documents and sound have most likely.
+    /// The likely tokens of images, documents and sound.
     pub const fn media_tokens(&self) -> u64 {
-        /// What an image of full size costs.
+        /// The tokens of an image of full size.
         const PER_MEDIA_PART: u64 = 1600;
-        /// Base64 bytes of a document that make a token: a page of 60 kB is 3,000 tokens.
+        /// Base64 bytes of a document per token: a page of 60 kB is 3,000 tokens.
         const MEDIA_BYTES_PER_TOKEN: u64 = 20;
         let media = self.media.parts.saturating_mul(PER_MEDIA_PART);
         let documents = if self.needs.documents {
@@ -140,23 +141,23 @@ impl RequestFacts {
     }
 }
 
-/// A thinking budget and the output limit that holds it and an answer, both in tokens:
-/// providers of messages count both, and require the limit to be larger.
+/// A thinking budget, and the output limit for it and an answer, both in tokens: providers of messages
+/// require the limit to be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThinkingRoom {
-    /// Tokens to think with.
+    /// The thinking budget.
     pub budget: u64,
-    /// Tokens to think and to answer with.
+    /// The output limit: tokens for thinking and answer.
     pub limit: u64,
 }
 
 impl ThinkingRoom {
-    /// The least budget that providers take.
+    /// The smallest budget that providers accept.
     pub const LEAST_BUDGET: u64 = 1024;
 
-    /// Fits `budget` under a caller's output limit, which includes thinking: the budget is lowered
-    /// first, and at least a quarter of the limit is for text. A limit without room for the
-    /// smallest budget is raised by that budget. `None`: the raised limit would exceed `most`.
+    /// Fits `budget` into a caller's output limit, which includes thinking: the budget is lowered first, and
+    /// at least a quarter of the limit is for text. A limit without room for the smallest budget is raised by
+    /// that budget. `None`: the raised limit would exceed `most`.
     pub fn within(budget: u64, limit: u64, most: Option<u64>) -> Option<Self> {
         let within = limit.saturating_sub(limit / 4);
         if within >= Self::LEAST_BUDGET {
@@ -180,24 +181,23 @@ pub struct RequestNeeds {
     pub images: bool,
     /// A document (PDF or other file) is in the input.
     pub documents: bool,
-    /// Sound is in the input, or asked for.
+    /// Sound is in the input, or is requested.
     pub audio: bool,
-    /// Reasoning is asked for by an effort or by a thinking budget.
+    /// Reasoning is requested by an effort or a thinking budget.
     pub reasoning: bool,
     /// The answer must follow a JSON schema.
     pub schema: bool,
 }
 
-/// Media in a request, counted apart from text because a 20 MB image is not seven
-/// million tokens.
+/// Media in a request, counted separately from text because a 20 MB image is not seven million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaFacts {
-    /// How many media parts.
+    /// The number of media parts.
     pub parts: u64,
     /// Bytes of base64 text in them.
     pub bytes: u64,
-    /// How many of them are no images: a document, sound or film, of which neither a link nor
-    /// the bytes say how long it is.
+    /// How many of them are not images: neither a link nor the bytes show the length of a document, sound or
+    /// film.
     pub unmeasured: u64,
 }
 

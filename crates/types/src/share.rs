@@ -8,17 +8,17 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Whether a key that holds `own` of a resource may take more of it, so that `held` of `capacity`
-/// are taken by all keys: it may as long as it holds no more than is still free.
+/// Whether a key that uses `own` of a resource may take more of it, after which all keys use `held` of
+/// `capacity`: it may if it uses no more than is still free.
 ///
-/// One key alone can so hold half of a resource, two keys a third each, and `n` keys
-/// `1 / (n + 1)` each; as much is always left for the next one (A. Choudhury, E. Hahne: Dynamic queue
-/// length thresholds for shared-memory packet switches, 1998, with α = 1).
+/// One key alone can thus use half of a resource, two keys a third each, and `n` keys `1 / (n + 1)` each; as
+/// much is always left for the next key (A. Choudhury, E. Hahne: Dynamic queue length thresholds for
+/// shared-memory packet switches, 1998, with α = 1).
 pub const fn leaves_room(own: u64, capacity: u64, held: u64) -> bool {
     own <= capacity.saturating_sub(held)
 }
 
-/// What requests hold for as long as they run.
+/// The resources that requests use while they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Requests to providers.
@@ -29,7 +29,7 @@ pub enum Resource {
     BodyBytes,
     /// Reads of the usage records.
     UsageReads,
-    /// The turn to wait for memory, of which there is one.
+    /// The turn to wait for memory; there is only one.
     MemoryWait,
 }
 
@@ -38,12 +38,12 @@ pub enum Resource {
 pub struct KeyShares(Arc<[AtomicU64; 5]>);
 
 impl KeyShares {
-    /// How much the key holds.
+    /// How much the key uses.
     pub fn held(&self, resource: Resource) -> u64 {
         self.count(resource).load(Ordering::Relaxed)
     }
 
-    /// A share of nothing yet.
+    /// The share of a key that uses nothing.
     pub fn share(&self, resource: Resource) -> Share {
         Share {
             of: self.clone(),
@@ -81,7 +81,7 @@ impl KeyShares {
     }
 }
 
-/// The share of a key is no part of its identity.
+/// The share of a key does not identify it.
 impl PartialEq for KeyShares {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -99,22 +99,22 @@ pub struct Share {
 }
 
 impl Share {
-    /// The resource.
+    /// The shares of its key.
     pub const fn of(&self) -> &KeyShares {
         &self.of
     }
 
-    /// How much it is.
+    /// The amount.
     pub const fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// How much other requests of the key hold.
+    /// How much other requests of the key use.
     pub fn of_others(&self) -> u64 {
         self.of.held(self.resource).saturating_sub(self.amount)
     }
 
-    /// Holds so much more.
+    /// Adds this amount.
     pub fn grow(&mut self, amount: u64) {
         self.of
             .count(self.resource)
@@ -122,7 +122,7 @@ impl Share {
         self.amount = self.amount.saturating_add(amount);
     }
 
-    /// Holds so much less, or nothing.
+    /// Returns this amount, or all if it is less.
     pub fn shrink(&mut self, amount: u64) {
         let amount = amount.min(self.amount);
         self.of
@@ -154,9 +154,9 @@ mod tests {
             }
             shares.push(own);
         }
-        // They came one after the other: each took half of what it found.
+        // They came one after the other, so each took half of the free part.
         assert_eq!(shares, [50, 25, 13, 6]);
-        // The first of a key passes whenever there is any.
+        // The first request of a key passes if anything is free.
         assert!(leaves_room(0, 1, 1));
         assert!(!leaves_room(1, 1, 2));
     }

@@ -18,7 +18,7 @@ pub enum Unavailable {
     Stalled(Arc<str>),
     /// The process is shutting down.
     Closed,
-    /// Another process has closed this one in the ledger.
+    /// Another process has fenced this one in the ledger.
     Fenced,
 }
 
@@ -43,7 +43,7 @@ impl Error for Unavailable {}
 pub enum Shortage {
     /// Too little is left in a unit: 402.
     Exhausted(Unit),
-    /// The key pays in money, and the price of what it asks for is unknown: 403.
+    /// The key pays in money, and the price of the request is unknown: 403.
     Unpriced,
     /// The validity of all grants has passed: 401.
     Expired,

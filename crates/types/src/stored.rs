@@ -1,21 +1,21 @@
-//! Things that providers store for keys: responses, conversations, files.
+//! Items that providers store for keys: responses, conversations, files.
 
 use crate::Unavailable;
 use std::{error::Error, fmt, sync::Arc};
 
-/// The place of a stored item: only this provider has it.
+/// The provider and credential that store an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAt {
     /// The provider, by name.
     pub provider: Arc<str>,
-    /// The credential under which it was made, by name.
+    /// The credential under which it was created, by name.
     pub credential: Arc<str>,
 }
 
-/// Why a key may not name something that is stored.
+/// Why a key may not name a stored item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerFailure {
-    /// Another key made it, or no key that is known: 404.
+    /// Another key created it, or its owner is unknown: 404.
     NotOwned,
     /// The ledger does not answer now: 503.
     Unavailable(Unavailable),
@@ -38,12 +38,12 @@ impl From<Unavailable> for OwnerFailure {
     }
 }
 
-/// Whether a key may send items of certain names.
+/// Whether a key may send items with these ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No other key owns any of them.
     Allowed,
-    /// Another key owns this one, or its owner must be known and is not.
+    /// Another key owns this item, or its owner must be known and is not.
     NotOwned(String),
     /// The ledger does not answer now.
     Unavailable(Unavailable),

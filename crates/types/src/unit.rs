@@ -1,8 +1,8 @@
-//! The units of balances: what is kept for each, and what tokens take from a balance in it.
+//! The units of balances: a value for each, and the amounts that tokens take from a balance in each.
 
 use crate::{Money, Prices, Weights};
 
-/// What a balance, a grant or a charge is counted in.
+/// The unit of a balance, a grant or a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
     /// Tokens, by their weights.
@@ -74,19 +74,19 @@ impl<T> PerUnit<T> {
     }
 }
 
-/// What a token takes from a balance at most: whole parts of the smallest amount of its unit.
+/// The most that a token takes from a balance, in parts of the smallest amount of its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// Amounts for calls of a provider's tools.
     calls: u64,
     input: u64,
     output: u64,
-    /// How many parts make one amount.
+    /// The number of parts in one amount.
     parts: u64,
 }
 
 impl Rates {
-    /// What so much input and output takes at most, in parts.
+    /// The most that this input and output (in tokens) take, in parts.
     pub const fn parts_of(&self, input: u64, output: u64) -> u128 {
         let calls = (self.calls as u128).saturating_mul(self.parts as u128);
         let input = (self.input as u128).saturating_mul(input as u128);
@@ -99,7 +99,7 @@ impl Rates {
         u64::try_from(parts.div_ceil(self.parts.into())).unwrap_or(u64::MAX)
     }
 
-    /// The input for which there is room beside so many parts; `u64::MAX` if input takes nothing.
+    /// The input tokens that fit beside this many parts; `u64::MAX` if input takes nothing.
     pub fn input_in(&self, amount: u64, beside: u128) -> u64 {
         self.tokens_in(amount, beside, self.input)
     }
@@ -138,21 +138,20 @@ impl From<&Prices> for Rates {
     }
 }
 
-/// What the tokens of a request take from the balances of its key.
+/// The rates at which the tokens of a request take from the balances of its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tariff {
-    /// What they count for in tokens.
+    /// The weights of the tokens.
     pub weights: Weights,
-    /// What they cost at most: the dearest prices of the deployments that the request can be sent to.
-    /// `None`: none of them has a price.
+    /// The highest prices of the deployments that can serve the request. `None`: none of them has a price.
     pub prices: Option<Prices>,
-    /// Calls of a provider's tools for which there must be money.
+    /// Calls of a provider's tools that the balance of money must cover.
     pub tool_calls: u64,
 }
 
 impl Tariff {
-    /// That of a request which counts as one token of output, whatever it uses. `None`: it takes more than a
-    /// weight or a price can be.
+    /// The tariff of a request that counts as one token of output, whatever it uses. `None`: the charge
+    /// exceeds the largest weight or price.
     pub fn fixed(tokens: u64, price: Option<Money>) -> Option<Self> {
         let prices = |price: Money| {
             let output = price.nanos().checked_mul(Prices::TOKENS)?;
@@ -172,7 +171,7 @@ impl Tariff {
         })
     }
 
-    /// What a token takes at most from a balance in this unit; `None` if that is unknown.
+    /// The most that a token takes from a balance in this unit; `None` if unknown.
     pub fn rates(&self, unit: Unit) -> Option<Rates> {
         match unit {
             Unit::Tokens => Some(Rates::from(&self.weights)),

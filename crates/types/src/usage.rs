@@ -1,4 +1,4 @@
-//! Token usage in its one canonical form.
+//! Token usage in its canonical form.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Usage {
     pub cache_write: u64,
     /// Output tokens, reasoning included.
     pub output: u64,
-    /// Those of the output tokens that were reasoning.
+    /// The part of the output tokens that was reasoning.
     pub reasoning: u64,
 }
 

@@ -1,11 +1,11 @@
-//! What a report of usage says beyond the tokens of each kind, as far as it can have a price of its own.
+//! The parts of a usage report, besides the tokens of each kind, that can have their own price.
 
 use crate::Usage;
 
-/// A tool that providers run themselves, and charge by the call.
+/// A tool that providers run and charge by the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProviderTool {
-    /// A search of the web.
+    /// A web search.
     WebSearch,
     /// A search of stored files.
     FileSearch,
@@ -21,12 +21,12 @@ impl ProviderTool {
 /// The tier in which a provider has served a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServiceTier {
-    /// The one that prices are for, and every tier without a factor of its own.
+    /// The standard tier, and every tier without its own factor.
     #[default]
     Standard,
     /// Slower and cheaper.
     Flex,
-    /// Faster and dearer.
+    /// Faster and more expensive.
     Priority,
     /// Within a day.
     Batch,
@@ -47,17 +47,17 @@ impl ServiceTier {
     }
 }
 
-/// Parts of a request's usage that can have prices of their own. In tokens they count like the rest of their
+/// Parts of a request's usage that can have their own prices. In tokens, they count like the rest of their
 /// kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageDetails {
-    /// Of the tokens written to a cache, those that stay for an hour.
+    /// Tokens written to a cache for an hour.
     pub cache_write_1h: u64,
-    /// Of the uncached input, sound.
+    /// Tokens of sound in the uncached input.
     pub audio_input: u64,
-    /// Of the output, sound.
+    /// Tokens of sound in the output.
     pub audio_output: u64,
-    /// Of the output, images.
+    /// Tokens of images in the output.
     pub image_output: u64,
     /// Calls of each of [`ProviderTool::ALL`].
     pub tool_calls: [u64; ProviderTool::ALL.len()],
@@ -76,7 +76,7 @@ impl UsageDetails {
         }
     }
 
-    /// The same with parts that are no greater than the whole.
+    /// The same, with parts reduced so that none exceeds its kind.
     #[must_use]
     pub fn within(self, usage: &Usage) -> Self {
         let audio_output = self.audio_output.min(usage.output);

@@ -9,7 +9,7 @@ pub struct Weight(u32);
 impl Weight {
     /// One token counts for one.
     pub const ONE: Self = Self(1000);
-    /// The heaviest of a model: one token counts for a thousand.
+    /// The largest weight: one token counts for a thousand.
     pub const MAX: Self = Self(1_000_000);
 
     /// From thousandths; more than [`Weight::MAX`] becomes that.
@@ -31,12 +31,12 @@ impl Weight {
         Self::from_thousandths((factor * 1000.0).round() as u32)
     }
 
-    /// In thousandths.
+    /// The weight in thousandths.
     pub const fn thousandths(self) -> u32 {
         self.0
     }
 
-    /// What so many tokens count for, in thousandths.
+    /// What this many tokens count for, in thousandths of a token.
     pub const fn of(self, tokens: u64) -> u128 {
         (self.0 as u128).saturating_mul(tokens as u128)
     }
@@ -67,8 +67,8 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// Those under which one token of output is charged so many tokens, and nothing else is charged.
-    /// `None`: no weight is so heavy.
+    /// The weights with which one token of output is charged this many tokens, and nothing else is. `None`:
+    /// the weight would be too large.
     pub fn fixed(tokens: u64) -> Option<Self> {
         let nothing = Weight(0);
         let thousandths = tokens.checked_mul(1000)?;
@@ -91,7 +91,7 @@ impl Weights {
         Self::whole_tokens(sum)
     }
 
-    /// The most that any input can weigh, because the state of a cache is not known beforehand.
+    /// The largest weight of input, because the state of a cache is not known beforehand.
     pub fn heaviest_input(&self) -> Weight {
         self.input.max(self.cache_read).max(self.cache_write)
     }

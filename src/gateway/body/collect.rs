@@ -1,5 +1,4 @@
-//! Takes a body's pieces as they come: into the room that they may take, past the peek, and
-//! together to one piece.
+//! Takes the pieces of a body as they come: reserves memory, inspects each piece, and joins them.
 
 use super::unpack::{Coding, Unpacker};
 use super::{
@@ -15,9 +14,9 @@ use std::time::{Duration, Instant};
 use tollgate_types::{Format, KeyShares, PublicError};
 use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
 
-/// What looks at a body.
+/// The inspection of a body.
 pub fn peeker(format: Format, reading: Reading) -> Peeker {
-    // What a request without a model gets is decided by the `model` filter.
+    // The `model` filter decides about a request without a model.
     let limits = PeekLimits {
         model_required: false,
         ..PeekLimits::default()
@@ -37,14 +36,14 @@ pub fn peeker(format: Format, reading: Reading) -> Peeker {
 pub(super) struct Reader {
     peeker: Option<Peeker>,
     chunks: Vec<Bytes>,
-    /// A body that comes in pieces, as the one piece that it is counted and sent in.
+    /// The pieces of the body, joined for counting and sending.
     whole: Vec<u8>,
-    /// Bytes of the body so far, unpacked.
+    /// Bytes of the body so far, decompressed.
     read: u64,
-    /// Bytes that have arrived, and that the head declares: those of the body unless it is packed.
+    /// Bytes that have arrived, before decompression. `declared` is the length in the head.
     arrived: u64,
     declared: Option<u64>,
-    /// The length of the body, where it is known ahead.
+    /// The length of the decompressed body, if it is known in advance.
     length: Option<u64>,
     coding: Option<Coding>,
     unpacker: Option<Unpacker>,
@@ -117,7 +116,7 @@ impl Reader {
                 Some(chunk) => self.take_arrived(chunk).await?,
                 None => return self.end_unpacking().await,
             }
-            // Without a peeker the last chunk cannot be told from the others.
+            // Without a peeker, the last chunk cannot be recognised.
             let must_have_length =
                 session.is_http2() || self.coding.is_some() || self.peeker.is_none();
             if self.declared.is_none() && self.arrived > RETRY_BUFFER && must_have_length {
@@ -126,13 +125,13 @@ impl Reader {
         }
     }
 
-    /// Whether reading on would take from Pingora the last reason to ask for the body.
+    /// Whether Pingora would not call the body filter if the gateway read the rest.
     fn must_stop_before_the_end(&self, session: &Session) -> bool {
         let is_long = self.declared.is_none() && self.arrived > RETRY_BUFFER;
         self.complete && is_long && !session.is_http2()
     }
 
-    /// Takes a piece as it came, packed or not.
+    /// Takes a piece as it came, compressed or not.
     async fn take_arrived(&mut self, mut chunk: Bytes) -> Result<(), BodyFault> {
         self.arrived = self.arrived.saturating_add(size_of(&chunk));
         let Some(mut unpacker) = self.unpacker.take() else {
@@ -162,7 +161,7 @@ impl Reader {
         };
         let last = unpacker.finish().map_err(|_| self.cannot_unpack())?;
         self.take(last).await?;
-        // The window is gone with what has unpacked it.
+        // The window was dropped with the decompressor.
         self.permit.shrink_to(self.read);
         Ok(())
     }
@@ -175,13 +174,13 @@ impl Reader {
         .into()
     }
 
-    /// Takes a piece of the body itself.
+    /// Takes a decompressed piece of the body.
     async fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
         if chunk.is_empty() {
             return Ok(());
         }
         let size = size_of(&chunk);
-        // What unpacks it keeps a copy of as much as its window has room for.
+        // The decompressor keeps a copy of at most its window.
         let window = self.coding.map_or(0, Coding::window);
         let copied = size.min(window.saturating_sub(self.read));
         self.read = self.read.saturating_add(size);
@@ -201,9 +200,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Keeps a piece: by itself where it is or may be the whole body, else copied behind the
-    /// earlier ones while it is still in the processor's cache. Pieces may be of one byte each:
-    /// kept apart, they would take many times the memory that they have a share of.
+    /// Keeps a piece without a copy if it can be the whole body, else appends it to the earlier pieces while
+    /// it is still in the processor's cache. Pieces can have one byte each: kept apart, they would take many
+    /// times the memory that they are counted for.
     async fn keep(&mut self, chunk: Bytes) -> Result<(), Shed> {
         let is_first = self.chunks.is_empty() && self.whole.is_empty();
         if is_first && self.length.is_none_or(|length| self.read >= length) {
@@ -218,10 +217,10 @@ impl Reader {
         Ok(())
     }
 
-    /// Makes room for `coming` bytes more: twice what there is, so that few bytes are moved often,
-    /// and no more than the body has.
+    /// Makes room for `coming` more bytes. Doubles the capacity, so that few bytes are moved often, up to the
+    /// length of the body.
     async fn make_room(&mut self, coming: usize) -> Result<(), Shed> {
-        /// What is allocated for a body before its bytes have come.
+        /// Bytes that are allocated for a body before they have come.
         const MOST_AHEAD: u64 = 1024 * 1024;
         let there = self.whole.len();
         let needed = there.saturating_add(coming);
@@ -234,7 +233,7 @@ impl Reader {
             None => there.saturating_mul(2),
         };
         let wanted = needed.max(doubled).max(of_body(MOST_AHEAD));
-        // While it is moved, what is there is there twice.
+        // While the bytes are moved, they exist twice.
         let mut moved = MemoryPermit::new(self.bounds, self.of_key.as_ref()).beside(self.read);
         let twice = u64::try_from(there).unwrap_or(u64::MAX);
         let room = moved.grow_or_wait(twice, Duration::ZERO, &mut self.waited);
@@ -247,8 +246,8 @@ impl Reader {
         if !self.whole.is_empty() {
             let unused = self.whole.capacity().saturating_sub(self.whole.len());
             if unused > self.whole.len() / 4 {
-                // It may be moved for that, and is there twice then. Without the room for it what
-                // was allocated stays as it is: nothing was ever written there.
+                // This can move the body, which then exists twice. Without room for that, the allocation
+                // stays: the unused part was never written.
                 let mut moved =
                     MemoryPermit::new(self.bounds, self.of_key.as_ref()).beside(self.read);
                 if moved.grow(self.read).is_ok() {

@@ -1,5 +1,5 @@
-//! Unpacks a body that its caller has compressed (RFC 9110, section 8.4; RFC 1952, RFC 8878), in
-//! pieces of bounded size: how many of them are taken is for the reader of the body to decide.
+//! Decompresses the body of a request (RFC 9110, section 8.4; RFC 1952, RFC 8878) in pieces of bounded size.
+//! The reader of the body decides how many it takes.
 
 use bytes::{Buf, Bytes};
 use flate2::write::GzDecoder;
@@ -7,10 +7,10 @@ use http::header::{CONTENT_ENCODING, HeaderMap};
 use std::io::{self, Write};
 use zstd::stream::raw::{DParameter, Decoder, Operation};
 
-/// Bytes of a piece: no piece is more than twice as large.
+/// The size of a piece in bytes; no piece is more than twice as large.
 const PIECE: usize = 64 * 1024;
 
-/// A content coding that is unpacked.
+/// A supported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     Gzip,
@@ -21,7 +21,7 @@ impl Coding {
     /// The value of `accept-encoding` in an answer to a request in another coding.
     pub const ACCEPTED: &'static str = "gzip, zstd";
 
-    /// The coding of a body; `None` for one that is not compressed.
+    /// The coding of a body; `None` if it is not compressed.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Coding {
         Ok(found)
     }
 
-    /// Bytes that are kept of what was unpacked, to unpack what follows.
+    /// The window in bytes: decompressed data that later data can refer to.
     pub const fn window(self) -> u64 {
         match self {
             Self::Gzip => 32 * 1024,
@@ -65,18 +65,18 @@ impl Coding {
 
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// A content coding that is not unpacked.
+/// An unsupported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCoding;
 
-/// Unpacks one body, piece by piece.
+/// Decompresses one body, piece by piece.
 pub enum Unpacker {
     Gzip(Box<GzDecoder<Vec<u8>>>),
     Zstd(Box<Zstd>),
 }
 
 impl Unpacker {
-    /// Nothing is unpacked yet.
+    /// A decompressor for one body.
     ///
     /// # Errors
     ///
@@ -88,12 +88,11 @@ impl Unpacker {
         })
     }
 
-    /// Unpacks the beginning of `packed` and removes it from there. Nothing comes out once all of
-    /// it was unpacked.
+    /// Decompresses the beginning of `packed` and removes it. Returns nothing when `packed` is used up.
     ///
     /// # Errors
     ///
-    /// The data is corrupt, or something follows its end.
+    /// The data is corrupt, or data follows its end.
     pub fn step(&mut self, packed: &mut Bytes) -> io::Result<Bytes> {
         match self {
             Self::Gzip(decoder) => {
@@ -113,7 +112,7 @@ impl Unpacker {
     ///
     /// # Errors
     ///
-    /// It is cut short, or its checksum is another.
+    /// It is cut short, or its checksum is wrong.
     pub fn finish(&mut self) -> io::Result<Bytes> {
         match self {
             Self::Gzip(decoder) => {
@@ -126,7 +125,7 @@ impl Unpacker {
     }
 }
 
-/// Unpacks one frame of Zstandard.
+/// Decompresses one frame of Zstandard.
 pub struct Zstd {
     decoder: Decoder<'static>,
     /// Bytes of the frame's magic number that have come.
@@ -171,7 +170,7 @@ impl Zstd {
         Ok(piece.into())
     }
 
-    /// Older formats, which the library knows as well, have no bound of their window.
+    /// Refuses older formats, which the library also knows: they have no limit for the window.
     fn check_magic(&mut self, packed: &[u8]) -> io::Result<()> {
         const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
         let rest = MAGIC.get(self.begun..).unwrap_or_default();
@@ -205,7 +204,7 @@ mod tests {
         }
     }
 
-    /// What comes out of `data` in chunks of so many bytes, and the largest piece of it.
+    /// The result for `data` in chunks of this many bytes, and the size of the largest piece.
     fn unpacked(coding: Coding, data: &[u8], size: usize) -> io::Result<(Vec<u8>, usize)> {
         let mut unpacker = Unpacker::new(coding)?;
         let (mut out, mut largest) = (Vec::new(), 0);

@@ -1,8 +1,8 @@
-//! The socket of a provider's connection, held beside Pingora, so that it can be shut down.
+//! A second handle of a provider's connection, so that the gateway can shut it down.
 //!
-//! Pingora lends a connection's number alone, which means another connection once Pingora has
-//! closed this one. A descriptor of one's own does not; to make it, the number has to be
-//! taken for the open descriptor that it is. That is the one `unsafe` line of the program.
+//! Pingora lends only the number of a descriptor, which can name another connection after Pingora has closed
+//! this one. A duplicate of the descriptor cannot; making it from a number is the only `unsafe` line of the
+//! program.
 
 #![expect(
     unsafe_code,
@@ -13,20 +13,19 @@ use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// A second descriptor of a connection. The connection stays open as long as it lives.
+/// A duplicate descriptor of a connection. The connection stays open until it is dropped.
 pub struct Socket(TcpStream);
 
 impl Socket {
-    /// For the connection of this number, which must be one that Pingora has just lent, in a
-    /// hook for the attempt that it carries. `None` where the system has no descriptor left.
+    /// Duplicates a descriptor that Pingora has just lent, in a hook for the attempt that it carries. `None`
+    /// if the system has no descriptor left.
     pub fn of(lent: RawFd) -> Option<Self> {
         if lent < 0 {
             return None;
         }
-        // SAFETY: Pingora lends the number from `connected_to_upstream` on and keeps the
-        // connection, which owns the descriptor, borrowed until the attempt's hooks have
-        // returned: it is open, and is this connection, for as long as the borrow lives, which
-        // is this statement.
+        // SAFETY: Pingora lends the number from `connected_to_upstream` on and keeps the connection, which
+        // owns the descriptor, borrowed until the attempt's hooks have returned. The borrow ends with this
+        // statement, so the descriptor is open and names this connection.
         let own = unsafe { BorrowedFd::borrow_raw(lent) }.try_clone_to_owned();
         own.ok().map(|it| Self(it.into()))
     }
@@ -34,35 +33,35 @@ impl Socket {
     /// Whether unread bytes, or the end, have arrived.
     pub fn has_more(&self) -> bool {
         let looked = self.0.peek(&mut [0]);
-        // It does not block: the descriptors share the mode in which the runtime set it.
+        // This does not block: both descriptors share the non-blocking mode.
         !matches!(looked, Err(fault) if fault.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Acknowledges what comes in pairs of segments, not one by one, until a pause of 40 ms.
+    /// Acknowledges segments in pairs, not one by one, until a pause of 40 ms.
     ///
-    /// A side that only receives acknowledges each small segment when it reads it. In a stream that is
-    /// a packet for every event, an eighth of the event's cost. Linux acknowledges in pairs by itself on
+    /// A side that only receives acknowledges each small segment when it reads it. In a stream, this is a
+    /// packet for every event, an eighth of the event's cost. Linux acknowledges in pairs by itself on
     /// connections with alternating requests and answers.
     pub fn acknowledge_in_pairs(&self) {
         // A failure costs only packets.
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, false);
     }
 
-    /// Holds back what is written from here on, until [`Socket::let_go`] or for 200 ms at most. Full packets leave.
-    /// Returns whether it does.
+    /// Holds back bytes that are written from here on, until [`Socket::let_go`], at most 200 ms. Full packets
+    /// leave. Returns whether the system supports it.
     pub fn hold_back(&self) -> bool {
         rustix::net::sockopt::set_tcp_cork(&self.0, true).is_ok()
     }
 
     /// Sends what was held back.
     pub fn let_go(&self) {
-        // What fails here was closed meanwhile.
+        // This fails only if the connection was closed meanwhile.
         let _ = rustix::net::sockopt::set_tcp_cork(&self.0, false);
     }
 
     /// Ends the connection for its reader and its writer.
     pub fn shut_down(self) {
-        // One that the provider has closed meanwhile has nothing to end.
+        // This fails if the provider has closed the connection meanwhile.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }

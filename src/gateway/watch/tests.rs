@@ -7,7 +7,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_secs(3600);
 
-/// A gateway's end and a provider's.
+/// The gateway's end and the provider's end of a connection.
 async fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap())

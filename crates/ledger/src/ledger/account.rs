@@ -21,7 +21,7 @@ struct State {
     funds: PerUnit<Fund>,
     /// The writer leases more with its next commit.
     refilling: bool,
-    /// Its leases have been given back: a request that still has it must load it again.
+    /// Its leases have been given back: a request that still has the account must load it again.
     closed: bool,
     used_at: Timestamp,
 }
@@ -32,7 +32,7 @@ impl State {
         funds.flat_map(|fund| fund.give_up(&of_free)).collect()
     }
 
-    /// The units in which requests must be covered: those in which something was given.
+    /// The units in which requests must be covered: those of the grants that the key was ever given.
     fn required(&self) -> impl Iterator<Item = Unit> + use<> {
         let given = PerUnit::from_fn(|unit| self.funds.get(unit).is_given);
         // A key that was given nothing has no tokens.
@@ -67,12 +67,12 @@ impl State {
 /// What a request reserves in each unit; `None` if it need not be covered in that.
 pub(super) type Held = PerUnit<Option<Pieces>>;
 
-/// From how many grants a request is paid.
+/// The number of grants that pay a request.
 pub(super) fn count(held: &Held) -> usize {
     held.iter().flatten().map(|pieces| pieces.len()).sum()
 }
 
-/// What came of a reservation.
+/// The result of a reservation.
 pub(super) enum Reserved {
     Held {
         held: Held,
@@ -82,13 +82,13 @@ pub(super) enum Reserved {
     Refused(Shortage),
     /// Too little is leased while some is free in the database: lease it.
     Unleased,
-    /// Too little here while other processes lease some. `true`: they must be asked now.
+    /// Too little is leased here, while other processes lease some. `true`: the caller must request it now.
     Elsewhere(bool),
     /// The account was closed meanwhile: load it again.
     Closed,
 }
 
-/// What is lacking in several units: a shortage that no wait can end, or the lack that decides.
+/// Of the lacks in several units, the decisive one; an error if no wait can end it.
 fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Result<Lack, Shortage> {
     let expired = Lack::Here(Short::Expired);
     let is = |unit: Unit, lack| *lacks.get(unit) == Some(lack);
@@ -106,7 +106,7 @@ fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Result<Lack, Shor
 }
 
 impl Account {
-    /// `by_use`: leases what it needs by its use, instead of all that is free.
+    /// `by_use`: leases by the use of the key instead of all that is free.
     pub(super) fn new(id: KeyId, share: &Share, by_use: bool, now: Timestamp) -> Self {
         let account = Self {
             id,
@@ -122,7 +122,7 @@ impl Account {
         account
     }
 
-    /// Takes in what was newly leased.
+    /// Adds new leases.
     pub(super) fn take_in(&self, share: &Share, now: Timestamp) {
         let mut state = self.state.lock();
         for unit in Unit::ALL {
@@ -131,7 +131,7 @@ impl Account {
             let fund = state.funds.get_mut(unit);
             fund.take_in(of_unit, grants.cloned());
             fund.note_left(of_unit.left, now);
-            // The request stands until something came.
+            // The lease request stands until some tokens arrive.
             if share.has_leased_of(unit) || !fund.is_waiting(now) {
                 fund.asked_for = None;
             }
@@ -139,8 +139,8 @@ impl Account {
         state.refilling = false;
     }
 
-    /// Reserves what a request needs in each unit in which it must be covered, in all of them or none.
-    /// `is_reachable`: what is free in the database can be leased now.
+    /// Reserves the needs of a request in all units in which it must be covered, or in none. `is_reachable`:
+    /// the database can lease more now.
     pub(super) fn reserve(
         &self,
         needs: &PerUnit<Option<Need>>,
@@ -220,7 +220,7 @@ impl Account {
         (paid, must_refill)
     }
 
-    /// The most to lease in addition, if requests that want so much together wait for it.
+    /// The most to lease in addition, for waiting requests that need `waiting` together.
     pub(super) fn missing(&self, waiting: &PerUnit<u64>, now: Timestamp) -> PerUnit<u64> {
         let mut state = self.state.lock();
         PerUnit::from_fn(|unit| {
@@ -229,35 +229,35 @@ impl Account {
         })
     }
 
-    /// Gives up what is leased and not needed.
+    /// Gives up leased tokens that are not needed.
     pub(super) fn give_up_excess(&self, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
         let funds = state.funds.iter_mut();
         funds.flat_map(|fund| fund.give_up_excess(now)).collect()
     }
 
-    /// Gives up half of what no request reserves, the last token included.
+    /// Gives up half of the unreserved tokens, rounded up.
     pub(super) fn give_up_half(&self) -> Vec<Piece> {
         self.state.lock().give_up(|free| free.div_ceil(2))
     }
 
-    /// Gives up all that no request reserves.
+    /// Gives up all unreserved tokens.
     pub(super) fn give_up_all(&self) -> Vec<Piece> {
         self.state.lock().give_up(|free| free)
     }
 
-    /// Gives up half of what no request reserves, or all of it if half is not enough for a request here:
-    /// the last tokens of a key are useful together. Two processes that request each other's tokens would
-    /// exchange them for ever, so that a process that requests some gives all or nothing, by chance.
+    /// Gives up half of the unreserved tokens, or all of them if half is not enough for a request here: the
+    /// last tokens of a key are only useful together. Two processes that request each other's tokens would
+    /// exchange them for ever, so a process that itself requests tokens gives all or nothing, at random.
     pub(super) fn give_way(&self, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
-        // One chance for both units, which are useful together.
+        // One draw for both units, which are only useful together.
         let all = !state.is_asking() || !fastrand::bool();
         let funds = state.funds.iter_mut();
         funds.flat_map(|fund| fund.give_way(all, now)).collect()
     }
 
-    /// What is here of each unit in which something was given.
+    /// The amounts in this process, of each unit in which requests must be covered.
     pub(super) fn holdings(&self, now: Timestamp) -> PerUnit<Option<Holdings>> {
         let state = self.state.lock();
         let mut holdings = PerUnit::default();
@@ -275,7 +275,7 @@ impl Account {
         self.state.lock().closed
     }
 
-    /// Closes an account of which no request reserves anything and that was not used since `before`.
+    /// Closes the account if no request reserves any of it and it was not used since `before`.
     pub(super) fn close_if_idle(&self, before: Timestamp) -> Option<Vec<Piece>> {
         let mut state = self.state.lock();
         let is_idle = state.funds.iter().all(|fund| fund.balance.is_idle());

@@ -1,4 +1,4 @@
-//! The balances in memory: one account per key in use, loaded once, given back when idle.
+//! The accounts in memory: one per key in use, loaded once, given back when idle.
 
 use crate::{
     balance::{Holdings, Piece},
@@ -21,7 +21,7 @@ pub(super) type Waiting = oneshot::Receiver<Result<bool, Unavailable>>;
 
 const SHARDS: usize = 16;
 
-/// All accounts in memory, and the loads under way.
+/// All accounts in memory, and the current loads.
 pub(super) struct Accounts {
     shards: [RwLock<HashMap<KeyId, Arc<Account>, Hasher>>; SHARDS],
     hasher: Hasher,
@@ -29,7 +29,7 @@ pub(super) struct Accounts {
     /// Requests that wait for tokens of other processes.
     lease_waiters: LeaseWaiters,
     most_waiting: usize,
-    /// Accounts lease what they need by their use, instead of all that is free.
+    /// Accounts lease by their use instead of all that is free.
     by_use: bool,
 }
 
@@ -42,12 +42,12 @@ struct Loads {
 #[derive(Default)]
 struct LoadUnderWay {
     callers: Vec<oneshot::Sender<Result<bool, Unavailable>>>,
-    /// What they want together.
+    /// The sum that they need.
     wanted: PerUnit<u64>,
 }
 
 impl Loads {
-    /// Adds a caller that wants so much of `id`. Returns whether it is the first.
+    /// Adds a caller that needs `wanted` of `id`. Returns whether it is the first.
     fn enter(
         &mut self,
         id: &KeyId,
@@ -89,7 +89,7 @@ impl Accounts {
         }
     }
 
-    /// What to lease of a key, and how.
+    /// How much of a key to lease, and how.
     pub(super) fn lease(&self, id: &KeyId, mode: LeaseMode, now: Timestamp) -> Lease {
         let loads = self.loads.lock();
         let waiting = loads.loads.get(id).map(|load| load.wanted);
@@ -118,7 +118,7 @@ impl Accounts {
         self.shard(id)?.read().get(id).cloned()
     }
 
-    /// Takes in a share: into the account that is there, or a new one.
+    /// Adds a share to the account, which is created if necessary.
     pub(super) fn take_in(&self, id: &KeyId, share: &Share, now: Timestamp) {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
@@ -131,7 +131,7 @@ impl Accounts {
         }
     }
 
-    /// Waits for a load of `id`, for a request that wants so much. `true`: the caller must start it.
+    /// Waits for a load of `id`, for a request that needs `wanted`. `true`: the caller must start the load.
     pub(super) fn wait(
         &self,
         id: &KeyId,
@@ -140,12 +140,12 @@ impl Accounts {
         self.loads.lock().enter(id, wanted, self.most_waiting)
     }
 
-    /// Waits for tokens of `id` that other processes give back, if they were asked.
+    /// Waits for tokens of `id` that other processes give back. `None` if too many wait.
     pub(super) fn wait_for_lease(&self, id: &KeyId) -> Option<LeaseWaiter> {
         let account = self.get(id)?;
         let waiter = self.lease_waiters.enter(id)?;
         if !account.is_asking() {
-            // The tokens came meanwhile, or there are none.
+            // The tokens arrived meanwhile, or there are none.
             self.lease_waiters.wake(id);
         }
         Some(waiter)
@@ -155,7 +155,7 @@ impl Accounts {
     pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) {
         let callers = self.loads.lock().leave(id);
         for caller in callers {
-            // A caller that has left is no fault.
+            // The caller can have left.
             let _ = caller.send(result.clone());
         }
         let is_asking = self.get(id).is_some_and(|account| account.is_asking());
@@ -168,7 +168,7 @@ impl Accounts {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }
 
-    /// How many accounts there are, and what they have of valid grants.
+    /// The number of accounts, and their amounts of valid grants.
     pub(super) fn holdings(&self, now: Timestamp) -> (usize, PerUnit<Holdings>) {
         let mut count = 0_usize;
         let mut sum = PerUnit::<Holdings>::default();
@@ -196,7 +196,7 @@ impl Accounts {
         self.shards.iter().flat_map(pick).collect()
     }
 
-    /// Gives up what accounts lease and do not need.
+    /// Gives up leased tokens that accounts do not need.
     pub(super) fn give_up_excess(&self, now: Timestamp) -> Vec<Piece> {
         if !self.by_use {
             return Vec::new();
@@ -219,7 +219,7 @@ impl Accounts {
                 .retain(|id, account| match account.close_if_idle(before) {
                     Some(pieces) => {
                         given.extend(pieces);
-                        // No tokens come to an account that is gone.
+                        // A removed account gets no tokens.
                         self.lease_waiters.wake(id);
                         false
                     }

@@ -1,43 +1,43 @@
 //! How much of a key's balance a process leases, by its own use of the key. Pure: no clock, no lock.
 //!
-//! A process on a server leases what its requests reserve at once, and in addition what they spend in
-//! [`SPAN`], or as much again as they reserve if that is more. It leases more when half of this margin
-//! is spent, and gives back what exceeds twice the whole.
+//! A process on a server leases what its requests reserve at once, and a margin: what they spend in [`SPAN`],
+//! or as much again as they reserve if that is more. It leases more when half of this margin is spent. If it
+//! leases more than twice the sum, it gives the excess back.
 
 use crate::{balance::Holdings, clock::Timestamp};
 use std::time::Duration;
 
 /// For how long the margin lasts.
 const SPAN: Duration = Duration::from_secs(10);
-/// The pace of a span is not known before.
+/// Before this time, the pace of a span is unknown.
 const LEAST_MEASURED: Duration = Duration::from_secs(2);
 
-/// What the requests of a key needed in a span.
+/// The use of a key in a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Use {
-    /// What they were charged.
+    /// The sum of the charges.
     spent: u64,
-    /// The most that they reserved at once.
+    /// The most that requests reserved at once.
     reserved: u64,
-    /// The most that one of them wanted.
+    /// The most that one request needed.
     largest: u64,
 }
 
-/// What a key needs in this process.
+/// The needs of a key in this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demand {
-    /// When the present span began.
+    /// When the current span began.
     since: Timestamp,
     present: Use,
     last: Use,
 }
 
-/// What to lease.
+/// The amounts to lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
-    /// For what requests hold at once.
+    /// For reservations of concurrent requests.
     held: u64,
-    /// For what they spend before more is leased.
+    /// For charges until more is leased.
     margin: u64,
 }
 
@@ -48,24 +48,24 @@ impl Need {
 }
 
 impl Demand {
-    /// A request wants so much.
+    /// Notes that a request needs `amount`.
     pub(super) fn wants(&mut self, amount: u64, now: Timestamp) {
         self.advance(now);
         self.present.largest = self.present.largest.max(amount);
     }
 
-    /// Requests reserve so much together.
+    /// Notes that requests reserve `amount` together.
     pub(super) fn reserves(&mut self, amount: u64) {
         self.present.reserved = self.present.reserved.max(amount);
     }
 
-    /// A request was charged.
+    /// Notes that a request was charged `amount`.
     pub(super) fn spends(&mut self, amount: u64, now: Timestamp) {
         self.advance(now);
         self.present.spent = self.present.spent.saturating_add(amount);
     }
 
-    /// What to lease in addition, if requests that want `waiting` together wait for it.
+    /// How much to lease in addition, for waiting requests that need `waiting` together.
     pub(super) fn missing(&mut self, leased: Holdings, waiting: u64, now: Timestamp) -> u64 {
         let need = self.need(leased.reserved.saturating_add(waiting), now);
         need.all().saturating_sub(leased.all())
@@ -77,7 +77,7 @@ impl Demand {
         leased.all() < held.saturating_add(margin / 2)
     }
 
-    /// What to keep of what is free. `None`: it is not too much.
+    /// How much of the free tokens to keep. `None`: they are not too many.
     pub(super) fn keeps(&mut self, leased: Holdings, now: Timestamp) -> Option<u64> {
         let need = self.need(leased.reserved, now).all();
         let is_too_much = leased.all() > need.saturating_mul(2);
@@ -102,7 +102,7 @@ impl Demand {
         }
     }
 
-    /// Begins a new span if the present one is over.
+    /// Begins a new span if the current one is over.
     fn advance(&mut self, now: Timestamp) {
         let elapsed = between(self.since, now);
         if elapsed < SPAN {
@@ -110,7 +110,7 @@ impl Demand {
         }
         let is_recent = elapsed < SPAN.saturating_mul(2);
         let ended = std::mem::take(&mut self.present);
-        // A key that is idle keeps what one request needs.
+        // An idle key keeps the needs of one request.
         let largest = match ended.largest {
             0 => self.last.largest,
             largest => largest,
@@ -125,7 +125,7 @@ fn between(since: Timestamp, now: Timestamp) -> Duration {
     Duration::from_millis(now.unix_ms().saturating_sub(since.unix_ms()))
 }
 
-/// What is spent in a whole span if so much was spent in the first part of it.
+/// The spending of a full span, if `spent` was spent in the elapsed part.
 fn at_this_pace(spent: u64, elapsed: Duration) -> u64 {
     let elapsed = elapsed.clamp(LEAST_MEASURED, SPAN).as_millis();
     let whole = u128::from(spent).saturating_mul(SPAN.as_millis());

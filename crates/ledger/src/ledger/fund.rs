@@ -1,4 +1,4 @@
-//! What one process has of a key's grants in one unit, and what it knows of the rest.
+//! The lease of one process on a key's grants in one unit, and what it knows about the rest.
 
 use crate::{
     balance::{Balance, Grant, Need, Payment, Piece, Pieces, Short},
@@ -7,39 +7,39 @@ use crate::{
     store::database::UnitShare,
 };
 
-/// A key's balance of one unit in this process, and what other processes lease of it.
+/// A key's balance of one unit in this process, and the leases of other processes.
 #[derive(Default)]
 pub(super) struct Fund {
     pub(super) balance: Balance,
-    /// The key was given something in this unit once: its requests must be covered in it.
+    /// The key has ever had a grant in this unit: its requests must be covered in it.
     pub(super) is_given: bool,
-    /// What it leases; `None`: all that is free.
+    /// How much to lease by use; `None`: all that is free.
     demand: Option<Demand>,
-    /// What was free in the database, and was not leased.
+    /// The free amount in the database that was not leased.
     unleased: u64,
     /// Other processes lease some of it.
     elsewhere: bool,
-    /// The most that is not leased here.
+    /// The most that can be left outside this process.
     most_elsewhere: u64,
-    /// This process has requested a part of what other processes lease: the most that a request wants.
+    /// The pending lease request to other processes: the largest need of a waiting request.
     pub(super) asked_for: Option<u64>,
-    /// The least that was enough for the last request.
+    /// The smallest useful amount of the last request.
     useful: u64,
 }
 
 /// Why a fund does not cover a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Too little is here.
+    /// Too little is free, and leasing more does not help.
     Here(Short),
-    /// Too little is leased while some is free in the database.
+    /// Too little is leased here, while some is free in the database.
     Unleased,
-    /// Too little is here while other processes lease some.
+    /// Too little is leased here, while other processes lease some.
     Elsewhere,
 }
 
 impl Fund {
-    /// `by_use`: leases what it needs by its use, instead of all that is free.
+    /// `by_use`: leases by the use of the key instead of all that is free.
     pub(super) fn new(by_use: bool) -> Self {
         Self {
             demand: by_use.then(Demand::default),
@@ -47,7 +47,7 @@ impl Fund {
         }
     }
 
-    /// Takes in what was newly leased, and what is known of the rest.
+    /// Adds new leases, and notes the rest.
     pub(super) fn take_in(&mut self, share: &UnitShare, grants: impl Iterator<Item = Grant>) {
         self.balance.forget_spent();
         for grant in grants {
@@ -58,9 +58,9 @@ impl Fund {
         self.elsewhere = share.elsewhere > 0;
     }
 
-    /// Notes what is left of the valid grants, wherever it is.
+    /// Notes how much is left of the valid grants, in all processes and the database.
     pub(super) fn note_left(&mut self, left: u64, now: Timestamp) {
-        // What was given up and is not committed yet does not count as here.
+        // Amounts that were given up but not committed do not count as here.
         let here = self.balance.holdings(now).all();
         self.most_elsewhere = left.saturating_sub(here);
     }
@@ -75,7 +75,7 @@ impl Fund {
         if let Some(demand) = &mut self.demand {
             demand.wants(need.wanted, now);
         }
-        // If everything together is too little, there is nothing to wait for.
+        // If the total is too little, waiting does not help.
         let is_unleased = self.unleased > 0
             && self.balance.holdings(now).free < need.wanted
             && self.could_have(need.useful, now);
@@ -110,7 +110,7 @@ impl Fund {
         payment
     }
 
-    /// Whether so much is left, wherever it is.
+    /// Whether this amount is left, in any process or the database.
     fn could_have(&self, amount: u64, now: Timestamp) -> bool {
         let here = self.balance.holdings(now).all();
         here.saturating_add(self.most_elsewhere) >= amount.max(1)
@@ -131,18 +131,18 @@ impl Fund {
         demand.runs_low(self.balance.holdings(now), now)
     }
 
-    /// The most to lease in addition, if requests that want `waiting` together wait for it.
+    /// The most to lease in addition, for waiting requests that need `waiting` together.
     pub(super) fn missing(&mut self, waiting: u64, now: Timestamp) -> u64 {
         let Some(demand) = &mut self.demand else {
             return u64::MAX;
         };
         let asked_for = self.asked_for.unwrap_or(0);
         let missing = demand.missing(self.balance.holdings(now), waiting.max(asked_for), now);
-        // A request of tokens from other processes stands as long as something is missing.
+        // A lease request stands as long as something is missing.
         missing.max(self.asked_for.map_or(0, |_| 1))
     }
 
-    /// Gives up what is leased and not needed.
+    /// Gives up leased amounts that are not needed.
     pub(super) fn give_up_excess(&mut self, now: Timestamp) -> Vec<Piece> {
         let leased = self.balance.holdings(now);
         let keeps = self.demand.as_mut().and_then(|it| it.keeps(leased, now));
@@ -163,15 +163,15 @@ impl Fund {
 
     pub(super) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
         let given = self.balance.give_up(|grant| of_free(grant.free));
-        // The other process now leases it, and may have to be asked in turn.
+        // The other process now leases it, so this one can have to request it again.
         self.elsewhere |= !given.is_empty();
         let amounts = given.iter().map(|piece| piece.tokens);
         self.most_elsewhere = amounts.fold(self.most_elsewhere, u64::saturating_add);
         given
     }
 
-    /// Gives up half of what no request reserves, or all of it if half is not enough for a request here
-    /// and `all` allows it.
+    /// Gives up half of the unreserved amount; all of it if half is not enough for a request here and `all`
+    /// is set, else nothing.
     pub(super) fn give_way(&mut self, all: bool, now: Timestamp) -> Vec<Piece> {
         let half = self.balance.holdings(now).free / 2;
         match half < self.useful {

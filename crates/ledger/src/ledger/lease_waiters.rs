@@ -1,5 +1,5 @@
-//! Requests that wait until other processes give back leased tokens of a key. Each is counted as long
-//! as it waits; the caller bounds how long that is.
+//! Requests that wait until other processes give back leased tokens of a key. Each is counted while it waits;
+//! the caller limits the time.
 
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
@@ -17,12 +17,12 @@ pub(super) struct LeaseWaiters {
 struct Waiting {
     /// Dropping a sender wakes its waiters.
     calls: HashMap<KeyId, watch::Sender<()>>,
-    /// How many wait, of all keys together.
+    /// The number of waiters of all keys.
     count: usize,
 }
 
 impl LeaseWaiters {
-    /// At most `most` wait at once, of all keys together.
+    /// At most `most` requests wait at once, of all keys together.
     pub(super) fn new(most: usize) -> Self {
         Self {
             waiting: Arc::default(),
@@ -61,10 +61,10 @@ pub(super) struct LeaseWaiter {
 }
 
 impl LeaseWaiter {
-    /// Waits until tokens came, or none are to come.
+    /// Waits until tokens have arrived, or none will.
     pub(super) async fn wait(mut self) {
         if let Some(listener) = &mut self.listener {
-            // Nothing is ever sent: it ends when the other end is dropped.
+            // Nothing is ever sent: the wait ends when the sender is dropped.
             let _ = listener.changed().await;
         }
     }
@@ -76,7 +76,7 @@ impl Drop for LeaseWaiter {
         let mut waiting = self.waiters.waiting.lock();
         waiting.count = waiting.count.saturating_sub(1);
         let call = waiting.calls.get(&self.id);
-        // Others may wait for the same key.
+        // Other waiters can wait for the same key.
         if call.is_some_and(|call| call.receiver_count() == 0) {
             waiting.calls.remove(&self.id);
         }

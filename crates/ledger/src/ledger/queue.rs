@@ -1,9 +1,8 @@
 //! The messages from request threads to the writer: settlements gather without waking it.
 //!
-//! A channel whose receiver sleeps in it is woken by every message, which costs a settlement
-//! more than all else. Here the writer is woken by the first message after it has found
-//! nothing, and by those that cannot wait. Messages lie one behind the other in memory that is
-//! used again, so that none is allocated by one thread and freed by another.
+//! With a channel, every message would wake a sleeping receiver, which would be the largest cost of a
+//! settlement. Here, only urgent messages and the first message after an idle period wake the writer.
+//! Messages are stored in memory that is reused, so that no thread frees the allocations of another.
 
 use super::writer::Command;
 use parking_lot::Mutex;
@@ -21,7 +20,7 @@ use std::{
 #[derive(Clone)]
 pub(super) struct Commands {
     inbox: Arc<Inbox>,
-    /// By it the writer knows whether a sender is left.
+    /// Shows the writer whether a sender is left.
     _sender: Arc<()>,
 }
 
@@ -29,7 +28,7 @@ pub(super) struct Commands {
 pub(super) struct Queue {
     inbox: Arc<Inbox>,
     senders: Weak<()>,
-    /// What was fetched from the inbox and has not been handed over.
+    /// Messages fetched from the inbox, but not processed yet.
     fetched: VecDeque<Command>,
 }
 
@@ -37,7 +36,7 @@ pub(super) struct Queue {
 struct Inbox {
     letters: Mutex<Letters>,
     writer: OnceLock<Thread>,
-    /// The writer has found nothing, and the next message must wake it.
+    /// The writer has found no message, so the next one must wake it.
     is_idle: AtomicBool,
 }
 
@@ -48,21 +47,21 @@ struct Letters {
     refused: bool,
 }
 
-/// What came while the writer waited.
+/// The result of a wait.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(super) enum Next {
     /// A message.
     Command(Command),
-    /// Nothing in time.
+    /// No message in time.
     Nothing,
     /// No sender is left.
     Ended,
 }
 
-/// Room for so many messages is kept when a burst is over.
+/// The number of messages for which memory is kept after a burst.
 const KEPT: usize = 4096;
 
-/// Both ends. Unbounded by itself: settlements are bounded by slots, loads by waiting callers.
+/// Both ends of the queue. It has no limit itself: slots limit settlements, waiting callers limit loads.
 pub(super) fn commands() -> (Commands, Queue) {
     let inbox = Arc::new(Inbox::default());
     let sender = Arc::new(());
@@ -79,7 +78,7 @@ pub(super) fn commands() -> (Commands, Queue) {
 }
 
 impl Commands {
-    /// Leaves a message; `false` when the writer has ended.
+    /// Adds a message; `false` if the writer has ended.
     pub(super) fn send(&self, command: Command) -> bool {
         let is_urgent = command.is_urgent();
         {
@@ -98,8 +97,7 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        // The writer finds out by looking; the last sender may be gone by then, or it looks
-        // again at its next tick.
+        // The writer sees by looking that the last sender is gone, now or at its next tick.
         self.inbox.wake();
     }
 }
@@ -113,11 +111,11 @@ impl Inbox {
 }
 
 impl Queue {
-    /// Waits for a message until then. To be called by one thread alone.
+    /// Waits for a message until this time. Must always be called by the same thread.
     pub(super) fn wait(&mut self, until: Instant) -> Next {
         let _ = self.inbox.writer.set(thread::current());
         loop {
-            // A sender sends before it is dropped.
+            // A sender sends before it is dropped, so this look finds the last message.
             let is_last_look = self.senders.strong_count() == 0;
             match self.next() {
                 Some(command) => return Next::Command(command),
@@ -128,16 +126,15 @@ impl Queue {
             if left.is_zero() {
                 return Next::Nothing;
             }
-            // One more look finds what was sent before `is_idle` was set; a later message wakes this
-            // thread.
+            // Looks again for messages sent before `is_idle` was set; a later message wakes this thread.
             if self.inbox.is_idle.swap(true, Ordering::AcqRel) {
                 thread::park_timeout(left);
             }
         }
     }
 
-    /// Hands over what has come, and sleeps for what more comes until the moment that `take`
-    /// names; none: it has enough. `take` may leave what it is handed.
+    /// Passes messages to `take`, and sleeps for more until the time that `take` returns; `None`: it has
+    /// enough. `take` can leave messages.
     pub(super) fn gather(
         &mut self,
         mut take: impl FnMut(&mut dyn Iterator<Item = Command>) -> Option<Instant>,
@@ -147,13 +144,13 @@ impl Queue {
             if left.is_zero() {
                 return;
             }
-            // Only urgent messages wake it: it comes back anyway.
+            // Only urgent messages wake the writer: it wakes at this time anyway.
             thread::park_timeout(left.min(LONGEST_NAP));
         }
     }
 }
 
-/// What has come, without a wait for more.
+/// The next message, without waiting.
 impl Iterator for Queue {
     type Item = Command;
 
@@ -169,7 +166,7 @@ impl Iterator for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // A caller that waits for an answer to a message that is left notices that its sender is dropped.
+        // A caller that waits for the answer to a dropped message notices it.
         let left = {
             let mut letters = self.inbox.letters.lock();
             letters.refused = true;
@@ -179,5 +176,5 @@ impl Drop for Queue {
     }
 }
 
-/// A message that came in the moment before a nap is not later than this.
+/// The longest delay of a message that arrives just before a sleep.
 const LONGEST_NAP: Duration = Duration::from_millis(20);

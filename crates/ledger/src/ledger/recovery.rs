@@ -1,6 +1,5 @@
-//! Recovering crashed processes: their settlements are entered and their leases given back. A request
-//! that was not settled at a crash is charged what it had delivered by its last progress record; the
-//! rest of its reservation is released.
+//! Recovering crashed processes: their settlements are entered and their leases given back. A request that a
+//! crash interrupted is charged by its last progress record; the rest of its reservation is released.
 
 use crate::{
     clock::Timestamp,
@@ -13,7 +12,7 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BTreeSet, path::Path};
 
-/// Recovers those of the other processes that have crashed. Returns how many.
+/// Recovers the other processes that have crashed. Returns their number.
 pub(super) fn recover_crashed(
     process: &mut dyn Process,
     peers: &[Peer],
@@ -30,9 +29,9 @@ pub(super) fn recover_crashed(
             Ok(Other::Crashed(leftover)) => {
                 recover(process, Some(*number), leftover, now)?;
             }
-            // It runs on another machine.
+            // The process runs on another machine.
             Ok(Other::Missing) if !peer.is_silent => continue,
-            // Another process may have recovered it since the list was read.
+            // Another process can have recovered it since the list was read.
             Ok(Other::Missing) if !process.check_in()?.peers.contains(peer) => continue,
             Ok(Other::Missing) => {
                 match process.term() {
@@ -59,10 +58,10 @@ pub(super) fn recover_crashed(
     Ok(recovered)
 }
 
-/// Recovers settlement files that the row of no running process names: left by a crash between a
-/// commit and the removal of the file, or before the row was written, or by a process that was fenced.
-/// This must happen before their request ids are purged, or their charges are entered again. Returns how
-/// many settlements were entered.
+/// Recovers settlement files that the row of no running process names: left by a crash between a commit and
+/// the removal of the file, or before the row was written, or by a process that was fenced. This must happen
+/// before their request ids are purged, or their charges are entered again. Returns the number of entered
+/// settlements.
 pub(super) fn sweep(
     process: &mut dyn Process,
     folder: &Path,
@@ -73,7 +72,7 @@ pub(super) fn sweep(
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| name.starts_with(prefix));
-    // A file and its copy are looked at together.
+    // A file and its copy are examined together.
     let names: BTreeSet<String> = names.map(|it| name_without_copy(&it).to_owned()).collect();
     for name in names {
         // The files of this process are locked, and so are those of a process that is starting.
@@ -85,7 +84,7 @@ pub(super) fn sweep(
                 continue;
             }
         };
-        // Asked last: its process may have begun since, and crashed. Then it is a peer.
+        // Checked last: the process can have begun since, and crashed. Then it is a peer.
         let peers = process.check_in()?.peers;
         if !peers.iter().any(|peer| peer.journal == name) {
             let recovered = recover(process, None, leftover, now)?;
@@ -95,8 +94,8 @@ pub(super) fn sweep(
     Ok(entered)
 }
 
-/// Enters everything, and removes the files after it. If that fails, the records are entered again, and
-/// their request ids make them nothing.
+/// Enters all records, then removes the files. If the removal fails, the records are entered again, which is
+/// idempotent on the request id.
 fn recover(
     process: &mut dyn Process,
     crashed: Option<ProcessNumber>,
@@ -136,8 +135,8 @@ fn recover(
     Ok(recovered)
 }
 
-/// The order of records in which the last of a request comes first, because the first of several counts:
-/// the file and its copy may differ by one. A settlement is the last.
+/// Sorts the newest record of a request first, because the first of several counts: the file and its copy can
+/// differ by one. A settlement is the newest.
 fn order(entry: &Entry) -> Option<Reverse<(u64, u64)>> {
     let newest = Reverse((entry.at, entry.usage.output));
     entry.is_progress.then_some(newest)

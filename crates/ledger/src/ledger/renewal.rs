@@ -1,5 +1,5 @@
-//! How long this process may count on its leases. A database that several machines share gives them to
-//! others if the process is not renewed within its term.
+//! How long this process can rely on its leases. A database that several machines share gives them to others
+//! if the process is not renewed within its term.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -12,7 +12,7 @@ pub(super) struct Renewals {
     /// For how many milliseconds after a renewal the process admits requests: half of the term, so that it
     /// has stopped before others may take its leases. `None`: for ever.
     patience_ms: Option<u64>,
-    /// When the last renewal began that succeeded.
+    /// When the last successful renewal began.
     last_ms: AtomicU64,
 }
 

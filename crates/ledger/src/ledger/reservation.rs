@@ -21,7 +21,7 @@ use tollgate_types::{
     ErrorCode, Money, PerUnit, Prices, Rates, RequestId, ReservationGuard, Tariff, Unit, Usage,
 };
 
-/// How old the progress of a running request in the settlement file may become while pieces pass.
+/// The longest age of a running request's progress in the settlement file while pieces pass.
 const KEEP_AFTER: Duration = Duration::from_millis(250);
 
 /// The terms of the reservation.
@@ -32,8 +32,8 @@ pub(super) struct Terms {
 
 /// What is reserved for one request.
 ///
-/// Settled once: by [`Reservation::settle`], or when it is dropped. Then what was delivered is charged
-/// as after a disconnect; if nothing was delivered, the request is free.
+/// Settled once: by [`Reservation::settle`], or on drop. A drop charges the delivered tokens as after a
+/// disconnect; if nothing was delivered, the request is free.
 #[must_use = "dropping it settles the request as failed"]
 pub struct Reservation {
     ledger: Arc<Inner>,
@@ -84,21 +84,21 @@ impl Reservation {
         self.request.id
     }
 
-    /// What is reserved in a unit; `None` if the request need not be covered in it.
+    /// The reserved amount in a unit; `None` if the request need not be covered in it.
     pub fn reserved(&self, unit: Unit) -> Option<u64> {
         let pieces = self.held.get(unit).as_ref()?.iter();
         Some(pieces.fold(0, |sum, piece| sum.saturating_add(piece.tokens)))
     }
 
-    /// What is reserved in each unit, with what a token takes of it at most.
+    /// The reserved amount in each unit, with the most that a token takes of it.
     fn reserved_at_rates(&self) -> impl Iterator<Item = (u64, Rates)> + '_ {
         Unit::ALL
             .into_iter()
             .filter_map(|unit| self.reserved(unit).zip(self.terms.tariff.rates(unit)))
     }
 
-    /// The output limit that fits, if less is left than the request can cost. It must be written into
-    /// the request.
+    /// The output limit that the reservation allows, if less is left than the request can cost. The provider
+    /// must get it.
     pub fn output_limit(&self) -> Option<u64> {
         let bound = &self.terms.bound;
         let limits = self
@@ -137,7 +137,7 @@ impl Reservation {
         self.prices = prices;
     }
 
-    /// Notes what has been sent and delivered so far: it is charged if the reservation is dropped.
+    /// Notes the tokens sent and delivered so far: they are charged if the reservation is dropped.
     pub fn progress(&mut self, delivered: Usage) {
         self.delivered = delivered;
     }
@@ -147,11 +147,11 @@ impl Reservation {
         now.saturating_duration_since(self.kept_at) >= KEEP_AFTER
     }
 
-    /// Writes what was delivered into the settlement file: it is charged if the process crashes.
-    /// A store into memory, no system call.
+    /// Writes the delivered tokens into the settlement file: they are charged if the process crashes. Stores
+    /// into memory, without a system call.
     pub fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>) {
         self.kept_at = now;
-        // The end of the process would be the gateway's own failure.
+        // A crash would be a failure of the gateway.
         let ending = Ending {
             status: 200,
             error: Some(ErrorCode::ServiceUnavailable),
@@ -195,8 +195,7 @@ impl Reservation {
         }
     }
 
-    /// Gives everything back without a record: for a request that was refused before a provider was
-    /// asked.
+    /// Gives everything back without a record: for a request that was refused before an attempt.
     pub fn release(mut self) -> Settled {
         if let Some(slot) = self.slot.take() {
             let shared = &self.ledger.shared;
@@ -254,8 +253,8 @@ impl Reservation {
         charge
     }
 
-    /// The cost of what is charged, if the prices are known. What was reported of tiers, parts and tools counts for
-    /// an estimate, too.
+    /// The cost of the charge, if the prices are known. The reported tier, parts and tool calls count for an
+    /// estimate, too.
     fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
         let details = match charge.usage.total() {
             0 => UsageDetails::default(),
@@ -265,7 +264,7 @@ impl Reservation {
             .map(|prices| prices.cost(&charge.usage, &details))
     }
 
-    /// What is charged in each unit.
+    /// The charge in each unit.
     fn amounts(&self, ending: &Ending, charge: &Charge) -> PerUnit<u64> {
         PerUnit {
             tokens: charge.tokens,
@@ -273,7 +272,7 @@ impl Reservation {
         }
     }
 
-    /// What no grant of money covers; `None` if the cost is not charged.
+    /// The part of the cost that no grant of money covers; `None` if the cost is not charged.
     fn cost_overdraft(&self, payment: &PerUnit<Payment>) -> Option<Money> {
         let is_charged = self.held.money.is_some() && self.prices.is_some();
         is_charged.then(|| Money::from_nanos(payment.money.overdraft))
@@ -354,8 +353,8 @@ impl Reservation {
         }
     }
 
-    /// A record that cannot be written ahead is still entered. Until its commit, some 200 ms later, a
-    /// crash would lose it.
+    /// A record that cannot be written ahead is still entered. Until its commit, about 200 ms later, a crash
+    /// would lose it.
     fn write_ahead(&self, slot: &Slot, entry: &Entry) {
         let shared = &self.ledger.shared;
         let written = shared

@@ -1,4 +1,4 @@
-//! What the ledger counts of itself, for metrics.
+//! The counts of the ledger, for metrics.
 
 use crate::{balance::Holdings, store::database::Quarantined};
 use parking_lot::Mutex;
@@ -8,13 +8,13 @@ use std::{
 };
 use tollgate_types::{PerUnit, Settled};
 
-/// How many classes of commit times there are: one for each bound, and one beyond them.
+/// The number of classes of commit times: one for each bound, and one beyond them.
 const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
 
 /// A snapshot for metrics. Counters begin at zero with the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
-    /// 1 if another process has ended this one, else 0.
+    /// 1 if another process has fenced this one, else 0.
     pub fenced: u64,
     /// Accounts in memory.
     pub accounts: u64,
@@ -30,9 +30,9 @@ pub struct LedgerStats {
     pub open_requests: u64,
     /// Reservations made.
     pub reservations: u64,
-    /// Requests that waited for tokens to be leased which were free in the database.
+    /// Requests that waited until tokens that were free in the database were leased.
     pub lease_waits: u64,
-    /// Requests turned away because too many were open.
+    /// Requests refused because too many were open.
     pub shed: u64,
     /// Settlements made.
     pub settlements: u64,
@@ -42,7 +42,7 @@ pub struct LedgerStats {
     pub clamped: u64,
     /// Settlements of processes that had lost their leases, entered by this one.
     pub late_settlements: u64,
-    /// Other processes that this one has closed: they had crashed, or were taken for crashed.
+    /// Other processes that this one has recovered: they had crashed, or seemed to have.
     pub recovered_processes: u64,
     /// Tokens charged and paid.
     pub charged_tokens: u64,
@@ -67,9 +67,8 @@ pub struct LedgerStats {
     pub commits: u64,
     /// Commits that failed and were tried again.
     pub failed_commits: u64,
-    /// Commits by the time they took: how many took no longer than the bound of this place
-    /// in [`LedgerStats::COMMIT_BOUNDS`] and longer than the one before; last, how many
-    /// took longer than all.
+    /// Commits by duration: the number up to each bound in [`LedgerStats::COMMIT_BOUNDS`] and above the
+    /// previous one; last, the number above all.
     pub commit_classes: [u64; CLASSES],
     /// Time spent in commits, in microseconds.
     pub commit_micros: u64,
@@ -108,7 +107,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// Notes what is in quarantine.
+    /// Notes the records in quarantine.
     pub(super) fn saw_quarantined(&self, seen: Quarantined) {
         *self.quarantined.lock() = seen;
     }
@@ -124,7 +123,7 @@ impl Stats {
         self.overdraft_money.fetch_add(overdraft, Ordering::Relaxed);
     }
 
-    /// Counts processes that this one has closed.
+    /// Counts processes that this one has recovered.
     pub(super) fn add_recovered(&self, processes: usize) {
         let processes = u64::try_from(processes).unwrap_or(u64::MAX);
         self.recovered_processes

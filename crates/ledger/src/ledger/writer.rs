@@ -1,6 +1,5 @@
-//! The only thread that writes: it gathers what has come in (`batch`), commits it together, and
-//! between commits exchanges tokens with other processes (`leases`) and does what time requires
-//! (`upkeep`).
+//! The only thread that writes: it gathers messages (`batch`), commits them together, and between commits
+//! exchanges tokens with other processes (`leases`) and does periodic work (`upkeep`).
 
 mod batch;
 mod leases;
@@ -33,25 +32,25 @@ pub(super) use upkeep::Seen;
 /// How long the writer rests after every few records of a commit, some 0.1 ms of work. A rest of twice
 /// the length helps the serving threads as much; one of four times helps them no more.
 const PAUSE: Duration = Duration::from_micros(250);
-/// How often the writer looks at what other processes changed, and commits what was settled.
+/// How often the writer looks for changes of other processes, and commits settlements.
 const TICK: Duration = Duration::from_millis(200);
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// How often a fault that goes on is logged.
+/// How often a persistent fault is logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
-/// How often the last commit of a process is tried. After that, the settlement file has the rest.
+/// The number of tries of a process's last commit. After that, the settlement file has the rest.
 const LAST_TRIES: u32 = 20;
 
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) process: Box<dyn Process>,
     pub(super) commands: Queue,
-    /// The database calls it as long as it exists.
+    /// The database can call it as long as it exists.
     pub(super) _wake: Wake,
     pub(super) seen: Seen,
     /// Leased tokens that memory has given up and that are not committed yet.
     pub(super) returns: Vec<Piece>,
-    /// This process ends, and others serve the keys.
+    /// This process ends, and other processes serve the keys.
     pub(super) retired: bool,
     /// The memory of the last batch, used again by the next one.
     pub(super) room: Vec<(Slot, Entry)>,
@@ -125,7 +124,7 @@ impl Writer {
         self.room = batch.settled;
         self.hand_out(shares);
         for reader in batch.readers {
-            // A reader that has left is no fault.
+            // The reader can have left.
             let _ = reader.send(());
         }
         self.share_out(batch.sharing);
@@ -135,7 +134,7 @@ impl Writer {
         }
         match batch.close {
             Some(done) => {
-                // A caller that no longer waits is no fault.
+                // The caller can have stopped waiting.
                 let _ = done.send(self.close());
                 true
             }
@@ -149,7 +148,7 @@ impl Writer {
         self.commit_all(&settled, &batch.made, &leases)
     }
 
-    /// Commits all of this, and what memory has given up.
+    /// Commits the batch, and the leases that memory has given up.
     pub(super) fn commit_all(
         &mut self,
         settled: &[&Entry],
@@ -177,7 +176,7 @@ impl Writer {
         Ok(committed)
     }
 
-    /// Refuses the requests that wait for accounts if another process has closed this one.
+    /// Refuses the requests that wait for accounts if another process has fenced this one.
     fn refuse_if_fenced(&self, batch: &mut Batch) {
         let shared = &self.shared;
         if *shared.fenced.borrow() {
@@ -187,7 +186,7 @@ impl Writer {
         }
     }
 
-    /// Logs a fault with its reason, at most once a second, because what failed is tried again.
+    /// Logs a fault with its reason, at most once a second, because the operation is retried.
     pub(super) fn log_fault(&mut self, what: &str, fault: &StoreError) {
         let is_recent = |at: Instant| at.elapsed() < LOG_EVERY;
         if !self.seen.fault_logged_at.is_some_and(is_recent) {
@@ -207,7 +206,7 @@ impl Writer {
         *self.shared.stalled.lock() = Some(Arc::clone(&reason));
         let failed = Err(Unavailable::Stalled(reason));
         for key in batch.loads.drain() {
-            // An account that needs more tokens asks again.
+            // An account that needs more tokens requests them again.
             self.seen.look_again = true;
             self.shared.accounts.answer(&key, &failed);
         }

@@ -9,8 +9,8 @@ use super::{
 use std::sync::Arc;
 use tollgate_types::{AdmissionGuard, KeyId};
 
-/// What a request took of its key's limits. Dropped without more: everything goes back,
-/// as for a request that a later check refuses.
+/// The amounts that a request took from its key's limits. Dropping it gives everything back, as for a request
+/// that a later check refuses.
 #[derive(Debug)]
 #[must_use = "dropping it gives everything back"]
 pub struct Admission {
@@ -33,13 +33,12 @@ pub(super) struct Shared {
 }
 
 impl Admission {
-    /// Ends the request, which used so many tokens: what was taken too much goes back,
-    /// what was taken too little is a debt.
+    /// Ends the request with its actual tokens: a surplus goes back, a shortage becomes a debt.
     pub fn finish(mut self, input: u64, output: u64) {
         self.used = Some((input, output));
     }
 
-    /// How the key stands with this request counted.
+    /// The state of the key's limits, including this request.
     pub fn standing(&self) -> Standing {
         self.meter.paces().standing(|| self.limiter.now_ms())
     }
@@ -57,9 +56,9 @@ impl Drop for Admission {
             self.meter.leave();
             return;
         }
-        // Held until the command is in the queue of the server: a renewal must not come between.
+        // Locked until the command is in the queue of the server: a renewal must not come between.
         let mut paces = self.meter.paces();
-        // Even where the limit was lifted meanwhile, there may be something to give back.
+        // Even if the limit was removed meanwhile, an amount can have to be given back.
         match self.used {
             Some((input, output)) => {
                 paces.correct(&self.taken, input, output, self.limiter.now_ms());
@@ -75,7 +74,7 @@ impl Drop for Admission {
         else {
             return;
         };
-        // While the server is away, the debt of the bucket keeps it.
+        // While the server is unreachable, the debt of the bucket keeps it.
         if server.is_open() {
             let settlement =
                 Settlement::of_request(key, &paces.limits, *has_slot, &self.taken, self.used);

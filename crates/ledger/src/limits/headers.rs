@@ -1,16 +1,15 @@
-//! How a key stands with its limits, in the headers of both families of clients.
+//! The state of a key's limits, in the headers of both families of clients.
 //!
-//! `x-ratelimit-*` gives resets as durations (`1m30s`) and knows one kind of tokens: the
-//! input limit, or the output limit where there is no other, so that what is read from one
-//! answer to the next is the same thing. `anthropic-ratelimit-*` gives them as
-//! times (RFC 3339) and knows both.
+//! `x-ratelimit-*` has resets as durations (`1m30s`) and one kind of tokens: those of the input limit, or of
+//! the output limit if there is no other, so that all answers report the same limit. `anthropic-ratelimit-*`
+//! has resets as times (RFC 3339) and both kinds of tokens.
 
 use super::{Level, Standing};
 use crate::clock::Timestamp;
 use std::time::Duration;
 
 impl Standing {
-    /// Names and values, for an answer that leaves at `now`. Empty where nothing is limited.
+    /// Names and values, for an answer that is sent at `now`. Empty if nothing is limited.
     pub fn headers(&self, now: Timestamp) -> Vec<(&'static str, String)> {
         if self.is_empty() {
             return Vec::new();
@@ -105,11 +104,11 @@ fn duration(span: Duration) -> String {
     }
 }
 
-/// In whole seconds, rounded up: a client that waits so long gets through.
+/// In whole seconds, rounded up: a retry after that time is admitted.
 fn time(at: Timestamp) -> String {
     let seconds = at.unix_ms().div_ceil(1000);
     let text = Timestamp::from_unix_ms(seconds.saturating_mul(1000)).to_string();
-    // As the messages API writes them.
+    // As in the messages API.
     text.replace(".000Z", "Z")
 }
 

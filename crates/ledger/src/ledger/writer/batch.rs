@@ -1,4 +1,4 @@
-//! What one transaction of the writer holds, and how long it gathers.
+//! What one transaction of the writer contains, and how long it gathers.
 
 use super::Writer;
 use crate::{entry::Entry, journal::Slot, ownership::Stored};
@@ -9,12 +9,12 @@ use std::{
 };
 use tollgate_types::KeyId;
 
-/// How long settlements gather if a reader waits for them. Otherwise they gather until the next tick:
-/// the more records a commit holds, the less it costs per record (index pages, sync). They are safe
-/// meanwhile, because the settlement file has them.
+/// How long settlements gather if a reader waits for them. Otherwise they gather until the next tick: the
+/// more records a commit has, the less it costs per record (index pages, sync). They are safe meanwhile,
+/// because the settlement file has them.
 const GATHER: Duration = Duration::from_millis(20);
-/// The most that one transaction holds, which bounds how long it locks the file. Of a small settlement
-/// file it is a quarter of the slots.
+/// The most records of one transaction, which limits how long it locks the file. With a small settlement
+/// file, a quarter of the slots.
 const MAX_BATCH: usize = 2000;
 
 /// A message to the writer.
@@ -25,15 +25,15 @@ const MAX_BATCH: usize = 2000;
 pub(in super::super) enum Command {
     /// A request has ended. Its record is in the slot.
     Settle(Slot, Entry),
-    /// A provider has stored something.
+    /// A provider has stored an item.
     Remember(Arc<Stored>),
     /// A request needs this key's account, or more of its tokens.
     Load(KeyId),
     /// The account of this key runs low: lease more with the next commit.
     Refill(KeyId),
-    /// Other processes have changed something.
+    /// Other processes have made changes.
     Look,
-    /// A reader needs what was settled before. Answered when the file has it.
+    /// A reader needs all earlier settlements. Answered when they are committed.
     CatchUp(tokio::sync::oneshot::Sender<()>),
     /// Another process is about to serve the same keys: give it half of the tokens that no request
     /// reserves. Answered when the other process can lease them.
@@ -96,7 +96,7 @@ impl Batch {
         is_waited_for || self.look || self.close.is_some()
     }
 
-    /// Whether a reader waits, or another process may be asked for what was stored.
+    /// Whether a reader waits, or another process can get a request for a stored item.
     fn is_waited_for(&self) -> bool {
         !self.readers.is_empty() || !self.made.is_empty()
     }

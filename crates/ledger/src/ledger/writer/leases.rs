@@ -8,13 +8,12 @@ use crate::store::{
 use std::collections::HashSet;
 use tollgate_types::KeyId;
 
-/// The most keys of one commit that takes up changes: it locks all of them.
+/// The most keys of one commit that reads changes: it locks all of them.
 const MOST_LEASES: usize = 200;
 
 impl Writer {
-    /// Takes up what other processes have changed: top-ups, lease requests, tokens that they gave back.
-    /// `asking`: how to lease for accounts whose lease requests stand. To repeat a request is a change,
-    /// which the database announces.
+    /// Reads the changes of other processes: top-ups, lease requests, returned tokens. `asking`: how to lease
+    /// for accounts whose lease requests stand. A repeated request is a change, which the database announces.
     pub(super) fn apply_external_changes(
         &mut self,
         look: Look,
@@ -35,7 +34,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What to lease of the accounts in memory that have changed, or that need tokens.
+    /// The leases for accounts in memory that have changed or need tokens.
     fn leases_after(&self, news: &News, if_asking: LeaseMode) -> Vec<Lease> {
         let accounts = &self.shared.accounts;
         let asking = accounts.filter(|account| account.is_asking());
@@ -62,7 +61,7 @@ impl Writer {
             .collect()
     }
 
-    /// What to lease for requests that wait, and for accounts that run low.
+    /// The leases for waiting requests, and for accounts that run low.
     pub(super) fn leases_for(
         &self,
         loads: &HashSet<KeyId>,
@@ -81,8 +80,8 @@ impl Writer {
 
     /// Puts leased tokens into the accounts, and answers the requests that wait for them.
     pub(super) fn hand_out(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
-        // Spending here makes room for grants that were not looked at; no change in the database
-        // reports that.
+        // Spending here makes room for grants that were not read; the database does not report that as a
+        // change.
         let waits = |share: &Share| share.has_more && !share.has_leased() && !share.has_unleased();
         let mut leased = shares.iter().filter_map(|(_, share)| share.as_ref());
         self.seen.look_again |= leased.any(waits);
@@ -130,26 +129,26 @@ impl Writer {
             self.give_back()
         });
         if let Err(fault) = shared {
-            // The next tick tries again; the waiting process notices by itself.
+            // The next tick tries again; the waiting process notices the tokens itself.
             self.seen.look_again = true;
             return log::warn!("the ledger could not be shared out: {fault}");
         }
         for done in waiting {
-            // A waiting process that has left is no fault.
+            // The waiting process can have left.
             let _ = done.send(());
         }
     }
 
-    /// Withdraws the lease requests of accounts that wait for nothing: they have left memory, or were
-    /// loaded anew. Other processes would give tokens for them again and again.
+    /// Withdraws the lease requests of accounts that no longer wait: they have left memory, or were loaded
+    /// again. Otherwise, other processes would keep giving tokens for them.
     pub(super) fn withdraw_lease_requests(&mut self) -> Result<(), StoreError> {
         let asking = self.shared.accounts.filter(|account| account.is_asking());
         let asking = asking.iter().map(|account| account.id.clone()).collect();
         self.process.keep_lease_requests(&asking)
     }
 
-    /// Commits what memory has given up. After a fault it is committed later; no process spends it until
-    /// then. If the last commit failed, finds out whether one succeeds now.
+    /// Commits the leases that memory has given up. After a fault, they are committed later; no process
+    /// spends them until then. If the last commit failed, finds out whether one succeeds now.
     pub(super) fn give_back(&mut self) -> Result<(), StoreError> {
         if self.returns.is_empty() && self.shared.why_stalled().is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the writer does between commits, by the clock.
+//! The periodic work of the writer between commits.
 
 use super::Writer;
 use crate::{
@@ -14,13 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the process checks in, and with it comes upkeep: crashed processes, idle accounts, old
-/// records.
+/// How often the process checks in and does upkeep: crashed processes, idle accounts, old records.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Settlement files that no process's row names are looked for once a minute; in tests with each upkeep.
 const UPKEEPS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 };
 
-/// What the writer has seen of the database.
+/// The state of the database that the writer has seen.
 pub(in super::super) struct Seen {
     pub(super) change: i64,
     checked_in_at: Instant,
@@ -33,7 +32,7 @@ pub(in super::super) struct Seen {
 }
 
 impl Seen {
-    /// Of a process that has just checked in.
+    /// The state for a process that has just checked in.
     pub(in super::super) fn new() -> Self {
         Self {
             change: 0,
@@ -47,20 +46,20 @@ impl Seen {
 
 impl Writer {
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
-        // First, because the rest may wait for locks of other transactions.
+        // First, because the rest can wait for locks of other transactions.
         let checked = self.check_in_if_due()?;
         let look = match std::mem::take(&mut self.seen.look_again) {
             true => Look::Always,
             false => Look::IfChanged,
         };
-        // Only the clock repeats lease requests.
+        // Lease requests are repeated only by the clock.
         let taken_up = self.take_up(look, LeaseMode::Need);
         let kept_up = checked.map_or(Ok(()), |checked| self.upkeep(&checked));
         taken_up.and(kept_up)?;
         self.give_back()
     }
 
-    /// Takes up what the database has announced.
+    /// Reads the changes that the database has announced.
     pub(super) fn look(&mut self) {
         let looked = self.take_up(Look::IfChanged, LeaseMode::Take);
         if let Err(fault) = looked.and_then(|()| self.give_back()) {
@@ -68,14 +67,14 @@ impl Writer {
         }
     }
 
-    /// Takes up what other processes have changed, or does so at the next tick.
+    /// Reads the changes of other processes, now or at the next tick.
     fn take_up(&mut self, look: Look, asking: LeaseMode) -> Result<(), StoreError> {
         let taken_up = self.apply_external_changes(look, asking);
         self.seen.look_again |= taken_up.is_err();
         taken_up
     }
 
-    /// Renews this process once a second, and notices if another has ended it.
+    /// Renews this process once a second, and notices if another process has fenced it.
     pub(super) fn check_in_if_due(&mut self) -> Result<Option<CheckIn>, StoreError> {
         if self.seen.checked_in_at.elapsed() < UPKEEP_EVERY {
             return Ok(None);

@@ -20,9 +20,9 @@ use tokio::{
 };
 use tollgate_types::KeyId;
 
-/// How often it probes a server that is away.
+/// How often it probes an unreachable server.
 const PROBE: Duration = Duration::from_secs(1);
-/// How long it waits for the answer to a probe before it connects anew.
+/// How long it waits for the answer to a probe before it reconnects.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Room in the queue that [`Driver::renew`] needs for a key.
@@ -41,16 +41,16 @@ pub(super) struct Driver {
     server: LimitServer,
     state: Arc<State>,
     node: String,
-    /// For commands of its own, in order with the others.
+    /// For its own commands, in order with the others.
     own: mpsc::WeakSender<Command>,
     queue: mpsc::Receiver<Command>,
     /// Keys whose requests the server counts.
     counted: HashMap<KeyId, Arc<Meter>>,
 }
 
-/// Why a connection is given up.
+/// Why a connection ends.
 enum End {
-    /// The limits are not used any more.
+    /// The limits are no longer used.
     Unused,
     Lost,
 }
@@ -73,7 +73,7 @@ impl Driver {
         }
     }
 
-    /// Runs until the limits are not used any more.
+    /// Runs until the limits are no longer used.
     pub(super) fn run(mut self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -104,7 +104,7 @@ impl Driver {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         probes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_probing = false;
-        // Commands from before the connection; their place is needed for renewals.
+        // Commands from before the connection; the queue needs room for renewals.
         while let Ok(command) = self.queue.try_recv() {
             self.begin(command, connection, &script, &pending);
         }
@@ -140,7 +140,7 @@ impl Driver {
         }
     }
 
-    /// Closes before the requests that wait are dropped, so that they go on with the share.
+    /// Closes before the waiting requests are dropped, so that they continue with the share.
     fn lost(&self, why: &str) -> End {
         self.state.close(why);
         End::Lost
@@ -186,7 +186,7 @@ impl Driver {
         }));
     }
 
-    /// The server is back: it gets what it has missed, then it counts.
+    /// The server answers again: sends it the missed amounts, then lets it count.
     fn reopen(&mut self) {
         if self.is_open() {
             return;
@@ -198,8 +198,8 @@ impl Driver {
         self.state.open();
     }
 
-    /// Sends what the server has missed, extends the lease of every request that runs, and forgets keys
-    /// without any.
+    /// Sends the amounts that the server has missed, extends the lease of every running request, and removes
+    /// keys without any.
     fn renew(&mut self) {
         let keys = self.state.keys.get().and_then(Weak::upgrade);
         let Some((queue, keys)) = self.own.upgrade().zip(keys) else {
@@ -211,7 +211,7 @@ impl Driver {
             if queue.capacity() < COMMANDS_PER_KEY {
                 return true;
             }
-            // The lock is held until the commands have their place in the queue.
+            // Locked until the commands are in the queue.
             let mut paces = meter.paces();
             let is_idle = meter.running() == 0 && paces.asked == 0;
             let missed = Settlement::missed(key, &mut paces, now_ms);

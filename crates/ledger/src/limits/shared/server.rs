@@ -1,4 +1,4 @@
-//! The address of the server, the connection to it, and its faults in one line. No message has the
+//! The address of the server, the connection to it, and its faults in one line. No message contains the
 //! password.
 
 use super::command::{Renewal, Script};
@@ -10,7 +10,7 @@ use rustls::crypto::ring;
 use std::{path::Path, time::Duration};
 
 const LIMITS: &str = include_str!("limits.lua");
-/// How long connecting may take, and each of the first answers.
+/// The time limit for connecting, and for each of the first answers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Commands on their way to the server at once.
 pub(super) const MOST_PENDING: usize = 4096;
@@ -22,7 +22,7 @@ pub struct LimitServer {
     is_encrypted: bool,
 }
 
-/// What is wrong with the server.
+/// A fault of the server, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address}: {cause}")]
 pub struct LimitServerError {
@@ -31,15 +31,15 @@ pub struct LimitServerError {
 }
 
 impl LimitServer {
-    /// Reads a URL `redis://USER:PASSWORD@HOST:PORT/NUMBER`, or `rediss://` for TLS. Authorities of
-    /// certificates: those of the PEM file, or of the system.
+    /// Reads a URL `redis://USER:PASSWORD@HOST:PORT/NUMBER`, or `rediss://` for TLS. Certificate authorities:
+    /// those of the PEM file, or of the system.
     ///
     /// # Errors
     /// The URL or the file cannot be read.
     pub fn new(url: &str, authorities: Option<&Path>) -> Result<Self, LimitServerError> {
         let is_encrypted = url.starts_with("rediss://");
         let is_url = is_encrypted || url.starts_with("redis://");
-        // The error of the parser may contain a part of the password.
+        // The error of the parser can contain a part of the password.
         let info = is_url.then(|| url.into_connection_info().ok()).flatten();
         let info = info.ok_or_else(|| LimitServerError {
             address: "limits.shared.url".to_owned(),
@@ -86,10 +86,10 @@ impl LimitServer {
         &self.address
     }
 
-    /// Whether limits can be shared through it. Blocks for some seconds at most.
+    /// Checks whether limits can be shared through the server. Blocks for a few seconds at most.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the server.
     pub fn check(&self) -> Result<(), LimitServerError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -142,7 +142,7 @@ impl LimitServer {
         Ok((connection, script))
     }
 
-    /// What is wrong, and what would be right.
+    /// The fault, and what would be right.
     pub(super) fn describe(&self, fault: &RedisError) -> String {
         let words = fault.to_string().replace('\n', " ");
         if let Some(cause) = of_permission(fault, &words) {
@@ -181,7 +181,8 @@ fn of_permission(fault: &RedisError, words: &str) -> Option<String> {
             "the server refuses the user or the password ({words}): correct limits.shared.url"
         ));
     }
-    // Within a script, the text alone says so: "ACL failure in script", in Redis 7.0 "can't run this command".
+    // Within a script, only the text shows it: "ACL failure in script", in Redis 7.0 "can't run this
+    // command".
     let in_script = ["ACL failure in script", "The user executing the script"];
     if fault.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
         || in_script.iter().any(|text| words.contains(text))
