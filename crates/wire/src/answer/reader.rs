@@ -15,7 +15,7 @@ use super::{
 use crate::{
     formats::rules::{DocumentRules, Wrapper},
     json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
-    usage::{UsageField, UsageReport},
+    usage::{UsageField, UsageOf, UsageReport},
 };
 use tollgate_types::{ProviderTool, ServiceTier, UsageDetails};
 
@@ -258,6 +258,7 @@ impl Reader {
             at::INPUT_PART_MODALITY | at::OUTPUT_PART_MODALITY => {
                 self.part.set_modality(text.as_str());
             }
+            at::ITERATION_TYPE => self.usage.set_iteration_type(text.as_str()),
             at::OUTPUT_TYPE => self.part.set_type(text.as_str()),
             at::OUTPUT_ACTION => self.part.set_action(text.as_str()),
             at::ERROR | at::CHOICE_ERROR | at::BLOCK_REASON if text.len > 0 => {
@@ -324,15 +325,24 @@ impl Reader {
     }
 
     /// The usage number that stands here.
-    const fn usage_field(here: u64) -> Option<UsageField> {
+    const fn usage_field(here: u64) -> Option<(UsageOf, UsageField)> {
+        use UsageField::*;
+        use UsageOf::{ImageTool, Iteration, Totals};
         Some(match here {
-            at::USAGE_INPUT => UsageField::Input,
-            at::USAGE_OUTPUT => UsageField::Output,
-            at::USAGE_TOTAL => UsageField::Total,
-            at::USAGE_CACHE_READ | at::DETAILS_CACHE_READ => UsageField::CacheRead,
-            at::USAGE_CACHE_WRITE | at::DETAILS_CACHE_WRITE => UsageField::CacheWrite,
-            at::DETAILS_REASONING | at::USAGE_REASONING => UsageField::Reasoning,
-            at::USAGE_TOOL_INPUT => UsageField::ToolInput,
+            at::USAGE_INPUT => (Totals, Input),
+            at::USAGE_OUTPUT => (Totals, Output),
+            at::USAGE_TOTAL => (Totals, Total),
+            at::USAGE_CACHE_READ | at::DETAILS_CACHE_READ => (Totals, CacheRead),
+            at::USAGE_CACHE_WRITE | at::DETAILS_CACHE_WRITE => (Totals, CacheWrite),
+            at::DETAILS_REASONING | at::USAGE_REASONING => (Totals, Reasoning),
+            at::USAGE_TOOL_INPUT => (Totals, ToolInput),
+            at::IMAGES_INPUT => (ImageTool, Input),
+            at::IMAGES_CACHE_READ => (ImageTool, CacheRead),
+            at::IMAGES_OUTPUT => (ImageTool, Output),
+            at::ITERATION_INPUT => (Iteration, Input),
+            at::ITERATION_OUTPUT => (Iteration, Output),
+            at::ITERATION_CACHE_READ => (Iteration, CacheRead),
+            at::ITERATION_CACHE_WRITE => (Iteration, CacheWrite),
             _ => return None,
         })
     }
@@ -411,6 +421,7 @@ impl Sink for Reader {
                 | at::USAGE_SPEED
                 | at::INPUT_PART_MODALITY
                 | at::OUTPUT_PART_MODALITY
+                | at::ITERATION_TYPE
                 | at::OUTPUT_TYPE
                 | at::OUTPUT_ACTION,
             ) => Want::Prefix(MAX_WORD_BYTES),
@@ -471,12 +482,14 @@ impl Sink for Reader {
             at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS => {
                 self.part.tokens = number.as_u64().unwrap_or(0);
             }
+            at::ITERATION_CACHE_HOUR => self.usage.set_iteration_cache_hour(number),
             _ => {
                 if let Some(part) = Self::usage_part(here) {
                     self.usage.set_part(part, number);
                 }
-                if let Some(field) = Self::usage_field(here).filter(|it| !self.is_too_early(*it)) {
-                    self.usage.set(field, number);
+                let field = Self::usage_field(here);
+                if let Some((of, field)) = field.filter(|(_, it)| !self.is_too_early(*it)) {
+                    self.usage.set(of, field, number);
                 }
             }
         }
@@ -515,6 +528,7 @@ impl Sink for Reader {
                     self.usage.details.image_output = 0;
                 }
                 at::INPUT_PART | at::OUTPUT_PART => self.part = Part::default(),
+                at::ITERATIONS => self.usage.begin_iterations(),
                 _ if self.rules.whole_text == Some(here) => {
                     self.event.text.class = TextClass::Whole;
                 }
@@ -547,6 +561,7 @@ impl Sink for Reader {
             Some(at::CHOICE) => self.event.choices.take(),
             Some(at::INPUT_PART) => self.part.end_input(&mut self.usage.details),
             Some(at::OUTPUT_PART) => self.part.end_output(&mut self.usage.details),
+            Some(at::ITERATION) => self.usage.end_iteration(),
             Some(at::OUTPUT_ENTRY) => self.part.end_item(&mut self.usage.details),
             _ => {}
         }
