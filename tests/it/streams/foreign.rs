@@ -7,7 +7,7 @@ use super::*;
 const MARK: &str = "zebra";
 
 /// Errors that real servers send within a success.
-const SHAPES: [&str; 14] = [
+const SHAPES: [&str; 15] = [
     r#"{"error":{"message":"zebra","type":"server_error"}}"#,
     r#"{"code":"zebra","error":"zebra"}"#,
     r#"{"type":"error","error":{"type":"overloaded_error","message":"zebra"}}"#,
@@ -22,6 +22,7 @@ const SHAPES: [&str; 14] = [
     r#"{"code":500,"msg":"zebra"}"#,
     r#"{"error":true,"message":"zebra"}"#,
     r#"{"exception":"zebra"}"#,
+    r#"{"choices":[{"index":0,"delta":{},"error":"zebra"}]}"#,
 ];
 
 /// The beginning of a stream of each format, up to its first content.

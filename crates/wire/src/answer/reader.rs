@@ -141,7 +141,7 @@ impl Reader {
     /// Whether a string that stands here is text of the answer: every string is that stands where
     /// the format has its content and is not known to be metadata.
     fn is_text(&self) -> bool {
-        if self.path.is_metadata() {
+        if self.path.is_metadata() || self.path.here() == Some(at::CHOICE_ERROR) {
             return false;
         }
         let places = match self.wrapper_around() {
@@ -483,6 +483,7 @@ impl Sink for Reader {
                 self.part.tokens = number.as_u64().unwrap_or(0);
             }
             at::ITERATION_CACHE_HOUR => self.usage.set_iteration_cache_hour(number),
+            at::ERROR | at::CHOICE_ERROR => self.event.error |= number.as_u64() != Some(0),
             _ => {
                 if let Some(part) = Self::usage_part(here) {
                     self.usage.set_part(part, number);
@@ -502,7 +503,8 @@ impl Sink for Reader {
             self.event.content |= self.in_delta;
             if let Some(here) = self.path.here() {
                 self.refuse_usage(here);
-                self.event.error |= here == at::ERROR && literal == Literal::True;
+                let is_error = matches!(here, at::ERROR | at::CHOICE_ERROR);
+                self.event.error |= is_error && literal == Literal::True;
             }
         }
         Ok(())

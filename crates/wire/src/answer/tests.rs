@@ -107,6 +107,12 @@ fn a_success_that_holds_an_error_is_an_error() {
             r#"{"choices":[{"error":{"code":502},"finish_reason":"error"}]}"#,
         ),
         (
+            Format::Chat,
+            r#"{"choices":[{"index":0,"error":"x","message":{"content":""},"finish_reason":"stop"}]}"#,
+        ),
+        (Format::Chat, r#"{"choices":[{"error":true}]}"#),
+        (Format::Chat, r#"{"choices":[],"error":500}"#),
+        (
             Format::Messages,
             r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#,
         ),
