@@ -151,3 +151,16 @@ async fn an_event_that_the_operator_names_passes() {
         assert_eq!(answer.text().contains(event), passes, "{}", answer.text());
     }
 }
+
+#[tokio::test]
+async fn text_behind_an_end_marker_does_not_pass() {
+    let stop = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let events = format!("{}{stop}data: [DONE]", beginning(CHAT));
+    for behind in [" zebra", "\ndata: zebra"] {
+        let stream = format!("{events}{behind}\n\n");
+        let gateway = before("chat", "text/event-stream", &stream, json!({})).await;
+        let request = Request::post(CHAT, &streamed(CHAT, "Hello!")).key(&gateway.key);
+        let answer = gateway.send(&request).await;
+        assert_eq!(answer.text(), format!("{events}\n\n"));
+    }
+}

@@ -241,6 +241,20 @@ fn an_end_marker_leaves_alone() {
     );
     let seen = however_cut(Format::Chat, StreamOptions::default(), &stream);
     assert_eq!((&*seen.out, seen.end), (CHAT, StreamEnd::Finished));
+    for text in [
+        format!(" {MARK}"),
+        format!("\ndata: {MARK}"),
+        "\ndata:".to_owned(),
+    ] {
+        for (format, stream) in STREAMS {
+            let marker = "data: [DONE]";
+            let whole = stream.replace("data: [DONE]\n\n", "");
+            let marked = format!("{whole}{marker}{text}\n\n");
+            let seen = however_cut(format, StreamOptions::default(), &marked);
+            assert_eq!(seen.out, format!("{whole}{marker}\n\n"), "{format} {text}");
+            assert_eq!(seen.end, StreamEnd::Finished);
+        }
+    }
 }
 
 #[test]
