@@ -235,6 +235,8 @@ impl Reader {
 
     fn word(&mut self, here: u64, text: Text<'_>) {
         match here {
+            // Some providers write an empty reason while there is none.
+            at::FINISH_REASON | at::STOP_REASON | at::DELTA_STOP_REASON if text.len == 0 => {}
             at::TYPE | at::OBJECT if !self.path.is_wrapped() => self.name_event(here, text.bytes),
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),

@@ -181,6 +181,15 @@ fn chat_is_finished_without_its_marker_once_every_choice_has_ended() {
 }
 
 #[test]
+fn an_empty_reason_ends_no_choice() {
+    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"\",\"index\":0}]}\n\n";
+    let seen = whole(Format::Chat, &chunk.repeat(3));
+    assert_eq!((seen.end, seen.facts.stop), (StreamEnd::Cut, None));
+    let seen = whole(Format::Chat, &format!("{chunk}data: [DONE]\n\n"));
+    assert_eq!(seen.end, StreamEnd::Finished);
+}
+
+#[test]
 fn a_choice_with_an_error_fails_though_others_like_it_had_none() {
     let chunk = |error: &str| {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"error\":{error}}}]}}\n\n")
