@@ -258,6 +258,24 @@ fn an_end_marker_leaves_alone() {
 }
 
 #[test]
+fn every_event_of_the_responses_sdk_is_defined() {
+    let fields = include_str!("../../../../translate/sdk/answers.json");
+    let events = fields.split('"').filter_map(|it| it.strip_prefix("event:"));
+    let events: Vec<_> = events.filter(|it| it.starts_with("response.")).collect();
+    assert!(events.len() > 50, "{events:?}");
+    for event in events {
+        let stream = format!("event: {event}\ndata: {{\"type\":\"{event}\"}}\n\n");
+        let seen = whole(Format::Responses, &stream);
+        let expected = if event == "response.failed" {
+            ""
+        } else {
+            &stream
+        };
+        assert_eq!(seen.out, expected);
+    }
+}
+
+#[test]
 fn an_event_that_is_not_known_to_be_defined_is_held_within_bounds() {
     for (format, head) in [
         (Format::Chat, "data: {\"message\":\""),
