@@ -164,3 +164,31 @@ async fn text_behind_an_end_marker_does_not_pass() {
         assert_eq!(answer.text(), format!("{events}\n\n"));
     }
 }
+
+#[tokio::test]
+async fn empty_lists_of_a_provider_are_errors() {
+    for (format, path, body) in [
+        (
+            "chat",
+            CHAT,
+            r#"{"id":"c","choices":[],"base_resp":{"status_msg":"zebra"}}"#,
+        ),
+        (
+            "messages",
+            MESSAGES,
+            r#"{"type":"message","content":[],"detail":"zebra"}"#,
+        ),
+        (
+            "responses",
+            RESPONSES,
+            r#"{"object":"response","status":"failed","output":[],"x":"zebra"}"#,
+        ),
+    ] {
+        let gateway = before(format, "application/json", body, json!({})).await;
+        let answer = gateway
+            .post(path, &prompt(path, "test-model", "Hello!", json!({})))
+            .await;
+        assert_eq!(answer.error().0, 502, "{body}");
+        assert!(!answer.text().contains(MARK), "{body}");
+    }
+}

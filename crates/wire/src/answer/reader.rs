@@ -314,10 +314,12 @@ impl Reader {
         self.event.choices.has_reason = true;
     }
 
-    /// The status of a response. That of a running one says nothing.
+    /// The status of a response.
     fn status(&mut self, status: &str) {
         match status {
             "completed" => self.facts.stop = Some(StopReason::Done),
+            "failed" => self.event.error = true,
+            "queued" | "in_progress" | "cancelled" => self.event.unfinished = true,
             // `incomplete_details` has the reason, before or after this.
             "incomplete" => {
                 self.facts.stop.get_or_insert(StopReason::MaxTokens);
