@@ -87,6 +87,8 @@ pub struct PassingAnswer {
     counted: usize,
     /// Some of it has left as an answer.
     has_left: bool,
+    /// All of it has come, and its provider goes on.
+    is_over: bool,
 }
 
 impl PassingAnswer {
@@ -107,12 +109,17 @@ impl PassingAnswer {
             most_held,
             counted: 0,
             has_left: false,
+            is_over: false,
         }
     }
 
-    /// Takes a piece. An answer that turns into an error after some of it has left is cut before
-    /// that.
+    /// Takes a piece. An answer that breaks or turns into an error after some of it has left is cut before
+    /// that. What follows a whole answer is dropped.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
+        if self.is_over {
+            return Ok(());
+        }
+        let was_whole = self.is_whole();
         let chunk = match &mut self.embeddings {
             None => chunk,
             Some(embeddings) => match embeddings.push(&chunk, end)? {
@@ -121,8 +128,15 @@ impl PassingAnswer {
             },
         };
         self.scanner.push(&chunk);
-        if self.has_left && self.kind_so_far() == Some(AnswerKind::Error) {
-            return Err(UpstreamFault::broken_answer());
+        match self.kind_so_far() {
+            Some(AnswerKind::Broken) if self.has_left && was_whole => {
+                self.is_over = true;
+                return Ok(());
+            }
+            Some(AnswerKind::Broken | AnswerKind::Error) if self.has_left => {
+                return Err(UpstreamFault::broken_answer());
+            }
+            _ => {}
         }
         out.push(chunk);
         match end.then(|| self.scanner.finish()) {
@@ -133,7 +147,7 @@ impl PassingAnswer {
 
     /// Whether all of it has come.
     pub const fn is_whole(&self) -> bool {
-        self.scanner.is_whole()
+        self.is_over || self.scanner.is_whole()
     }
 
     /// Whether `bytes` of it may be held until the rest has come. Memory for them is taken.
@@ -475,7 +489,7 @@ impl Reader {
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Stream(events) => *events.phase() == Phase::Terminal,
-            Self::Whole(answer) => answer.scanner.is_whole(),
+            Self::Whole(answer) => answer.is_whole(),
             Self::TranslatedWhole(_)
             | Self::Count
             | Self::Unread

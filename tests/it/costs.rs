@@ -1,8 +1,8 @@
 //! What requests cost in money: for the caller, in the history, in the access log and in the metrics.
 
 use crate::support::{
-    self, Act, Answer, CHAT, Config, FORMATS, Gateway, LONG, MESSAGES, Provider, Request, Upstream,
-    json_answer, prompt,
+    self, Act, Answer, CHAT, Config, FORMATS, Gateway, LONG, MESSAGES, Provider, RESPONSES,
+    Request, Upstream, json_answer, prompt,
 };
 use serde_json::{Value, json};
 use tollgate_ledger::GrantTerms;
@@ -260,4 +260,67 @@ async fn fast_mode_costs_its_own_price_and_without_one_no_key_pays_for_it_in_mon
         .send(&request("slow", standard, &payer))
         .await
         .assert_ok();
+}
+
+#[tokio::test]
+async fn iterations_that_a_provider_leaves_out_of_its_totals_are_paid_for() {
+    let usage = json!({
+        "input_tokens": 1000, "output_tokens": 20, "iterations": [
+            {"type": "compaction", "input_tokens": 5000, "output_tokens": 200},
+            {"type": "message", "input_tokens": 1000, "output_tokens": 20},
+        ],
+    });
+    let (_upstream, provider) = reporting(&usage).await;
+    let config = Config::new()
+        .provider("sim", provider)
+        .model("priced", json!(["sim/upstream-model"]))
+        .with("models.priced.price", json!({"input": 3, "output": 15}));
+    let gateway = Gateway::start(config).await;
+    // 18000 + 3300 millionths.
+    for path in [MESSAGES, CHAT] {
+        let answer = gateway
+            .send(&ask(&gateway, path, "priced", Value::Null))
+            .await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-cost"), Some("0.0213"), "{path}");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["charged"], 6220, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn images_of_a_hosted_tool_cost_what_images_cost() {
+    let image = json!({
+        "input_tokens": 500, "input_tokens_details": {"image_tokens": 300, "text_tokens": 200},
+        "output_tokens": 1584, "output_tokens_details": {"image_tokens": 1584, "text_tokens": 0},
+        "total_tokens": 2084,
+    });
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "ok", "annotations": []}],
+    });
+    let body = json!({
+        "id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m",
+        "output": [message], "tool_usage": {"image_gen": image, "web_search": {"num_requests": 0}},
+        "usage": {"input_tokens": 1000, "output_tokens": 20, "total_tokens": 1020},
+    });
+    let answer = json_answer("200 OK", "", &body.to_string());
+    let upstream = Upstream::playing([Act::send(answer)]).await;
+    let mut provider = support::provider(upstream.address);
+    provider["formats"] = json!(["responses"]);
+    let price = json!({"input": 3, "output": 15, "image_output": 40});
+    let config = Config::new()
+        .provider("sim", provider)
+        .model("priced", json!(["sim/upstream-model"]))
+        .with("models.priced.price", price);
+    let gateway = Gateway::start(config).await;
+    let tools = json!({"tools": [{"type": "image_generation"}]});
+    let answer = gateway
+        .send(&ask(&gateway, RESPONSES, "priced", tools))
+        .await;
+    answer.assert_ok();
+    // 4500 + 300 + 63360 millionths.
+    assert_eq!(answer.header("x-cost"), Some("0.06816"));
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["charged"], 1500 + 1604, "{line}");
 }

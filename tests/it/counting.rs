@@ -580,3 +580,40 @@ async fn a_caller_that_hangs_up_pays_for_the_text_by_the_vocabulary_of_the_model
         );
     }
 }
+
+#[tokio::test]
+async fn spaces_between_words_without_spaces_make_no_output_cheap() {
+    let word = "the_quick_brown_fox_jumps_over_the_lazy_dog_and_sat_on_a_mat";
+    let said = format!("{word}{}", " ".repeat(45)).repeat(300) + "the end";
+    let delta = json!({"index": 0, "delta": {"content": said}});
+    let event = json!({"id": "c", "object": "chat.completion.chunk", "choices": [delta]});
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let script = [Act::send(format!("{head}data: {event}\n\n")), Act::Hang];
+    let upstream = Upstream::playing(script).await;
+    let (_provider, gateway) = start(|it| {
+        counts_here(it)
+            .with("counting.preload", json!(true))
+            .provider("raw", support::provider(upstream.address))
+            .model("raw", json!(["raw/gpt-4o"]))
+    })
+    .await;
+    // Unpacked by now.
+    count(&gateway, "open", "hello", "").await.assert_ok();
+    let body = prompt(
+        CHAT,
+        "raw",
+        "Hello!",
+        json!({"stream": true, "max_tokens": 20_000}),
+    );
+    let mut connection = gateway.connect().await;
+    let request = Request::post(CHAT, &body).key(&gateway.key);
+    connection.write(&request.bytes()).await;
+    let answer = connection.head().await;
+    connection.read_until(b"the end").await;
+    drop(connection);
+    let line = gateway.line_of(&answer).await;
+    let tokens = tollgate_count::Vocabulary::O200k.count(&said);
+    let charged = line["charged"].as_u64().unwrap();
+    let expected = tokens * 7 / 10..tokens * 13 / 10;
+    assert!(expected.contains(&charged), "{expected:?}: {line}");
+}

@@ -256,14 +256,22 @@ async fn a_connection_that_breaks_in_mid_stream_is_sent_as_an_error() {
 #[tokio::test]
 async fn a_stream_that_stops_without_its_end_is_sent_as_an_error() {
     // A proper end of the connection's framing is not the end of an answer.
-    let delta = json!({"index": 0, "delta": {"content": "Hel"}, "finish_reason": null});
-    let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [delta]});
-    let event = format!("data: {chunk}\n\n");
-    let events = event.repeat(2);
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
-    let length = format!("{head}content-length: {}\r\n\r\n{events}", events.len());
-    let until_the_end = format!("{head}connection: close\r\n\r\n{events}");
-    for bytes in [length, until_the_end] {
+    // An empty reason is none.
+    for (reason, has_length) in [
+        (Value::Null, true),
+        (Value::Null, false),
+        (json!(""), false),
+    ] {
+        let delta = json!({"index": 0, "delta": {"content": "Hel"}, "finish_reason": reason});
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [delta]});
+        let event = format!("data: {chunk}\n\n");
+        let events = event.repeat(2);
+        let framing = match has_length {
+            true => format!("content-length: {}", events.len()),
+            false => "connection: close".to_owned(),
+        };
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream";
+        let bytes = format!("{head}\r\n{framing}\r\n\r\n{events}");
         let (start, end) = bytes.split_at(bytes.len() - event.len());
         let seen = Arc::new(Notify::new());
         let script = [

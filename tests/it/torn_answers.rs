@@ -259,3 +259,44 @@ async fn a_large_error_behind_a_200_is_an_error_and_none_of_its_text_passes() {
         assert!(!answer.text().contains(SECRET), "{answer:?}");
     }
 }
+
+/// What a provider sends behind an answer in one piece is not the caller's business.
+#[tokio::test]
+async fn nothing_passes_behind_a_whole_answer_or_behind_its_break() {
+    const SECRET: &str = "a-secret-of-the-provider";
+    let (small, large) = (body(100), body(2 * MIB));
+    let large = &large[..MIB + MIB / 2];
+    for framing in Framing::ALL {
+        for (text, behind) in [
+            (&*small, format!("\nTraceback: {SECRET}")),
+            (&*small, format!(r#"{{"error":{{"message":"{SECRET}"}}}}"#)),
+            (large, format!("\" {SECRET}")),
+        ] {
+            let what = format!("{framing:?}, {behind}");
+            let begun = framing.cut(&format!("{text}{behind}"), text.len());
+            let rest = match framing {
+                Framing::Chunked => format!("{:x}\r\n{behind}\r\n0\r\n\r\n", behind.len()),
+                Framing::Length | Framing::Close => behind,
+            };
+            let pause = Act::Pause(Duration::from_millis(200));
+            let script = [Act::send(begun), pause, Act::send(rest)];
+            let upstream = Upstream::playing(script).await;
+            let config = config()
+                .provider("raw", support::provider(upstream.address))
+                .model("test-model", json!(["raw"]));
+            let gateway = Gateway::start(config).await;
+            for answer in over_both(&gateway, "test-model").await {
+                assert_eq!(answer.status, 200, "{what}");
+                assert!(!answer.text().contains(SECRET), "{what}");
+                // More was announced than a whole answer has.
+                let is_complete = text == small && !matches!(framing, Framing::Length);
+                assert_eq!(answer.ending == Ending::Complete, is_complete, "{what}");
+                if text == small {
+                    assert_eq!(answer.text(), text, "{what}");
+                    let line = gateway.line_of(&answer).await;
+                    assert_eq!(line["charged"], 30, "{line}");
+                }
+            }
+        }
+    }
+}

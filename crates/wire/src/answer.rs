@@ -35,7 +35,8 @@ pub enum AnswerKind {
     /// [`classify_body`](crate::fault::classify_body).
     Error,
     /// Not a complete JSON object, or one without the list that every answer of the format has
-    /// (`choices`, `output`, `content`), or one that calls itself something else.
+    /// (`choices`, `output`, `content`), or with an empty one and no end, or one that calls itself something
+    /// else.
     Broken,
 }
 
@@ -91,6 +92,14 @@ impl AnswerScanner {
         matches!(self.reader.event.kind, EventKind::Foreign)
     }
 
+    /// Whether the list of every answer has come. An empty one belongs to an answer only if that says how it
+    /// ended, or that it did not.
+    const fn has_list(&self) -> bool {
+        let event = &self.reader.event;
+        let is_answer = event.main_item || event.unfinished || self.reader.facts.stop.is_some();
+        event.main_list && is_answer
+    }
+
     /// Whether the body calls itself an answer of the format, even if its list has not come yet.
     pub const fn is_named(&self) -> bool {
         matches!(self.reader.event.kind, EventKind::Content)
@@ -109,7 +118,7 @@ impl AnswerScanner {
         let event = &self.reader.event;
         if self.is_error() {
             AnswerKind::Error
-        } else if self.broken || self.is_foreign() || !event.object || !event.main_list {
+        } else if self.broken || self.is_foreign() || !event.object || !self.has_list() {
             AnswerKind::Broken
         } else {
             AnswerKind::Answer

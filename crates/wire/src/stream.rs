@@ -45,7 +45,7 @@ use tollgate_types::{Format, PublicError, RequestId};
 const COMMENT: Bytes = Bytes::from_static(b":\n");
 /// Replaces an event without data.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
-/// Replaces an end marker with further lines.
+/// Replaces an end marker with further text or lines.
 const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 /// Reads an event stream as it passes by.
@@ -440,9 +440,9 @@ impl StreamScanner {
             (true, _) => return self.fail_as_broken(),
             (false, _) => return Verdict::Drop,
         }
-        match self.event.has_name_line() || self.event.has_other_line() {
-            true => Verdict::PassCleaned,
-            false => Verdict::Pass,
+        match self.event.is_plain_marker() {
+            true => Verdict::Pass,
+            false => Verdict::PassCleaned,
         }
     }
 

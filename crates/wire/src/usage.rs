@@ -68,6 +68,17 @@ pub(crate) enum UsageField {
     ToolInput,
 }
 
+/// Whose numbers they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsageOf {
+    /// The whole answer's, as far as the provider counts it in its totals.
+    Totals,
+    /// The image tool's.
+    ImageTool,
+    /// Those of the iteration that is being read.
+    Iteration,
+}
+
 /// The reports so far. Streams report running totals, so a later number replaces an earlier one
 /// and never adds to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +91,20 @@ pub(crate) struct UsageReport {
     before: Whole,
     /// What any of them said last of each part.
     pub(crate) details: UsageDetails,
+    /// What the image tool of a response used, which no total contains.
+    image_tool: Numbers,
+    iterations: Iterations,
+}
+
+/// What the iterations of an answer used that the totals of messages leave out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Iterations {
+    usage: Usage,
+    cache_write_1h: u64,
+    /// The iteration that is being read.
+    last: Numbers,
+    last_cache_write_1h: u64,
+    is_left_out: bool,
 }
 
 /// The sum of several reports.
@@ -130,10 +155,51 @@ impl UsageReport {
     }
 
     /// Takes a number; notes and ignores one that cannot be a count of tokens.
-    pub(crate) fn set(&mut self, field: UsageField, number: Number<'_>) {
+    pub(crate) fn set(&mut self, of: UsageOf, field: UsageField, number: Number<'_>) {
+        let numbers = match of {
+            UsageOf::Totals => &mut self.last,
+            UsageOf::ImageTool => &mut self.image_tool,
+            UsageOf::Iteration => &mut self.iterations.last,
+        };
         match tokens(number) {
-            Some(tokens) => *self.last.place(field) = Some(tokens),
+            Some(tokens) => *numbers.place(field) = Some(tokens),
             None => self.absurd = true,
+        }
+    }
+
+    /// Begins a list of iterations, which replaces an earlier one.
+    pub(crate) fn begin_iterations(&mut self) {
+        self.iterations = Iterations::default();
+    }
+
+    /// Takes the type of the iteration that is being read. The totals are the sum of those of the model's own
+    /// messages.
+    pub(crate) fn set_iteration_type(&mut self, name: &str) {
+        self.iterations.is_left_out = !matches!(name, "message" | "fallback_message");
+    }
+
+    /// Takes what the iteration that is being read wrote to a cache for an hour.
+    pub(crate) fn set_iteration_cache_hour(&mut self, number: Number<'_>) {
+        match tokens(number) {
+            Some(tokens) => self.iterations.last_cache_write_1h = tokens,
+            None => self.absurd = true,
+        }
+    }
+
+    /// Ends an iteration.
+    pub(crate) fn end_iteration(&mut self) {
+        let Iterations {
+            usage,
+            cache_write_1h,
+            last,
+            last_cache_write_1h,
+            is_left_out,
+        } = std::mem::take(&mut self.iterations);
+        self.iterations.usage = usage;
+        self.iterations.cache_write_1h = cache_write_1h;
+        if is_left_out {
+            self.iterations.usage = sum(usage, last.exclusive());
+            self.iterations.cache_write_1h = cache_write_1h.saturating_add(last_cache_write_1h);
         }
     }
 
@@ -162,13 +228,24 @@ impl UsageReport {
             Counting::InputAlone => numbers.input_alone(),
             _ => numbers,
         };
+        let mut details = self.details;
+        let usage = match counting {
+            Counting::Inclusive => {
+                let images = self.image_tool.inclusive();
+                details.image_output = details.image_output.saturating_add(images.output);
+                sum(numbers.inclusive(), images)
+            }
+            Counting::InputAlone => numbers.inclusive(),
+            Counting::Exclusive => {
+                let hour = self.iterations.cache_write_1h;
+                details.cache_write_1h = details.cache_write_1h.saturating_add(hour);
+                sum(numbers.exclusive(), self.iterations.usage)
+            }
+            Counting::Apart => numbers.apart(),
+        };
         ReportedUsage {
-            usage: match counting {
-                Counting::Inclusive | Counting::InputAlone => numbers.inclusive(),
-                Counting::Exclusive => numbers.exclusive(),
-                Counting::Apart => numbers.apart(),
-            },
-            details: self.details,
+            usage,
+            details,
             has_input: numbers.input.is_some(),
             has_output: numbers.output.is_some()
                 // An answer that was cut while the model thought has no other output.
@@ -322,6 +399,16 @@ impl Numbers {
             }
             _ => 0,
         }
+    }
+}
+
+const fn sum(a: Usage, b: Usage) -> Usage {
+    Usage {
+        input: a.input.saturating_add(b.input),
+        cache_read: a.cache_read.saturating_add(b.cache_read),
+        cache_write: a.cache_write.saturating_add(b.cache_write),
+        output: a.output.saturating_add(b.output),
+        reasoning: a.reasoning.saturating_add(b.reasoning),
     }
 }
 

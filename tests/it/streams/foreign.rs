@@ -7,7 +7,7 @@ use super::*;
 const MARK: &str = "zebra";
 
 /// Errors that real servers send within a success.
-const SHAPES: [&str; 14] = [
+const SHAPES: [&str; 15] = [
     r#"{"error":{"message":"zebra","type":"server_error"}}"#,
     r#"{"code":"zebra","error":"zebra"}"#,
     r#"{"type":"error","error":{"type":"overloaded_error","message":"zebra"}}"#,
@@ -22,6 +22,7 @@ const SHAPES: [&str; 14] = [
     r#"{"code":500,"msg":"zebra"}"#,
     r#"{"error":true,"message":"zebra"}"#,
     r#"{"exception":"zebra"}"#,
+    r#"{"choices":[{"index":0,"delta":{},"error":"zebra"}]}"#,
 ];
 
 /// The beginning of a stream of each format, up to its first content.
@@ -148,5 +149,46 @@ async fn an_event_that_the_operator_names_passes() {
         let request = Request::post(RESPONSES, &streamed(RESPONSES, "Hello!")).key(&gateway.key);
         let answer = gateway.send(&request).await;
         assert_eq!(answer.text().contains(event), passes, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn text_behind_an_end_marker_does_not_pass() {
+    let stop = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let events = format!("{}{stop}data: [DONE]", beginning(CHAT));
+    for behind in [" zebra", "\ndata: zebra"] {
+        let stream = format!("{events}{behind}\n\n");
+        let gateway = before("chat", "text/event-stream", &stream, json!({})).await;
+        let request = Request::post(CHAT, &streamed(CHAT, "Hello!")).key(&gateway.key);
+        let answer = gateway.send(&request).await;
+        assert_eq!(answer.text(), format!("{events}\n\n"));
+    }
+}
+
+#[tokio::test]
+async fn empty_lists_of_a_provider_are_errors() {
+    for (format, path, body) in [
+        (
+            "chat",
+            CHAT,
+            r#"{"id":"c","choices":[],"base_resp":{"status_msg":"zebra"}}"#,
+        ),
+        (
+            "messages",
+            MESSAGES,
+            r#"{"type":"message","content":[],"detail":"zebra"}"#,
+        ),
+        (
+            "responses",
+            RESPONSES,
+            r#"{"object":"response","status":"failed","output":[],"x":"zebra"}"#,
+        ),
+    ] {
+        let gateway = before(format, "application/json", body, json!({})).await;
+        let answer = gateway
+            .post(path, &prompt(path, "test-model", "Hello!", json!({})))
+            .await;
+        assert_eq!(answer.error().0, 502, "{body}");
+        assert!(!answer.text().contains(MARK), "{body}");
     }
 }

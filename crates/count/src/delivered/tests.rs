@@ -3,6 +3,8 @@
 use super::*;
 use crate::{Family as _, Tokenizer};
 use proptest::prelude::*;
+use tollgate_types::Format;
+use tollgate_wire::stream::{StreamOptions, StreamScanner};
 
 fn delivered<'t>(pieces: impl IntoIterator<Item = &'t str>) -> u64 {
     let mut delivered = Delivered::new(&Tokenizer::Openai.rules());
@@ -63,5 +65,64 @@ proptest! {
         let pieces = places.windows(2).map(|pair| &text[pair[0]..pair[1]]);
         let (counted, whole) = (delivered(pieces), Vocabulary::O200k.count(&text));
         prop_assert!(counted.abs_diff(whole) <= whole / 10 + 2, "{} for {}", counted, whole);
+    }
+}
+
+/// The estimate for a text that a caller has read in these pieces.
+fn estimate(text: &str, is_ascii: bool, piece: usize) -> u64 {
+    let mut scanner = StreamScanner::new(Format::Chat, StreamOptions::default());
+    let characters: Vec<_> = text.chars().collect();
+    for piece in characters.chunks(piece) {
+        let piece: String = piece.iter().collect();
+        let mut said = serde_json::to_string(&piece).unwrap();
+        if is_ascii {
+            let escape = |unit: u16| format!("\\u{unit:04x}");
+            let escaped = said.encode_utf16().map(|unit| match u8::try_from(unit) {
+                Ok(ascii) if ascii.is_ascii() => char::from(ascii).to_string(),
+                _ => escape(unit),
+            });
+            said = escaped.collect();
+        }
+        let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":{said}}}}}]}}\n\n");
+        scanner.push(&event.into(), &mut Vec::new());
+    }
+    let rules = Tokenizer::Openai.rules();
+    Delivered::of_sample(&scanner.text_sample(), scanner.text_bytes(), &rules)
+}
+
+/// Texts without spaces, cheap and dear.
+fn dense() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("the_quick_brown_fox_jumps_over_the_lazy_dog_".to_owned()),
+        "[0-9a-f]{60}",
+        "[0-9]{60}",
+        "[\u{4e00}-\u{9fa5}]{60}",
+        "人工智能正在改变我们的生活方式每天都有新的发现和应用出现",
+        "[а-я]{60}",
+        "(😀|🧬|🪢|🫠){40}",
+        "[!-/:-@]{60}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn no_layout_makes_a_text_cheap(
+        source in dense(),
+        block in 1_usize..120,
+        gap in "( {1,90}|\n{1,90}|\t{1,40}|[ \n\t]{1,60}| {900,1100})",
+        is_ascii in any::<bool>(),
+        piece in prop_oneof![Just(3_usize), Just(16), Just(5000)],
+    ) {
+        let mut characters = source.chars().cycle();
+        let mut text = String::new();
+        while text.len() < 12_000 {
+            text.extend(characters.by_ref().take(block));
+            text.push_str(&gap);
+        }
+        let whole = Vocabulary::O200k.count(&text);
+        let counted = estimate(&text, is_ascii, piece);
+        prop_assert!(counted * 10 >= whole * 7, "{} for {}: {:?}", counted, whole, &text[..text.floor_char_boundary(300)]);
+        prop_assert!(counted <= whole * 2, "{} for {}: {:?}", counted, whole, &text[..text.floor_char_boundary(300)]);
     }
 }

@@ -70,6 +70,19 @@ pub(crate) const USAGE_TOOL_INPUT: u64 = at([Usage, ToolInput]);
 pub(crate) const USAGE_REASONING: u64 = at([Usage, UsageReasoning]);
 pub(crate) const DETAILS_REASONING: u64 = at([Usage, CompletionDetails, UsageReasoning]);
 
+// What is used beside it: by the image tool of responses, and in iterations of messages.
+pub(crate) const IMAGES_INPUT: u64 = at([ToolUsage, ImageGen, Input]);
+pub(crate) const IMAGES_CACHE_READ: u64 = at([ToolUsage, ImageGen, CacheRead]);
+pub(crate) const IMAGES_OUTPUT: u64 = at([ToolUsage, ImageGen, Output]);
+pub(crate) const ITERATIONS: u64 = at([Usage, Iterations]);
+pub(crate) const ITERATION: u64 = at([Usage, Iterations, Item]);
+pub(crate) const ITERATION_TYPE: u64 = at([Usage, Iterations, Item, Type]);
+pub(crate) const ITERATION_INPUT: u64 = at([Usage, Iterations, Item, Input]);
+pub(crate) const ITERATION_OUTPUT: u64 = at([Usage, Iterations, Item, Output]);
+pub(crate) const ITERATION_CACHE_READ: u64 = at([Usage, Iterations, Item, CacheRead]);
+pub(crate) const ITERATION_CACHE_WRITE: u64 = at([Usage, Iterations, Item, CacheWrite]);
+pub(crate) const ITERATION_CACHE_HOUR: u64 = at([Usage, Iterations, Item, Other, CacheWriteHour]);
+
 // Parts of it that can have prices of their own, and what is charged besides.
 pub(crate) const SERVICE_TIER: u64 = at([ServiceTier]);
 pub(crate) const USAGE_TIER: u64 = at([Usage, ServiceTier]);

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     formats::rules::{DocumentRules, Wrapper},
     json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
-    usage::{UsageField, UsageReport},
+    usage::{UsageField, UsageOf, UsageReport},
 };
 use tollgate_types::{ProviderTool, ServiceTier, UsageDetails};
 
@@ -143,7 +143,7 @@ impl Reader {
     /// Whether a string that stands here is text of the answer: every string is that stands where
     /// the format has its content and is not known to be metadata.
     fn is_text(&self) -> bool {
-        if self.path.is_metadata() {
+        if self.path.is_metadata() || self.path.here() == Some(at::CHOICE_ERROR) {
             return false;
         }
         let places = match self.wrapper_around() {
@@ -237,6 +237,8 @@ impl Reader {
 
     fn word(&mut self, here: u64, text: Text<'_>) {
         match here {
+            // Some providers write an empty reason while there is none.
+            at::FINISH_REASON | at::STOP_REASON | at::DELTA_STOP_REASON if text.len == 0 => {}
             at::TYPE | at::OBJECT if !self.path.is_wrapped() => self.name_event(here, text.bytes),
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
@@ -260,6 +262,7 @@ impl Reader {
             at::INPUT_PART_MODALITY | at::OUTPUT_PART_MODALITY => {
                 self.part.set_modality(text.as_str());
             }
+            at::ITERATION_TYPE => self.usage.set_iteration_type(text.as_str()),
             at::OUTPUT_TYPE => self.part.set_type(text.as_str()),
             at::OUTPUT_ACTION => self.part.set_action(text.as_str()),
             at::ERROR | at::CHOICE_ERROR | at::BLOCK_REASON if text.len > 0 => {
@@ -313,11 +316,13 @@ impl Reader {
         self.event.choices.has_reason = true;
     }
 
-    /// The status of a response. That of a running one says nothing.
+    /// The status of a response.
     fn status(&mut self, status: &str) {
         self.facts.is_running = matches!(status, "in_progress" | "queued");
         match status {
             "completed" => self.facts.stop = Some(StopReason::Done),
+            "failed" => self.event.error = true,
+            "queued" | "in_progress" | "cancelled" => self.event.unfinished = true,
             // `incomplete_details` has the reason, before or after this.
             "incomplete" => {
                 self.facts.stop.get_or_insert(StopReason::MaxTokens);
@@ -327,15 +332,24 @@ impl Reader {
     }
 
     /// The usage number that stands here.
-    const fn usage_field(here: u64) -> Option<UsageField> {
+    const fn usage_field(here: u64) -> Option<(UsageOf, UsageField)> {
+        use UsageField::*;
+        use UsageOf::{ImageTool, Iteration, Totals};
         Some(match here {
-            at::USAGE_INPUT => UsageField::Input,
-            at::USAGE_OUTPUT => UsageField::Output,
-            at::USAGE_TOTAL => UsageField::Total,
-            at::USAGE_CACHE_READ | at::DETAILS_CACHE_READ => UsageField::CacheRead,
-            at::USAGE_CACHE_WRITE | at::DETAILS_CACHE_WRITE => UsageField::CacheWrite,
-            at::DETAILS_REASONING | at::USAGE_REASONING => UsageField::Reasoning,
-            at::USAGE_TOOL_INPUT => UsageField::ToolInput,
+            at::USAGE_INPUT => (Totals, Input),
+            at::USAGE_OUTPUT => (Totals, Output),
+            at::USAGE_TOTAL => (Totals, Total),
+            at::USAGE_CACHE_READ | at::DETAILS_CACHE_READ => (Totals, CacheRead),
+            at::USAGE_CACHE_WRITE | at::DETAILS_CACHE_WRITE => (Totals, CacheWrite),
+            at::DETAILS_REASONING | at::USAGE_REASONING => (Totals, Reasoning),
+            at::USAGE_TOOL_INPUT => (Totals, ToolInput),
+            at::IMAGES_INPUT => (ImageTool, Input),
+            at::IMAGES_CACHE_READ => (ImageTool, CacheRead),
+            at::IMAGES_OUTPUT => (ImageTool, Output),
+            at::ITERATION_INPUT => (Iteration, Input),
+            at::ITERATION_OUTPUT => (Iteration, Output),
+            at::ITERATION_CACHE_READ => (Iteration, CacheRead),
+            at::ITERATION_CACHE_WRITE => (Iteration, CacheWrite),
             _ => return None,
         })
     }
@@ -414,6 +428,7 @@ impl Sink for Reader {
                 | at::USAGE_SPEED
                 | at::INPUT_PART_MODALITY
                 | at::OUTPUT_PART_MODALITY
+                | at::ITERATION_TYPE
                 | at::OUTPUT_TYPE
                 | at::OUTPUT_ACTION,
             ) => Want::Prefix(MAX_WORD_BYTES),
@@ -477,12 +492,15 @@ impl Sink for Reader {
             at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS => {
                 self.part.tokens = number.as_u64().unwrap_or(0);
             }
+            at::ITERATION_CACHE_HOUR => self.usage.set_iteration_cache_hour(number),
+            at::ERROR | at::CHOICE_ERROR => self.event.error |= number.as_u64() != Some(0),
             _ => {
                 if let Some(part) = Self::usage_part(here) {
                     self.usage.set_part(part, number);
                 }
-                if let Some(field) = Self::usage_field(here).filter(|it| !self.is_too_early(*it)) {
-                    self.usage.set(field, number);
+                let field = Self::usage_field(here);
+                if let Some((of, field)) = field.filter(|(_, it)| !self.is_too_early(*it)) {
+                    self.usage.set(of, field, number);
                     self.facts.has_final_usage |= self.facts.stop.is_some();
                 }
             }
@@ -496,7 +514,8 @@ impl Sink for Reader {
             self.event.content |= self.in_delta;
             if let Some(here) = self.path.here() {
                 self.refuse_usage(here);
-                self.event.error |= here == at::ERROR && literal == Literal::True;
+                let is_error = matches!(here, at::ERROR | at::CHOICE_ERROR);
+                self.event.error |= is_error && literal == Literal::True;
             }
         }
         Ok(())
@@ -522,6 +541,7 @@ impl Sink for Reader {
                     self.usage.details.image_output = 0;
                 }
                 at::INPUT_PART | at::OUTPUT_PART => self.part = Part::default(),
+                at::ITERATIONS => self.usage.begin_iterations(),
                 _ if self.rules.whole_text == Some(here) => {
                     self.event.text.class = TextClass::Whole;
                 }
@@ -554,6 +574,7 @@ impl Sink for Reader {
             Some(at::CHOICE) => self.event.choices.take(),
             Some(at::INPUT_PART) => self.part.end_input(&mut self.usage.details),
             Some(at::OUTPUT_PART) => self.part.end_output(&mut self.usage.details),
+            Some(at::ITERATION) => self.usage.end_iteration(),
             Some(at::OUTPUT_ENTRY) => self.part.end_item(&mut self.usage.details),
             _ => {}
         }

@@ -4,6 +4,9 @@
 //! place in it that no caller knows beforehand; when there is no room, every other run is
 //! dropped and the stretches double. So it takes constant memory, and most of a long text is
 //! only counted.
+//!
+//! Of repeated white space only the beginning is sampled, because a token can be as long as all of it. The
+//! rest is added to the sample in proportion, so that a sample has the same share of it as the text.
 
 use crate::json::unescape;
 use std::hash::{BuildHasher, RandomState};
@@ -12,14 +15,35 @@ use std::hash::{BuildHasher, RandomState};
 const RUNS: usize = 16;
 /// Bytes of a run, as they were written.
 const RUN: usize = 64;
+/// White space that can be repeated: skipped characters are counted by their place here.
+const WHITE: [char; 4] = [' ', '\n', '\r', '\t'];
+/// How often the same one is sampled in a row. The last space belongs to the word behind it.
+const GAP: u64 = 2;
+/// How far an end of a run moves to a space at most, in bytes: a word that is longer is cut.
+const LONGEST_WORD: usize = 16;
+/// Gaps of at least this many characters have a token of their own among what is added.
+const LONG_GAP: u64 = 64;
+/// White space that is added to a sample at most, in bytes.
+const MOST_PADDING: u64 = 64 * 1024;
 
 /// The sample of one text.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     /// The runs, of which all but the last are full.
     kept: Vec<u8>,
-    /// Bytes of the text so far.
+    /// Bytes of the text so far, as they were written, without what is passed over of gaps.
     seen: u64,
+    /// Characters that were passed over, of each of [`WHITE`].
+    skipped: [u64; WHITE.len()],
+    /// The gaps of which some were.
+    gaps: u64,
+    /// The last character, if it is white space, and how often it has come in a row.
+    white: Option<usize>,
+    gap: u64,
+    /// The last byte was the first one of an escape.
+    is_escaped: bool,
+    /// That byte was not taken yet.
+    is_held: bool,
     /// Where the run at hand begins, or the next one.
     next: u64,
     /// So many runs of a text are passed over for one that is kept, as a power of two.
@@ -31,6 +55,47 @@ impl Sample {
     /// Adds the source of a piece of text.
     #[inline]
     pub(crate) fn push(&mut self, source: &[u8]) {
+        let mut start = 0;
+        for (at, byte) in source.iter().enumerate() {
+            let white = match (std::mem::take(&mut self.is_escaped), byte) {
+                (false, b'\\') => {
+                    self.is_escaped = true;
+                    if self.gap >= GAP {
+                        self.take(source.get(start..at));
+                        start = at + 1;
+                        self.is_held = true;
+                    }
+                    continue;
+                }
+                (false, b' ') => Some(0),
+                (true, b'n') => Some(1),
+                (true, b'r') => Some(2),
+                (true, b't') => Some(3),
+                _ => None,
+            };
+            let is_held = std::mem::take(&mut self.is_held);
+            let is_same = white.is_some() && white == self.white;
+            let skipped = white.and_then(|white| self.skipped.get_mut(white));
+            if let Some(skipped) = skipped.filter(|_| is_same && self.gap >= GAP) {
+                *skipped = skipped.saturating_add(1);
+                self.gaps = self.gaps.saturating_add((self.gap == GAP).into());
+                self.take(source.get(start..at));
+                start = at + 1;
+            } else if is_held {
+                self.take(Some(b"\\"));
+            }
+            self.gap = match is_same {
+                true => self.gap.saturating_add(1),
+                false => white.is_some().into(),
+            };
+            self.white = white;
+        }
+        self.take(source.get(start..));
+    }
+
+    /// Takes a part that is sampled.
+    fn take(&mut self, source: Option<&[u8]>) {
+        let source = source.unwrap_or_default();
         let end = self.seen.saturating_add(source.len() as u64);
         while self.next < end {
             let from = self.next.saturating_sub(self.seen);
@@ -97,27 +162,45 @@ impl Sample {
         self.random
     }
 
-    /// What the runs mean, one behind the other. Where they do not adjoin, each begins and ends
-    /// with a whole word.
+    /// What the runs mean, one behind the other, and the white space that was passed over for them.
+    /// Where they do not adjoin, each begins and ends with a whole word, unless that is long.
     pub(crate) fn text(&self) -> String {
-        if self.thinned == 0 {
-            return unescape(whole_characters(&self.kept), RUNS * RUN);
+        let padding = |skipped: u64, taken: u64| {
+            let padding = taken.saturating_mul(skipped) / self.seen.max(1);
+            padding.min(MOST_PADDING)
+        };
+        let skipped = self.skipped.into_iter().fold(0, u64::saturating_add);
+        let (mut text, mut taken) = (String::new(), 0_u64);
+        let size = if self.thinned == 0 { RUNS * RUN } else { RUN };
+        for run in self.kept.chunks(size) {
+            if padding(skipped, taken) == MOST_PADDING {
+                break;
+            }
+            let run = match self.thinned {
+                0 => whole_characters(run),
+                _ => whole_characters(whole_words(run)),
+            };
+            taken = taken.saturating_add(run.len() as u64);
+            text.push_str(&unescape(run, run.len()));
         }
-        let runs = self.kept.chunks(RUN);
-        runs.map(|run| unescape(whole_words(run), RUN)).collect()
+        let gap = skipped / self.gaps.max(1);
+        for (white, skipped) in WHITE.into_iter().zip(self.skipped) {
+            let other = if white == ' ' { '\t' } else { ' ' };
+            let ends_gap = |at: u64| gap >= LONG_GAP && at.is_multiple_of(gap);
+            let padding = 1..=padding(skipped, taken);
+            text.extend(padding.map(|at| if ends_gap(at) { other } else { white }));
+        }
+        text
     }
 }
 
-/// A run from its first space to its last, where there is more than one; else all of it, but for
-/// halves of characters.
+/// A run without the words that its ends cut, as far as a space is near.
 fn whole_words(run: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| *byte == b' ';
-    let first = run.iter().position(is_space).unwrap_or_default();
-    let last = run.iter().rposition(is_space).unwrap_or(run.len());
-    if first < last && last < run.len() {
-        return run.get(first..last).unwrap_or(run);
-    }
-    whole_characters(run)
+    let first = run.iter().take(LONGEST_WORD).position(is_space);
+    let last = run.iter().rev().take(LONGEST_WORD).position(is_space);
+    let end = last.map_or(run.len(), |last| run.len().saturating_sub(last + 1));
+    run.get(first.unwrap_or_default()..end).unwrap_or(run)
 }
 
 /// A run without the halves of characters at its ends.

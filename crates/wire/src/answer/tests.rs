@@ -107,6 +107,16 @@ fn a_success_that_holds_an_error_is_an_error() {
             r#"{"choices":[{"error":{"code":502},"finish_reason":"error"}]}"#,
         ),
         (
+            Format::Chat,
+            r#"{"choices":[{"index":0,"error":"x","message":{"content":""},"finish_reason":"stop"}]}"#,
+        ),
+        (Format::Chat, r#"{"choices":[{"error":true}]}"#),
+        (Format::Chat, r#"{"choices":[],"error":500}"#),
+        (
+            Format::Responses,
+            r#"{"object":"response","status":"failed","output":[],"incomplete_details":{"reason":"x"}}"#,
+        ),
+        (
             Format::Messages,
             r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#,
         ),
@@ -135,6 +145,7 @@ fn a_body_that_is_no_answer_is_broken() {
         r#"[{"choices":[]}]"#,
         r#"{"x":{"choices":[]}}"#,
         r#"{"choices":{}}"#,
+        r#"{"choices":[],"base_resp":{"status_code":1004}}"#,
         &CHAT[..CHAT.len() - 1],
         &format!("{CHAT}x"),
     ] {
@@ -143,6 +154,51 @@ fn a_body_that_is_no_answer_is_broken() {
             AnswerKind::Broken,
             "{body}"
         );
+    }
+}
+
+#[test]
+fn an_empty_list_is_an_answer_if_it_says_how_that_ended() {
+    use Format::{Chat, Embeddings, Gemini, Messages, Responses};
+    for (format, body, kind) in [
+        (Chat, r#"{"choices":[]}"#, AnswerKind::Broken),
+        (
+            Messages,
+            r#"{"content":[],"stop_reason":"refusal"}"#,
+            AnswerKind::Answer,
+        ),
+        (
+            Messages,
+            r#"{"content":[],"detail":"x"}"#,
+            AnswerKind::Broken,
+        ),
+        (
+            Responses,
+            r#"{"status":"queued","output":[]}"#,
+            AnswerKind::Answer,
+        ),
+        (
+            Responses,
+            r#"{"status":"incomplete","output":[]}"#,
+            AnswerKind::Answer,
+        ),
+        (
+            Responses,
+            r#"{"output":[],"message":"x"}"#,
+            AnswerKind::Broken,
+        ),
+        (
+            Gemini,
+            r#"{"candidates":[],"message":"x"}"#,
+            AnswerKind::Broken,
+        ),
+        (
+            Embeddings,
+            r#"{"data":[],"detail":"x"}"#,
+            AnswerKind::Broken,
+        ),
+    ] {
+        assert_eq!(however_cut(format, body).kind, kind, "{format} {body}");
     }
 }
 

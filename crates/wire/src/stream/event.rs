@@ -112,9 +112,9 @@ impl Event {
         !self.has_data_line && !self.has_name_line && !self.has_other_line
     }
 
-    /// Whether it has lines beside its data.
-    pub(super) const fn has_name_line(&self) -> bool {
-        self.has_name_line
+    /// Whether it is the end marker and nothing else.
+    pub(super) fn is_plain_marker(&self) -> bool {
+        self.head.bytes() == DONE && !self.has_name_line && !self.has_other_line
     }
 
     /// Whether it has a line that is neither data nor a name.
@@ -127,7 +127,7 @@ impl Event {
         self.has_other_line = false;
     }
 
-    /// Whether the data are the end marker.
+    /// Whether the data are the end marker. Text can follow it behind a space.
     pub(super) fn is_done_marker(&self) -> bool {
         self.head.bytes().trim_ascii() == DONE
     }

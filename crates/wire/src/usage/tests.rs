@@ -62,7 +62,7 @@ fn every_way_of_reporting_comes_to_the_same_form() {
         ),
         (
             Messages,
-            r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":4,"iterations":[{"input_tokens":99}]}"#,
+            r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":4,"iterations":[{"type":"message","input_tokens":10,"output_tokens":4}]}"#,
             usage(10, 0, 0, 4, 0),
         ),
     ];
@@ -337,4 +337,67 @@ fn the_last_of_several_reports_says_what_its_parts_are() {
     }
     let details = scanner.usage().details;
     assert_eq!((details.audio_input, details.audio_output), (4, 3));
+}
+
+/// What the totals of messages leave out: the example of Anthropic's documentation, with a cache.
+const ITERATIONS: &str = r#"{"input_tokens":23000,"output_tokens":1000,"iterations":[
+    {"type":"compaction","input_tokens":180000,"output_tokens":3500},
+    {"cache_read_input_tokens":30,"cache_creation_input_tokens":20,"cache_creation":{"ephemeral_1h_input_tokens":7},"output_tokens":5,"type":"advisor_message","model":"m"},
+    {"input_tokens":23000,"output_tokens":1000,"type":"message"},
+    {"input_tokens":23000,"output_tokens":1000,"type":"fallback_message"},
+    {"input_tokens":1,"output_tokens":1}]}"#;
+
+#[test]
+fn iterations_that_the_totals_leave_out_are_added() {
+    let seen = reported(Format::Messages, ITERATIONS);
+    let expected = usage(203_000, 30, 20, 4505, 0);
+    assert_eq!(seen.believed(), Some(expected), "{seen:?}");
+    assert_eq!(seen.details.cache_write_1h, 7);
+    // Other formats have no such list: their totals are complete.
+    let chat = reported(Format::Chat, ITERATIONS);
+    assert_eq!(chat.believed(), Some(usage(23_000, 0, 0, 1000, 0)));
+    let absurd = ITERATIONS.replace("180000", "-1");
+    assert!(reported(Format::Messages, &absurd).absurd);
+}
+
+#[test]
+fn iterations_of_a_later_event_replace_earlier_ones() {
+    let mut scanner = StreamScanner::new(Format::Messages, StreamOptions::default());
+    let start =
+        format!(r#"{{"type":"message_start","message":{{"content":[],"usage":{ITERATIONS}}}}}"#);
+    let delta = format!(r#"{{"type":"message_delta","delta":{{}},"usage":{ITERATIONS}}}"#);
+    for event in [start, delta.clone(), delta] {
+        let event = event.replace('\n', "");
+        scanner.push(&format!("data: {event}\n\n").into(), &mut Vec::new());
+    }
+    let seen = scanner.usage();
+    assert_eq!(seen.believed(), Some(usage(203_000, 30, 20, 4505, 0)));
+    assert_eq!(seen.details.cache_write_1h, 7);
+}
+
+/// A response whose image tool has drawn.
+const DRAWN: &str = r#"{"output":[],"status":"completed","tool_usage":{"image_gen":{"input_tokens":500,"input_tokens_details":{"image_tokens":300,"text_tokens":200},"cached_tokens":100,"output_tokens":1584,"output_tokens_details":{"image_tokens":1584,"text_tokens":0},"total_tokens":2084},"web_search":{"num_requests":0}},"usage":{"input_tokens":20,"output_tokens":10,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":30}}"#;
+
+#[test]
+fn the_image_tool_counts_beside_the_usage() {
+    let mut whole = AnswerScanner::new(Format::Responses);
+    whole.push(DRAWN.as_bytes());
+    whole.finish();
+    let mut stream = StreamScanner::new(Format::Responses, StreamOptions::default());
+    for kind in ["created", "completed"] {
+        let event = format!(r#"data: {{"type":"response.{kind}","response":{DRAWN}}}"#);
+        stream.push(&(event + "\n\n").into(), &mut Vec::new());
+    }
+    for seen in [whole.usage(), stream.usage()] {
+        assert_eq!(
+            seen.believed(),
+            Some(usage(420, 100, 0, 1594, 0)),
+            "{seen:?}"
+        );
+        assert_eq!(seen.details.image_output, 1584);
+    }
+    let absurd = DRAWN.replace("1584", "\"many\"");
+    let mut scanner = AnswerScanner::new(Format::Responses);
+    scanner.push(absurd.as_bytes());
+    assert!(scanner.usage().absurd);
 }

@@ -60,3 +60,38 @@ fn characters_and_escapes_that_a_run_cuts_do_no_harm() {
         }
     }
 }
+
+#[test]
+fn white_space_is_sampled_in_the_share_that_it_has() {
+    for gap in [" ", "\\n", "\\t", "\\r\\n"] {
+        for (word, spaces) in [
+            ("abcdefgh", 1),
+            ("a_b_c_d_".repeat(8).as_str(), 45),
+            ("\u{6771}\\\\", 300),
+        ] {
+            let text = format!("{word}{}", gap.repeat(spaces)).repeat(4000);
+            for piece in [1, 50, 100_000] {
+                let kept = sample_of(&text, piece).text();
+                let white = kept.chars().filter(char::is_ascii_whitespace).count();
+                let share = white as f64 / kept.len() as f64;
+                let unescaped = text
+                    .replace("\\n", " ")
+                    .replace("\\t", " ")
+                    .replace("\\r", " ");
+                let unescaped = unescaped.replace("\\\\", "\\");
+                let white = unescaped.chars().filter(char::is_ascii_whitespace).count();
+                let expected = white as f64 / unescaped.len() as f64;
+                assert!(
+                    (share - expected).abs() < 0.1,
+                    "{gap:?} {word} {spaces}: {share} for {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_of_spaces_alone_is_sampled_within_bounds() {
+    let kept = sample_of(&" ".repeat(10_000_000), 100_000).text();
+    assert!(kept.len() <= 70_000, "{}", kept.len());
+}

@@ -181,6 +181,36 @@ fn chat_is_finished_without_its_marker_once_every_choice_has_ended() {
 }
 
 #[test]
+fn an_empty_reason_ends_no_choice() {
+    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"\",\"index\":0}]}\n\n";
+    let seen = whole(Format::Chat, &chunk.repeat(3));
+    assert_eq!((seen.end, seen.facts.stop), (StreamEnd::Cut, None));
+    let seen = whole(Format::Chat, &format!("{chunk}data: [DONE]\n\n"));
+    assert_eq!(seen.end, StreamEnd::Finished);
+}
+
+#[test]
+fn a_choice_with_an_error_fails_though_others_like_it_had_none() {
+    let chunk = |error: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"error\":{error}}}]}}\n\n")
+    };
+    let content = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\n";
+    let before = format!("{content}{}{}", chunk("\"\""), chunk("\"\""));
+    for error in ["\"zebra\"", "true", "500"] {
+        let seen = however_cut(
+            Format::Chat,
+            StreamOptions::default(),
+            &format!("{before}{}", chunk(error)),
+        );
+        assert_eq!(
+            (&seen.out, seen.end),
+            (&before, StreamEnd::Failed),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn an_end_marker_does_not_make_a_broken_stream_look_finished() {
     let marker = "data: [DONE]\n\n";
     let seen = whole(Format::Chat, marker);

@@ -241,6 +241,38 @@ fn an_end_marker_leaves_alone() {
     );
     let seen = however_cut(Format::Chat, StreamOptions::default(), &stream);
     assert_eq!((&*seen.out, seen.end), (CHAT, StreamEnd::Finished));
+    for text in [
+        format!(" {MARK}"),
+        format!("\ndata: {MARK}"),
+        "\ndata:".to_owned(),
+    ] {
+        for (format, stream) in STREAMS {
+            let marker = "data: [DONE]";
+            let whole = stream.replace("data: [DONE]\n\n", "");
+            let marked = format!("{whole}{marker}{text}\n\n");
+            let seen = however_cut(format, StreamOptions::default(), &marked);
+            assert_eq!(seen.out, format!("{whole}{marker}\n\n"), "{format} {text}");
+            assert_eq!(seen.end, StreamEnd::Finished);
+        }
+    }
+}
+
+#[test]
+fn every_event_of_the_responses_sdk_is_defined() {
+    let fields = include_str!("../../../../translate/sdk/answers.json");
+    let events = fields.split('"').filter_map(|it| it.strip_prefix("event:"));
+    let events: Vec<_> = events.filter(|it| it.starts_with("response.")).collect();
+    assert!(events.len() > 50, "{events:?}");
+    for event in events {
+        let stream = format!("event: {event}\ndata: {{\"type\":\"{event}\"}}\n\n");
+        let seen = whole(Format::Responses, &stream);
+        let expected = if event == "response.failed" {
+            ""
+        } else {
+            &stream
+        };
+        assert_eq!(seen.out, expected);
+    }
 }
 
 #[test]

@@ -154,6 +154,15 @@ fn repetitions_in_a_stream_are_measured_once() {
         let expected = responses[last - 1].1 * SAID.len() as u64;
         assert_eq!(measured(Format::Responses, &events), expected, "{last}");
     }
+    let shell = [
+        r#"{"type":"response.shell_call_output_content.delta","command_index":0,"delta":{"stdout":"TEXT"}}"#,
+        r#"{"type":"response.shell_call_output_content.done","output":[{"stdout":"TEXT","stderr":"","outcome":{"type":"exit","exit_code":0}}]}"#,
+        r#"{"type":"response.output_item.done","item":{"type":"shell_call_output","output":[{"stdout":"TEXT"}]}}"#,
+    ];
+    for last in 1..=shell.len() {
+        let bytes = measured(Format::Responses, &shell[..last]);
+        assert_eq!(bytes, SAID.len() as u64, "{last}");
+    }
     // MiniMax ends a stream of chat with the whole message.
     let delta = r#"{"choices":[{"index":0,"delta":{"content":"TEXT"}}]}"#;
     for last in [
