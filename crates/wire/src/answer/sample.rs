@@ -178,7 +178,7 @@ impl Sample {
             }
             let run = match self.thinned {
                 0 => whole_characters(run),
-                _ => whole_characters(whole_words(run)),
+                _ => whole_escapes(whole_characters(whole_words(run))),
             };
             taken = taken.saturating_add(run.len() as u64);
             text.push_str(&unescape(run, run.len()));
@@ -201,6 +201,36 @@ fn whole_words(run: &[u8]) -> &[u8] {
     let last = run.iter().rev().take(LONGEST_WORD).position(is_space);
     let end = last.map_or(run.len(), |last| run.len().saturating_sub(last + 1));
     run.get(first.unwrap_or_default()..end).unwrap_or(run)
+}
+
+/// A run without the parts of escaped characters at its ends: they would be counted and yield no text.
+fn whole_escapes(mut run: &[u8]) -> &[u8] {
+    const LEN: usize = br"\u0000".len();
+    const LOW: &[&[u8]] = &[br"\udc", br"\udd", br"\ude", br"\udf"];
+    const HIGH: &[&[u8]] = &[br"\ud8", br"\ud9", br"\uda", br"\udb"];
+    let is_rest = |part: &[u8]| part.iter().all(|it| it.is_ascii_hexdigit() || *it == b'u');
+    if let Some(at) = run.iter().take(LEN).position(|byte| *byte == b'\\')
+        && run.get(..at).is_some_and(is_rest)
+    {
+        run = run.get(at..).unwrap_or_default();
+    }
+    if LOW.iter().any(|it| run.starts_with(it)) {
+        run = run.get(LEN..).unwrap_or_default();
+    }
+    let last = run
+        .iter()
+        .rev()
+        .take(LEN - 1)
+        .position(|byte| *byte == b'\\');
+    if let Some((kept, cut)) = last.and_then(|at| run.split_at_checked(run.len() - at - 1))
+        && br"\u".starts_with(cut.get(..2).unwrap_or(cut))
+    {
+        run = kept;
+    }
+    match run.split_at_checked(run.len().saturating_sub(LEN)) {
+        Some((kept, last)) if HIGH.iter().any(|it| last.starts_with(it)) => kept,
+        _ => run,
+    }
 }
 
 /// A run without the halves of characters at its ends.
