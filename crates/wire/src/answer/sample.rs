@@ -9,7 +9,9 @@
 //! rest is added to the sample in proportion, so that a sample has the same share of it as the text.
 
 use crate::json::unescape;
+use memchr::memmem::Finder;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 
 /// Runs that are kept.
 const RUNS: usize = 16;
@@ -55,6 +57,19 @@ impl Sample {
     /// Adds the source of a piece of text.
     #[inline]
     pub(crate) fn push(&mut self, source: &[u8]) {
+        // Most pieces have no gap. Of these, each byte of the end alone is looked at: the next one may go on with it.
+        let is_plain = self.gap == 0 && !self.is_escaped && !has_gap(source);
+        let inner = |byte: &u8| !matches!(byte, b' ' | b'\\' | b'n' | b'r' | b't');
+        let end = source.iter().rposition(inner).filter(|_| is_plain);
+        let (plain, rest) = source.split_at(end.map_or(0, |end| end + 1));
+        if !plain.is_empty() {
+            self.take(Some(plain));
+            self.white = None;
+        }
+        self.push_with_gaps(rest);
+    }
+
+    fn push_with_gaps(&mut self, source: &[u8]) {
         let mut start = 0;
         for (at, byte) in source.iter().enumerate() {
             let white = match (std::mem::take(&mut self.is_escaped), byte) {
@@ -192,6 +207,17 @@ impl Sample {
         }
         text
     }
+}
+
+/// Whether one of [`WHITE`] stands more than [`GAP`] times in a row.
+fn has_gap(source: &[u8]) -> bool {
+    static GAPS: LazyLock<[Finder<'static>; WHITE.len()]> =
+        LazyLock::new(|| ["   ", r"\n\n\n", r"\r\r\r", r"\t\t\t"].map(Finder::new));
+    let has_escape = memchr::memchr(b'\\', source).is_some();
+    let searched = if has_escape { WHITE.len() } else { 1 };
+    GAPS.iter()
+        .take(searched)
+        .any(|gap| gap.find(source).is_some())
 }
 
 /// A run without the words that its ends cut, as far as a space is near.
