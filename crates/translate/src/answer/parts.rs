@@ -152,8 +152,10 @@ impl ToolCalls {
         notes: &TranslationNotes,
     ) -> Result<ToolCall, Failure> {
         let native = call.name.unescape();
-        let is_name = (1..=Self::LONGEST_NAME).contains(&native.len());
-        if !is_name || self.ids.len() >= Self::MOST {
+        if native.is_empty() {
+            return Err(Broken);
+        }
+        if native.len() > Self::LONGEST_NAME || self.ids.len() >= Self::MOST {
             return Err(Unfit);
         }
         let id = self.id(&call.id.unescape(), head);

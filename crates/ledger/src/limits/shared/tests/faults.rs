@@ -36,6 +36,15 @@ async fn a_stopped_server_costs_one_time_out_and_is_shared_again_when_it_goes_on
     assert_eq!(one.shared_stats().unwrap().fallbacks, 1);
 }
 
+/// Waits until the server counts so many running requests of the key `k`: the processes tell it, each over its own
+/// connection.
+async fn counted(redis: &Redis, running: u32) {
+    const SUM: &str = "local all, sum = cmsgpack.unpack(redis.call('GET', KEYS[1])), 0 \
+                       for i = 11, #all, 3 do sum = sum + all[i] end return sum";
+    let sum = || redis.cli(&["EVAL", SUM, "1", "tollgate:limits:{k}"]);
+    until("the count", || sum().trim() == running.to_string()).await;
+}
+
 #[tokio::test]
 async fn a_server_that_is_killed_and_started_again_is_shared_again() {
     let Some(mut redis) = Redis::start() else {
@@ -50,15 +59,14 @@ async fn a_server_that_is_killed_and_started_again_is_shared_again() {
     shared(&[&one, &two], false).await;
     redis.restart();
     shared(&[&one, &two], true).await;
-    // The counts come over two connections.
-    tokio::time::sleep(Duration::from_millis(200)).await;
     // Both requests that run are counted again.
+    counted(&redis, 2).await;
     let third = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
     assert!(two.admit_shared(&key, &limits, 1, 1).await.is_err());
     for admission in [running, during, third] {
         admission.finish(1, 1);
     }
-    until("no slot", || one.running(&key) + two.running(&key) == 0).await;
+    counted(&redis, 0).await;
     for _ in 0..3 {
         let admitted = two.admit_shared(&key, &limits, 1, 1).await.unwrap();
         admitted.finish(1, 1);
