@@ -55,6 +55,7 @@ pub(crate) async fn prepare(
     provider: SocketAddr,
 ) -> Result<Prepared> {
     let admin = machine::free_address()?;
+    write_file(folder, "token", TOKEN)?;
     let mut yaml = configuration(listen, admin, provider);
     let mut watchers = None;
     if *setup == Setup::WithoutLedger {
@@ -111,7 +112,7 @@ fn configuration(listen: SocketAddr, admin: SocketAddr, provider: SocketAddr) ->
 server:
   listen: [{{ address: '{listen}' }}]
   threads: 1
-admin: {{ listen: '{admin}', token: 'literal:{TOKEN}' }}
+admin: {{ listen: '{admin}', token: 'file:token' }}
 store: {{ path: tollgate.db }}
 keys: {{ pepper: 'literal:a pepper for a comparison and nothing else' }}
 log: {{ access: stdout }}
