@@ -2,10 +2,12 @@
 //!
 //! Whether it can pay is decided in `balance`. One process keeps limits in memory: a restart begins
 //! them anew, which lets at most one window more through. Several processes share them through a
-//! server (`shared`); without it each applies an equal share.
+//! server (`shared`); without it each applies a share that it leases in the database (`claims`).
 
 mod admission;
+pub(crate) mod allotment;
 mod bucket;
+mod claims;
 mod headers;
 mod meter;
 mod pace;
@@ -13,12 +15,19 @@ mod shared;
 
 pub use admission::Admission;
 pub use bucket::Level;
+#[cfg(test)]
+pub(crate) use shared::tests::redis_server;
 pub use shared::{LimitServer, LimitServerError, SharedLimits, SharedLimitsStats};
 
-use crate::clock::Clock;
+use crate::{
+    clock::Clock,
+    store::{Store, StoreError},
+};
 use admission::Shared;
-use meter::{Meter, Share};
-use pace::{Taken, Wanted};
+use allotment::Fraction;
+use claims::Claims;
+use meter::{Meter, Paces, Share};
+use pace::Wanted;
 use quick_cache::{UnitWeighter, sync::Cache};
 use shared::Order;
 use std::{
@@ -61,6 +70,8 @@ struct Sharing {
     /// How many processes run.
     nodes: Arc<AtomicU32>,
     server: Option<SharedLimits>,
+    /// If the processes divide limits in their database.
+    claims: Option<Arc<Claims>>,
 }
 
 impl Limiter {
@@ -85,16 +96,27 @@ impl Limiter {
         }
     }
 
-    /// Shares the limits among `nodes` running processes: through a server, if there is one, else each
-    /// process applies an equal share.
-    #[must_use]
-    pub fn shared_by(mut self, nodes: Arc<AtomicU32>, server: Option<&SharedLimits>) -> Self {
+    /// Shares the limits among `nodes` running processes: through a server, if there is one; else each
+    /// process leases a share by its demand in the database, or applies an equal one if that is a file.
+    ///
+    /// # Errors
+    /// No thread can be started, or the system has no random numbers.
+    pub fn shared_by(
+        mut self,
+        nodes: Arc<AtomicU32>,
+        server: Option<&SharedLimits>,
+        store: Option<&Store>,
+    ) -> Result<Self, StoreError> {
         if let Some(server) = server {
             server.serve(&self.keys);
         }
-        let server = server.cloned();
-        self.sharing = Some(Arc::new(Sharing { nodes, server }));
-        self
+        let claims = store.map(|store| Claims::start(store, &self.keys, server));
+        self.sharing = Some(Arc::new(Sharing {
+            nodes,
+            server: server.cloned(),
+            claims: claims.transpose()?.flatten(),
+        }));
+        Ok(self)
     }
 
     /// Lets a request of `input` tokens and at most `output` tokens through, or nothing
@@ -109,25 +131,25 @@ impl Limiter {
         input: u64,
         output: u64,
     ) -> Result<Admission, Limited> {
-        let meter = self.meter(key);
-        let share = self.share(limits);
-        meter.enter(share.limits.concurrent)?;
-        // From here on dropping the admission gives back what was taken.
-        let mut admission = Admission {
+        let (meter, wanted) = (self.meter(key), Wanted::request(input, output));
+        let mut paces = meter.paces();
+        let share = self.share(limits, &paces);
+        let mut taken = meter.admit(&mut paces, &share, wanted, || self.now_ms());
+        if let Some(claims) = self.claims() {
+            claims.note((key, &meter, &mut paces), &share, wanted, &mut taken);
+        }
+        drop(paces);
+        Ok(Admission {
+            taken: taken?,
             meter,
             limiter: self.clone(),
-            taken: Taken::default(),
             sharing: self.server().map(|server| Shared {
                 key: key.clone(),
                 server: server.clone(),
                 has_slot: false,
             }),
             used: None,
-        };
-        let wanted = Wanted::request(input, output);
-        let now_ms = || self.now_ms();
-        admission.taken = admission.meter.take(limits, &share, wanted, now_ms)?;
-        Ok(admission)
+        })
     }
 
     /// The same by the limits that all processes share. Keys without limits do not ask the server.
@@ -163,8 +185,7 @@ impl Limiter {
         limits: &Limits,
         wanted: Wanted,
     ) -> Option<Admission> {
-        let nodes = self.sharing.as_ref()?.nodes.load(Ordering::Relaxed);
-        let nodes = NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN);
+        let nodes = NonZeroU32::new(self.sharing.as_ref()?.nodes())?;
         let (meter, now_ms) = (self.meter(key), self.now_ms());
         let taken = meter.take_ahead(limits, wanted, nodes, server.period(), now_ms)?;
         let order = Order::charge(self, key, limits, wanted);
@@ -182,29 +203,45 @@ impl Limiter {
     /// How the key stands, as far as this process has seen.
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
         let meter = self.meter(key);
-        let share = self.share(limits);
         let mut paces = meter.paces();
+        let share = self.share(limits, &paces);
         paces.go_by_share(&share, || self.now_ms());
         paces.standing(|| self.now_ms())
     }
 
-    /// The state of the server that processes share, if there is one.
+    /// The state of what processes share limits through; `None` if each has everything.
     pub fn shared_stats(&self) -> Option<SharedLimitsStats> {
-        self.server().map(SharedLimits::stats)
+        let server = self.server();
+        let stats = SharedLimitsStats {
+            by_server: server.map(SharedLimits::is_open),
+            by_database: self.is_leased(),
+            fallbacks: server.map_or(0, |server| server.period().saturating_sub(1)),
+        };
+        (stats.by_server.is_some() || stats.by_database.is_some()).then_some(stats)
     }
 
     fn server(&self) -> Option<&SharedLimits> {
         self.sharing.as_ref()?.server.as_ref()
     }
 
-    /// What this process may use of limits without the server.
-    fn share(&self, limits: &Limits) -> Share {
+    /// Where shares are leased, unless the server counts.
+    fn claims(&self) -> Option<&Claims> {
+        let is_open = self.server().is_some_and(SharedLimits::is_open);
+        let claims = self.sharing.as_ref()?.claims.as_deref();
+        claims.filter(|_| !is_open)
+    }
+
+    /// What this process may use of limits now.
+    fn share(&self, limits: &Limits, paces: &Paces) -> Share {
         let Some(sharing) = &self.sharing else {
             return Share::whole(limits);
         };
-        match &sharing.server {
-            Some(server) if server.is_open() => Share::whole(limits),
-            _ => Share::of(limits, sharing.nodes.load(Ordering::Relaxed).max(1)),
+        if self.server().is_some_and(SharedLimits::is_open) {
+            return Share::whole(limits);
+        }
+        match &sharing.claims {
+            Some(claims) => claims.share(limits, paces, sharing.nodes()),
+            None => Share::of(limits, Fraction::one_of(sharing.nodes())),
         }
     }
 
@@ -222,6 +259,13 @@ impl Limiter {
             Ok(meter) => meter,
             Err(never) => match never {},
         }
+    }
+}
+
+impl Sharing {
+    /// How many processes run, at least one.
+    fn nodes(&self) -> u32 {
+        self.nodes.load(Ordering::Relaxed).max(1)
     }
 }
 

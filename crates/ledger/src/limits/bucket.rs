@@ -5,13 +5,14 @@
 //! flows back evenly. Counted in units of 1/n millisecond, so that one token is exactly
 //! 60,000 units whatever the limit is, nothing is ever rounded, and `remaining` is exact.
 
+use super::allotment::Fraction;
 use std::{num::NonZeroU32, time::Duration};
 use tollgate_types::Denied;
 
 /// Milliseconds in the window of every limit.
 pub(super) const WINDOW_MS: u64 = 60_000;
 /// The most that is owed, in windows: one absurd count does not shut a key out for ever.
-const MOST_WINDOWS: u64 = 10;
+pub(super) const MOST_WINDOWS: u64 = 10;
 
 /// How full a bucket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +29,11 @@ pub struct Level {
 #[derive(Debug)]
 pub(super) struct Bucket {
     limit: NonZeroU32,
+    /// The limit of which it is a share: as much can be owed as of the whole.
+    whole: NonZeroU32,
     /// In units of 1/limit millisecond since the limiter's beginning.
     arrival: u64,
-    /// The same for the part that the shared server has counted, if there is one.
+    /// The same for the part that the shared server or the database has counted.
     counted: u64,
 }
 
@@ -38,17 +41,25 @@ impl Bucket {
     pub(super) const fn new(limit: NonZeroU32) -> Self {
         Self {
             limit,
+            whole: limit,
             arrival: 0,
             counted: 0,
         }
     }
 
-    /// A bucket of which so many units are owed, as the shared server has counted.
+    /// A bucket of which so many units are owed, all of them counted.
     pub(super) fn with_debt(limit: NonZeroU32, debt: u64, now_ms: u64) -> Self {
         let mut bucket = Self::new(limit);
-        let debt = debt.min(bucket.most_debt());
-        bucket.owe(debt, debt, now_ms);
+        bucket.recount(debt, now_ms);
         bucket
+    }
+
+    /// So many units are counted now. What was taken and is not counted is owed besides.
+    pub(super) fn recount(&mut self, counted: u64, now_ms: u64) {
+        let counted = counted.min(self.most_debt());
+        let debt = counted.saturating_add(self.debt(now_ms));
+        let debt = debt.saturating_sub(self.counted_debt(now_ms));
+        self.owe(debt, counted, now_ms);
     }
 
     /// How many can be taken at once.
@@ -56,29 +67,25 @@ impl Bucket {
         u64::from(self.limit.get())
     }
 
-    /// Leaves an equal part of the debt that the shared server has counted, for one of so many processes.
-    pub(super) fn divide(&mut self, parts: u32, now_ms: u64) {
+    /// Leaves a part of the debt that is counted, for a process with this share of the limit. Returns the
+    /// whole of it.
+    pub(super) fn divide(&mut self, share: Fraction, now_ms: u64) -> u64 {
         let counted = self.counted_debt(now_ms);
-        let part = counted.div_ceil(u64::from(parts.max(1)));
-        let debt = self.debt(now_ms).saturating_add(part);
-        self.owe(debt.saturating_sub(counted), part, now_ms);
+        self.recount(share.of_debt(counted), now_ms);
+        counted
     }
 
-    /// How many are owed besides those that the shared server has counted; from now on it has counted
-    /// them. Negative: it has counted too many.
+    /// The units that are owed besides those that are counted, which count from now on. Negative: too many
+    /// are counted.
     pub(super) fn uncounted(&mut self, now_ms: u64) -> i64 {
-        let whole = |units: u64| i64::try_from(units / WINDOW_MS).unwrap_or(i64::MAX);
         let (debt, counted) = (self.debt(now_ms), self.counted_debt(now_ms));
         self.counted = self.arrival;
-        match debt.checked_sub(counted) {
-            Some(more) => whole(more),
-            None => whole(counted.saturating_sub(debt)).saturating_neg(),
-        }
+        debt.cast_signed().saturating_sub(counted.cast_signed())
     }
 
-    /// So many that count as counted were not counted.
-    pub(super) const fn miss(&mut self, count: u64) {
-        self.counted = self.counted.saturating_sub(cost(count));
+    /// So many units that [`Self::uncounted`] has returned were not counted.
+    pub(super) const fn miss(&mut self, units: i64) {
+        self.counted = self.counted.saturating_sub_signed(units);
     }
 
     fn owe(&mut self, debt: u64, counted: u64, now_ms: u64) {
@@ -92,11 +99,12 @@ impl Bucket {
         Self::new(limit).duration(units)
     }
 
-    /// Goes by another limit from now on. The debt stays, token for token, as
+    /// Goes by another limit from now on, a share of `whole`. The debt stays, token for token, as
     /// far as anything can be owed.
-    pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
+    pub(super) fn resize(&mut self, limit: NonZeroU32, whole: NonZeroU32, now_ms: u64) {
         let (debt, counted) = (self.debt(now_ms), self.counted_debt(now_ms));
         self.limit = limit;
+        self.whole = whole;
         let most = self.most_debt();
         self.owe(debt.min(most), counted.min(most), now_ms);
     }
@@ -141,11 +149,11 @@ impl Bucket {
         }
     }
 
-    fn debt(&self, now_ms: u64) -> u64 {
+    pub(super) fn debt(&self, now_ms: u64) -> u64 {
         self.arrival.saturating_sub(self.units(now_ms))
     }
 
-    fn counted_debt(&self, now_ms: u64) -> u64 {
+    pub(super) fn counted_debt(&self, now_ms: u64) -> u64 {
         self.counted.saturating_sub(self.units(now_ms))
     }
 
@@ -155,7 +163,7 @@ impl Bucket {
     }
 
     fn most_debt(&self) -> u64 {
-        self.capacity().saturating_mul(MOST_WINDOWS)
+        cost(u64::from(self.whole.get())).saturating_mul(MOST_WINDOWS)
     }
 
     fn units(&self, ms: u64) -> u64 {
@@ -168,7 +176,8 @@ impl Bucket {
     }
 }
 
-const fn cost(count: u64) -> u64 {
+/// The units of so many.
+pub(super) const fn cost(count: u64) -> u64 {
     count.saturating_mul(WINDOW_MS)
 }
 
@@ -245,10 +254,10 @@ mod tests {
     fn another_limit_keeps_what_was_taken_token_for_token() {
         let mut used = bucket(10);
         used.take(10, 0).unwrap();
-        used.resize(limit(20), 0);
+        used.resize(limit(20), limit(20), 0);
         assert_eq!(used.level(0).remaining, 10);
         assert_eq!(used.level(3_000).remaining, 11);
-        used.resize(limit(10), 3_000);
+        used.resize(limit(10), limit(10), 3_000);
         assert_eq!(used.level(3_000).remaining, 1);
     }
 
@@ -256,9 +265,9 @@ mod tests {
     fn another_limit_keeps_what_is_owed_and_bounds_it() {
         let mut owing = bucket(10);
         owing.force(30, 0);
-        owing.resize(limit(60), 0);
+        owing.resize(limit(60), limit(60), 0);
         assert_eq!(owing.level(0).remaining, 30);
-        owing.resize(limit(1), 0);
+        owing.resize(limit(1), limit(1), 0);
         assert_eq!(owing.level(0).reset_after, Duration::from_secs(600));
     }
 
@@ -267,18 +276,22 @@ mod tests {
         let mut share = Bucket::with_debt(limit(60), cost(40), 0);
         assert_eq!(share.uncounted(0), 0);
         share.force(6, 0);
-        share.divide(2, 0);
-        share.resize(limit(30), 0);
+        assert_eq!(share.divide(Fraction::one_of(2), 0), cost(40));
+        share.resize(limit(30), limit(60), 0);
         assert_eq!(share.level(0).remaining, 4);
         share.take(4, 0).unwrap();
-        assert_eq!(share.uncounted(0), 10);
-        assert_eq!(share.uncounted(0), 0);
+        let uncounted = |share: &mut Bucket, now_ms| share.uncounted(now_ms) / 1000;
+        assert_eq!(uncounted(&mut share, 0), 600);
+        share.miss(600_000);
+        assert_eq!(uncounted(&mut share, 0), 600);
         share.refund(3);
-        assert_eq!(share.uncounted(0), -3);
+        assert_eq!(uncounted(&mut share, 0), -180);
+        share.miss(-180_000);
+        assert_eq!(uncounted(&mut share, 0), -180);
         // What has flowed off is not owed any more.
         share.force(30, 0);
-        assert_eq!(share.uncounted(57_000), 28);
-        assert_eq!(share.uncounted(600_000), 0);
+        assert_eq!(uncounted(&mut share, 57_000), 1710);
+        assert_eq!(uncounted(&mut share, 600_000), 0);
     }
 
     fn limit(limit: u32) -> NonZeroU32 {
@@ -313,7 +326,7 @@ mod tests {
             bucket.force(count, now);
             let _ = bucket.level(now);
             bucket.refund(count);
-            bucket.resize(NonZeroU32::MIN, now);
+            bucket.resize(NonZeroU32::MIN, NonZeroU32::MAX, now);
             let _ = bucket.level(now);
         }
     }

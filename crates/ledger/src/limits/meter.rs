@@ -2,7 +2,9 @@
 
 use super::{
     Level, Standing,
+    allotment::{Debts, Fraction, Lease},
     bucket::WINDOW_MS,
+    claims::{Demand, Leased},
     pace::{Pace, Taken, Wanted},
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -24,7 +26,9 @@ pub(super) struct Meter {
 /// What goes by the clock.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
+    /// This process goes by these limits, a share of `whole`.
     pub(super) limits: Limits,
+    pub(super) whole: Limits,
     /// Admissions that the shared server has not answered yet.
     pub(super) asked: u32,
     /// The buckets are what the shared server has counted for all processes. If not, what they have counted
@@ -37,6 +41,9 @@ pub(super) struct Paces {
     others: u32,
     /// Until then every request waits for the server, because one was admitted beyond a limit.
     waits_until_ms: u64,
+    /// The share that the database has last leased to this process.
+    pub(super) leased: Option<Leased>,
+    pub(super) demand: Demand,
     requests: Pace,
     input: Pace,
     output: Pace,
@@ -45,39 +52,48 @@ pub(super) struct Paces {
 /// What one process may use of limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
+    pub(super) whole: Limits,
     pub(super) limits: Limits,
-    /// Processes that have the same share.
-    pub(super) nodes: u32,
+    /// `None`: all of it, as the shared server counts.
+    fraction: Option<Fraction>,
+    /// The database is about to lease more: a refusal says nothing about the limit.
+    pub(super) is_provisional: bool,
 }
 
 impl Share {
-    /// All of it.
+    /// All of it, as the shared server counts.
     pub(super) const fn whole(limits: &Limits) -> Self {
-        Self::of(limits, 1)
+        Self {
+            whole: *limits,
+            limits: *limits,
+            fraction: None,
+            is_provisional: false,
+        }
     }
 
-    /// An equal part, rounded down, and at least one of everything.
-    pub(super) const fn of(limits: &Limits, nodes: u32) -> Self {
-        const fn part(limit: Option<NonZeroU32>, nodes: u32) -> Option<NonZeroU32> {
-            let Some(limit) = limit else { return None };
-            let part = match limit.get().checked_div(nodes) {
-                Some(part) => NonZeroU32::new(part),
-                None => Some(limit),
-            };
-            match part {
-                Some(part) => Some(part),
-                None => Some(NonZeroU32::MIN),
-            }
-        }
+    /// A part, rounded down, and at least one of everything.
+    pub(super) fn of(limits: &Limits, fraction: Fraction) -> Self {
+        let part = |limit: Option<NonZeroU32>| limit.map(|limit| fraction.of_limit(limit));
         Self {
             limits: Limits {
-                requests: part(limits.requests, nodes),
-                input_tokens: part(limits.input_tokens, nodes),
-                output_tokens: part(limits.output_tokens, nodes),
-                concurrent: part(limits.concurrent, nodes),
+                requests: part(limits.requests),
+                input_tokens: part(limits.input_tokens),
+                output_tokens: part(limits.output_tokens),
+                concurrent: part(limits.concurrent),
             },
-            nodes,
+            fraction: Some(fraction),
+            ..Self::whole(limits)
         }
+    }
+
+    /// With no more requests at once than the `others` that run elsewhere leave, and at least one.
+    pub(super) fn beside(mut self, others: u32) -> Self {
+        self.limits.concurrent = self.limits.concurrent.map(|most| {
+            let whole = self.whole.concurrent.map_or(0, NonZeroU32::get);
+            let left = NonZeroU32::new(whole.saturating_sub(others));
+            most.min(left.unwrap_or(NonZeroU32::MIN))
+        });
+        self
     }
 }
 
@@ -110,20 +126,21 @@ impl Meter {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes what is wanted of each limit there is, or nothing of any.
-    pub(super) fn take(
+    /// Counts a request, and takes what is wanted of each limit there is; or nothing of any.
+    pub(super) fn admit(
         &self,
-        whole: &Limits,
+        paces: &mut Paces,
         share: &Share,
         wanted: Wanted,
         now_ms: impl Fn() -> u64,
     ) -> Result<Taken, Limited> {
-        let mut paces = self.paces.lock();
+        self.enter(share.limits.concurrent)?;
         paces.go_by_share(share, &now_ms);
         if !paces.is_paced() {
             return Ok(Taken::default());
         }
-        paces.take(whole, wanted, now_ms())
+        let taken = paces.take(&share.whole, wanted, now_ms());
+        taken.inspect_err(|_| self.leave())
     }
 }
 
@@ -158,27 +175,69 @@ impl Paces {
     /// Goes by a share of limits from now on. What the server had counted when it was lost is divided
     /// among the processes, as the limits are.
     pub(super) fn go_by_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
-        if self.is_total && share.nodes > 1 {
+        if self.is_total
+            && let Some(fraction) = share.fraction
+        {
             self.is_total = false;
             let now_ms = now_ms();
-            for pace in [&mut self.requests, &mut self.input, &mut self.output] {
-                pace.divide(share.nodes, now_ms);
-            }
+            let Limits {
+                requests,
+                input_tokens,
+                output_tokens,
+                ..
+            } = self.limits;
+            self.requests.divide(fraction, requests, now_ms);
+            self.input.divide(fraction, input_tokens, now_ms);
+            self.output.divide(fraction, output_tokens, now_ms);
         }
-        self.go_by(&share.limits, now_ms);
+        self.go_by(&share.limits, &share.whole, now_ms);
     }
 
-    /// What was taken of each limit that the shared server has not counted: requests, input and output.
-    /// It counts as reported from now on.
+    /// The database has counted these debts. The next request goes by the new share.
+    pub(super) fn recount(&mut self, lease: &Lease, now_ms: u64) {
+        self.owe(lease.debts, now_ms);
+        let [requests, input, output] = lease.total;
+        let whole = self.whole;
+        self.requests.note_total(whole.requests, requests, now_ms);
+        self.input.note_total(whole.input_tokens, input, now_ms);
+        self.output.note_total(whole.output_tokens, output, now_ms);
+    }
+
+    fn owe(&mut self, debts: Debts, now_ms: u64) {
+        let [requests, input, output] = debts;
+        self.requests.recount(requests, now_ms);
+        self.input.recount(input, now_ms);
+        self.output.recount(output, now_ms);
+    }
+
+    /// What all processes owe together without the server, as far as this one knows.
+    pub(super) fn total(&self, now_ms: u64) -> Debts {
+        match self.is_total {
+            true => Debts::default(),
+            false => [&self.requests, &self.input, &self.output].map(|pace| pace.total(now_ms)),
+        }
+    }
+
+    /// The same, for the server, which then knows it.
+    pub(super) fn take_total(&mut self, now_ms: u64) -> Debts {
+        let total = self.total(now_ms);
+        for pace in [&mut self.requests, &mut self.input, &mut self.output] {
+            pace.note_total(None, 0, now_ms);
+        }
+        total
+    }
+
+    /// What was taken of each limit and is not counted, in units: requests, input and output. It counts as
+    /// reported from now on.
     pub(super) fn uncounted(&mut self, now_ms: u64) -> [i64; 3] {
         [&mut self.requests, &mut self.input, &mut self.output].map(|pace| pace.uncounted(now_ms))
     }
 
-    /// What was reported is lost with the connection.
-    pub(super) const fn miss(&mut self, lost: Wanted) {
-        self.requests.miss(lost.requests);
-        self.input.miss(lost.input);
-        self.output.miss(lost.output);
+    /// What [`Self::uncounted`] has returned was not counted.
+    pub(super) const fn miss(&mut self, [requests, input, output]: [i64; 3]) {
+        self.requests.miss(requests);
+        self.input.miss(input);
+        self.output.miss(output);
     }
 
     /// Takes over the debts of each limit that the shared server returned, and the requests that run in
@@ -186,19 +245,18 @@ impl Paces {
     pub(super) fn mirror(
         &mut self,
         limits: &Limits,
-        debts: [u64; 3],
+        debts: Debts,
         others: u32,
         period: u64,
         now_ms: u64,
     ) {
-        self.limits = *limits;
         self.others = others;
         self.is_total = true;
         self.answered = period;
-        let [requests, input, output] = debts;
-        self.requests.mirror(limits.requests, requests, now_ms);
-        self.input.mirror(limits.input_tokens, input, now_ms);
-        self.output.mirror(limits.output_tokens, output, now_ms);
+        self.go_by(limits, limits, || now_ms);
+        // The server has counted everything that was reported.
+        self.uncounted(now_ms);
+        self.owe(debts, now_ms);
     }
 
     /// Whether so much fits one of `nodes` equal parts of the room that the server has last seen.
@@ -228,15 +286,18 @@ impl Paces {
     }
 
     /// Goes by these limits from now on.
-    fn go_by(&mut self, limits: &Limits, now_ms: impl Fn() -> u64) {
-        if self.limits == *limits {
+    fn go_by(&mut self, limits: &Limits, whole: &Limits, now_ms: impl Fn() -> u64) {
+        if self.limits == *limits && self.whole == *whole {
             return;
         }
         let now_ms = now_ms();
         self.limits = *limits;
-        self.requests.go_by(limits.requests, now_ms);
-        self.input.go_by(limits.input_tokens, now_ms);
-        self.output.go_by(limits.output_tokens, now_ms);
+        self.whole = *whole;
+        self.requests.go_by(limits.requests, whole.requests, now_ms);
+        self.input
+            .go_by(limits.input_tokens, whole.input_tokens, now_ms);
+        self.output
+            .go_by(limits.output_tokens, whole.output_tokens, now_ms);
     }
 
     /// Of a key that is asked for these limits.
@@ -244,6 +305,7 @@ impl Paces {
     pub(super) fn for_test(limits: &Limits) -> Self {
         Self {
             limits: *limits,
+            whole: *limits,
             ..Self::default()
         }
     }

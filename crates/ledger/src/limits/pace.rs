@@ -1,6 +1,6 @@
 //! One limit of a key by the clock, and what a request takes of it.
 
-use super::{Level, bucket::Bucket};
+use super::{Level, allotment::Fraction, bucket::Bucket};
 use std::num::NonZeroU32;
 use tollgate_types::{Denied, Limits};
 
@@ -11,15 +11,22 @@ pub(super) struct Pace {
     /// it give back to it still, and what was taken flows off as before.
     pub(super) is_limited: bool,
     bucket: Option<Bucket>,
+    /// What all processes owed together when it was last known.
+    total: Option<Bucket>,
 }
 
 impl Pace {
-    pub(super) fn go_by(&mut self, limit: Option<NonZeroU32>, now_ms: u64) {
+    /// Goes by a limit from now on, a share of `whole`.
+    pub(super) fn go_by(
+        &mut self,
+        limit: Option<NonZeroU32>,
+        whole: Option<NonZeroU32>,
+        now_ms: u64,
+    ) {
         self.is_limited = limit.is_some();
-        match (&mut self.bucket, limit) {
-            (Some(bucket), Some(limit)) => bucket.resize(limit, now_ms),
-            (None, Some(limit)) => self.bucket = Some(Bucket::new(limit)),
-            (_, None) => {}
+        if let Some(limit) = limit {
+            let bucket = self.bucket.get_or_insert_with(|| Bucket::new(limit));
+            bucket.resize(limit, whole.unwrap_or(limit), now_ms);
         }
     }
 
@@ -32,18 +39,28 @@ impl Pace {
         }
     }
 
-    pub(super) fn mirror(&mut self, limit: Option<NonZeroU32>, debt: u64, now_ms: u64) {
-        self.is_limited = limit.is_some();
-        if let Some(limit) = limit {
-            self.bucket = Some(Bucket::with_debt(limit, debt, now_ms));
+    /// See [`Bucket::recount`].
+    pub(super) fn recount(&mut self, debt: u64, now_ms: u64) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.recount(debt, now_ms);
         }
     }
 
-    /// Divides what the shared server has counted; see [`Bucket::divide`].
-    pub(super) fn divide(&mut self, parts: u32, now_ms: u64) {
-        if let Some(bucket) = &mut self.bucket {
-            bucket.divide(parts, now_ms);
-        }
+    /// Divides what all processes owe; see [`Bucket::divide`].
+    pub(super) fn divide(&mut self, share: Fraction, whole: Option<NonZeroU32>, now_ms: u64) {
+        let total = self.bucket.as_mut().map(|it| it.divide(share, now_ms));
+        self.note_total(whole, total.unwrap_or_default(), now_ms);
+    }
+
+    /// All processes owe so much together.
+    pub(super) fn note_total(&mut self, whole: Option<NonZeroU32>, debt: u64, now_ms: u64) {
+        self.total = whole.map(|whole| Bucket::with_debt(whole, debt, now_ms));
+    }
+
+    /// What all processes owe together, as far as this one knows, apart from what it has not reported.
+    pub(super) fn total(&self, now_ms: u64) -> u64 {
+        let total = self.total.as_ref();
+        total.map_or(0, |total| total.debt(now_ms))
     }
 
     /// See [`Bucket::uncounted`].
@@ -53,7 +70,7 @@ impl Pace {
     }
 
     /// See [`Bucket::miss`].
-    pub(super) const fn miss(&mut self, count: u64) {
+    pub(super) const fn miss(&mut self, count: i64) {
         if let Some(bucket) = &mut self.bucket {
             bucket.miss(count);
         }

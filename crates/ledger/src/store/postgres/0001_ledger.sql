@@ -119,6 +119,19 @@ END $$;
 CREATE TRIGGER tokens_requested AFTER INSERT OR UPDATE ON lease_requests
     FOR EACH STATEMENT EXECUTE FUNCTION tokens_requested();
 
+-- The shares of keys' limits that gateways lease, in millionths, and what each owes, in units of 1/60,000. The
+-- empty name has what no gateway has; a transaction that changes shares of a key locks this row first. Not
+-- logged: after a crash of the server every limit begins anew, which lets at most one window more through.
+CREATE UNLOGGED TABLE limit_shares (
+    key text COLLATE "C" NOT NULL, node text COLLATE "C" NOT NULL,
+    parts bigint NOT NULL CHECK (parts BETWEEN 0 AND 1000000),
+    debts bigint[] NOT NULL CHECK (cardinality(debts) = 3 AND 0 <= ALL (debts)),
+    demand bigint NOT NULL CHECK (demand >= 0), is_refused boolean NOT NULL,
+    running bigint NOT NULL CHECK (running BETWEEN 0 AND 4294967295),
+    at_ms bigint NOT NULL CHECK (at_ms >= 0),
+    PRIMARY KEY (key, node)
+) WITH (fillfactor = 50);
+
 -- The history is partitioned by weeks, so that purging deletes no rows. A request has one record, because a
 -- transaction locks the row of the key before it looks for the record and inserts it. There are no foreign
 -- keys, because the server would check them for each record; keys and grants are never deleted.
