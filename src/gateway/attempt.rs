@@ -348,7 +348,7 @@ impl Attempts {
         self.sent.notes.as_ref()
     }
 
-    /// The same of embeddings of Amazon Bedrock.
+    /// The same for embeddings of Amazon Bedrock.
     pub const fn embeddings(&self) -> Option<&BedrockVectorsNotes> {
         self.sent.embeddings.as_ref()
     }

@@ -54,7 +54,7 @@ pub struct Outgoing {
     pub raised_limit: Option<u64>,
     /// What the translation of the answer needs to know of the request.
     pub notes: Option<Arc<TranslationNotes>>,
-    /// The same of embeddings of Amazon Bedrock.
+    /// The same for embeddings of Amazon Bedrock.
     pub embeddings: Option<BedrockVectorsNotes>,
     /// What is kept of the request until its answer is remembered.
     pub kept: Option<Kept>,

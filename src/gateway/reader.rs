@@ -79,7 +79,7 @@ pub enum Reader {
 /// An answer that passes as it came: when it is whole, if it is not too large to be held.
 pub struct PassingAnswer {
     scanner: AnswerScanner,
-    /// What is written anew before it passes.
+    /// If the answer is translated before it passes.
     embeddings: Option<Embeddings>,
     permit: Option<MemoryPermit>,
     most_held: usize,
@@ -189,11 +189,11 @@ impl PassingAnswer {
     }
 }
 
-/// Embeddings of Amazon Bedrock, that are kept until they are whole, and then written anew.
+/// Embeddings of Amazon Bedrock: kept until they are complete, then translated.
 struct Embeddings {
     notes: BedrockVectorsNotes,
     permit: MemoryPermit,
-    /// The count of the answer's head.
+    /// Input tokens by the head of the answer.
     input_tokens: Option<u64>,
     body: Vec<u8>,
 }

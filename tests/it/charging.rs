@@ -63,6 +63,14 @@ async fn holds(gateway: &Gateway, bytes: usize) {
     support::eventually("a part of the answer", is_held).await;
 }
 
+/// Asks, reads the answer up to some text, disconnects, and gives the request's line of the log.
+async fn leave_after(gateway: &Gateway, path: &str, body: &Value, text: &str) -> Value {
+    let request = Request::post(path, body).key(&gateway.key);
+    let (connection, answer) = begin(gateway, &request, text).await;
+    drop(connection);
+    gateway.line_of(&answer).await
+}
+
 /// What a request's line in the access log says of money; the count is "none" if nothing was used.
 fn money(line: &Value) -> (&str, u64, &str) {
     let text = |field: &str| {

@@ -59,7 +59,7 @@ pub(crate) struct Prepared {
     pub(crate) arguments: Vec<String>,
     /// Bearer token that it accepts.
     pub(crate) credential: Option<String>,
-    /// What watches it.
+    /// Its collector of traces and its dashboard viewer, if it has them.
     pub(crate) watchers: Option<Watchers>,
 }
 

@@ -31,7 +31,7 @@ const WITHOUT_LEDGER: &str = "filters: [headers, key, stored, model, errors]\n";
 /// The token of the operator port.
 const TOKEN: &str = "a token for a comparison and nothing else";
 
-/// What is on.
+/// The parts of the gateway that are on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Setup {
     /// Limits, balances and history in a file, the default.

@@ -1,4 +1,4 @@
-//! What watches a gateway while it is measured: a collector of traces, and a viewer of the dashboard.
+//! A collector of traces and a viewer of the dashboard, for a gateway that is measured.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const RECEIVED: &[u8] =
 /// How soon a viewer connects again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// They end when this is dropped.
+/// The tasks of both. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     _tasks: JoinSet<()>,

@@ -34,7 +34,7 @@ pub struct BedrockVectorsNotes {
     pub is_packed: bool,
 }
 
-/// Whose model it is. Each vendor has bodies of its own.
+/// The vendor of a model, which decides the form of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Vendor {
     Titan,
@@ -154,8 +154,8 @@ fn write_texts(out: &mut Output, input: Value<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Writes an answer of InvokeModel as OpenAI does. `input_tokens`: those that its head reports. `None`: it has no
-/// vector.
+/// Writes an answer of InvokeModel as OpenAI does. `input_tokens`: the number in its head. Returns `None` if it has
+/// no vector.
 pub fn bedrock_vectors_answer(
     body: &[u8],
     input_tokens: Option<u64>,

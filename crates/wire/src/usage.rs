@@ -68,7 +68,7 @@ pub(crate) enum UsageField {
     ToolInput,
 }
 
-/// Whose numbers they are.
+/// The part of a report that a number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsageOf {
     /// The whole answer's, as far as the provider counts it in its totals.
@@ -91,12 +91,12 @@ pub(crate) struct UsageReport {
     before: Whole,
     /// What any of them said last of each part.
     pub(crate) details: UsageDetails,
-    /// What the image tool of a response used, which no total contains.
+    /// The usage of the image tool of a response, which no total contains.
     image_tool: Numbers,
     iterations: Iterations,
 }
 
-/// What the iterations of an answer used that the totals of messages leave out.
+/// The usage of the iterations of an answer that the totals of messages leave out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Iterations {
     usage: Usage,

@@ -1,5 +1,5 @@
-//! Streams that the gateway itself closes, and reports that are not final: what is hidden is charged as for a
-//! client that disconnects.
+//! Streams that the gateway closes, and reports that are not final: hidden usage is charged as after a
+//! disconnect.
 
 use super::*;
 use std::time::Duration;
@@ -33,13 +33,6 @@ async fn playing(format: &str, script: impl Into<Vec<Act>>) -> (Upstream, Gatewa
     (upstream, Gateway::start(config).await)
 }
 
-async fn line_of_hang_up(gateway: &Gateway, path: &str, body: &Value, text: &str) -> Value {
-    let request = Request::post(path, body).key(&gateway.key);
-    let (connection, answer) = begin(gateway, &request, text).await;
-    drop(connection);
-    gateway.line_of(&answer).await
-}
-
 #[tokio::test]
 async fn a_stop_sequence_that_the_gateway_enforces_saves_no_hidden_input() {
     let response = json!({"id": "resp_1", "object": "response", "created_at": 1, "status": "in_progress",
@@ -60,7 +53,7 @@ async fn a_stop_sequence_that_the_gateway_enforces_saves_no_hidden_input() {
         "file_data": "data:application/pdf;base64,JVBERi0xLjQKJSVFT0YK"}});
     let mut body = ask(CHAT, true, json!({"max_completion_tokens": LIMIT}));
     body["messages"] = json!([{"role": "user", "content": [pdf, {"type": "text", "text": "hi"}]}]);
-    let left = line_of_hang_up(&gateway, CHAT, &body, "some words").await;
+    let left = leave_after(&gateway, CHAT, &body, "some words").await;
     body["stop"] = json!(["STOPHERE"]);
     let answer = gateway.post(CHAT, &body).await;
     answer.assert_ok();
@@ -124,7 +117,7 @@ async fn a_running_report_is_not_final_when_the_first_of_several_choices_ends() 
         + &chunk(1, "the last of it", &Value::Null, &running(2));
     let (_, gateway) = playing("chat", [Act::send(sent), Act::Hang]).await;
     let body = ask(CHAT, true, json!({"n": 2, "max_completion_tokens": LIMIT}));
-    let line = line_of_hang_up(&gateway, CHAT, &body, "the last of it").await;
+    let line = leave_after(&gateway, CHAT, &body, "the last of it").await;
     let (outcome, charged, count) = money(&line);
     assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
     assert!(charged > 3000, "{line}");
@@ -147,7 +140,7 @@ async fn a_running_report_is_not_final_when_the_stop_comes_without_one() {
     let pause = Act::Pause(Duration::from_millis(300));
     let (_, gateway) = playing("chat", [Act::send(sent), pause, Act::send(end)]).await;
     let body = ask(CHAT, true, json!({"max_completion_tokens": LIMIT}));
-    let line = line_of_hang_up(&gateway, CHAT, &body, "\"stop\"").await;
+    let line = leave_after(&gateway, CHAT, &body, "\"stop\"").await;
     assert_eq!(
         money(&line),
         ("client_closed", 20_010, "reported"),
@@ -170,7 +163,7 @@ async fn sound_that_was_delivered_is_charged_by_time_and_rate() {
         .with("models.test-model.output_rate", json!(AT_ONCE));
     let gateway = Gateway::start(config).await;
     let more = json!({"max_completion_tokens": LIMIT, "modalities": ["text", "audio"]});
-    let line = line_of_hang_up(&gateway, CHAT, &ask(CHAT, true, more), "the last of it").await;
+    let line = leave_after(&gateway, CHAT, &ask(CHAT, true, more), "the last of it").await;
     assert_eq!(money(&line).0, "client_closed", "{line}");
     assert!(money(&line).1 >= LIMIT, "{line}");
 }

@@ -66,14 +66,6 @@ fn asked(stream: bool, more: Value) -> Value {
     body
 }
 
-/// Asks, reads the answer up to some text, disconnects, and gives the request's line of the log.
-async fn leave_after(gateway: &Gateway, body: &Value, text: &str) -> Value {
-    let request = Request::post(CHAT, body).key(&gateway.key);
-    let (connection, answer) = begin(gateway, &request, text).await;
-    drop(connection);
-    gateway.line_of(&answer).await
-}
-
 #[tokio::test]
 async fn hidden_reasoning_is_charged_by_time_and_rate() {
     const RATE: u64 = 10_000;
@@ -87,7 +79,7 @@ async fn hidden_reasoning_is_charged_by_time_and_rate() {
     ];
     let gateway = playing(script, Some(RATE), &[]).await;
     let started = std::time::Instant::now();
-    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "Hello").await;
     let longest = started.elapsed();
     let (outcome, charged, count) = money(&line);
     assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
@@ -106,7 +98,7 @@ async fn no_more_is_charged_for_time_than_was_reserved() {
     let beginning =
         |text: &str| Act::send(head("text/event-stream", None) + &delta(text, &Value::Null));
     let gateway = playing([beginning("Hello"), Act::Hang], Some(AT_ONCE), &[]).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + LIMIT, "estimated");
     assert_eq!(money(&line), expected, "{line}");
     // What the balance was not enough for was not reserved.
@@ -134,7 +126,7 @@ async fn where_all_output_is_seen_no_time_is_charged() {
         (json!({"reasoning_effort": "high"}), true),
         (json!({"tools": [{"type": "web_search"}]}), true),
     ] {
-        let line = leave_after(&gateway, &asked(true, more.clone()), "Hello").await;
+        let line = leave_after(&gateway, CHAT, &asked(true, more.clone()), "Hello").await;
         let (outcome, charged, count) = money(&line);
         assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
         assert_eq!(charged >= LIMIT, is_hidden, "{more}: {line}");
@@ -146,7 +138,7 @@ async fn where_all_output_is_seen_no_time_is_charged() {
 async fn a_rate_of_zero_charges_no_time() {
     let beginning = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
     let gateway = playing([beginning, Act::Hang], Some(0), &[]).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + counted("Hello"), "estimated");
     assert_eq!(money(&line), expected, "{line}");
 }
@@ -211,7 +203,7 @@ async fn a_disconnect_between_the_stop_and_the_usage_costs_what_is_reported() {
         json!({}),
         json!({"stream_options": {"include_usage": false}}),
     ] {
-        let line = leave_after(&gateway, &asked(true, more), "\"stop\"").await;
+        let line = leave_after(&gateway, CHAT, &asked(true, more), "\"stop\"").await;
         assert_eq!(
             money(&line),
             ("client_closed", 20_308, "reported"),
@@ -263,7 +255,7 @@ async fn a_drain_ends_where_its_time_or_its_bytes_end() {
     let time = ("settlement.drain.time", json!("200ms"));
     let script = [Act::send(stop.clone()), Act::Hang];
     let gateway = playing(script, None, &[none.clone(), time]).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "\"stop\"").await;
     assert_eq!(money(&line), expected, "{line}");
     assert!(line["duration_ms"].as_f64().unwrap() >= 200.0, "{line}");
 
@@ -272,7 +264,7 @@ async fn a_drain_ends_where_its_time_or_its_bytes_end() {
     let bytes = ("settlement.drain.bytes", json!("4KiB"));
     let script = [Act::send(stop.clone()), LATER, Act::send(noise), Act::Hang];
     let gateway = playing(script, None, &[none.clone(), bytes]).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "\"stop\"").await;
     assert_eq!(money(&line), expected, "{line}");
     assert!(line["duration_ms"].as_f64().unwrap() < 1900.0, "{line}");
 
@@ -280,7 +272,7 @@ async fn a_drain_ends_where_its_time_or_its_bytes_end() {
     let requests = ("settlement.drain.requests", json!(0));
     let script = [Act::send(stop), LATER, Act::send(usage(300, 20_008))];
     let gateway = playing(script, None, &[none, requests]).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "\"stop\"").await;
     assert_eq!(money(&line), expected, "{line}");
 }
 
@@ -295,7 +287,13 @@ async fn a_disconnect_after_the_usage_is_not_drained() {
     // Longer than any test takes.
     let time = ("settlement.drain.time", json!("60s"));
     let gateway = playing(script, None, &[time]).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "\"completion_tokens\"").await;
+    let line = leave_after(
+        &gateway,
+        CHAT,
+        &asked(true, json!({})),
+        "\"completion_tokens\"",
+    )
+    .await;
     assert_eq!(money(&line), ("client_closed", 308, "reported"), "{line}");
     gateway.verify().await;
 }
@@ -307,7 +305,7 @@ async fn a_disconnect_before_the_stop_closes_the_providers_stream() {
     let more = delta(" again", &Value::Null) + &delta("", &json!("stop")) + &usage(300, 20_008);
     let none = [("models.test-model.reasoning", json!("none"))];
     let gateway = playing([Act::send(beginning), LATER, Act::send(more)], None, &none).await;
-    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + counted("Hello"), "estimated");
     assert_eq!(money(&line), expected, "{line}");
 }
@@ -472,7 +470,7 @@ async fn input_of_unknown_size_is_charged_as_reported_if_the_report_comes_soon()
     ];
     let gateway = playing(script, None, &[]).await;
     for more in unknown_inputs() {
-        let line = leave_after(&gateway, &asked(true, more.clone()), "END").await;
+        let line = leave_after(&gateway, CHAT, &asked(true, more.clone()), "END").await;
         let expected = ("client_closed", 150_700, "reported");
         assert_eq!(money(&line), expected, "{more}: {line}");
     }
@@ -484,7 +482,7 @@ async fn input_of_unknown_size_is_charged_as_reserved_if_no_report_comes() {
     let beginning = head("text/event-stream", None) + &delta("Hello END", &Value::Null);
     let gateway = playing([Act::send(beginning), Act::Hang], Some(0), &[]).await;
     for (more, hidden) in unknown_inputs().into_iter().zip([200_000, 100_000]) {
-        let line = leave_after(&gateway, &asked(true, more.clone()), "END").await;
+        let line = leave_after(&gateway, CHAT, &asked(true, more.clone()), "END").await;
         let (outcome, charged, count) = money(&line);
         assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
         assert!((hidden..hidden + 2000).contains(&charged), "{more}: {line}");

@@ -21,7 +21,7 @@ use tollgate_wire::{
 pub(crate) enum Failure {
     /// It cannot be written in the client's format, or is no answer.
     Broken,
-    /// Its provider has done its part, but what the model wrote has not the form that the request asks for.
+    /// The provider succeeded, but the model did not write the form that the request asks for.
     Unfit,
 }
 

@@ -44,8 +44,8 @@ impl StopReason {
         is_other || Self::is_malformed(reason)
     }
 
-    /// Whether a finish reason of Gemini or Converse means that the model wrote something that is no answer, for
-    /// which the prompt can be the cause.
+    /// Whether a finish reason of Gemini or Converse means that the model wrote a malformed answer or tool call. The
+    /// prompt can cause that.
     pub(crate) fn is_malformed(reason: &str) -> bool {
         matches!(
             reason,
@@ -102,11 +102,11 @@ pub struct AnswerFacts {
     pub created_at: Option<u64>,
     /// Why the model stopped.
     pub stop: Option<StopReason>,
-    /// A usage was reported with the stop reason or behind it: it is no running total, if there is one choice.
+    /// A usage was reported with or after the stop reason. With one choice, it is not a running total.
     pub has_final_usage: bool,
     /// Responses: the last status is of one that has not ended.
     pub is_running: bool,
-    /// It has long values that are no text: sound, images, encrypted reasoning, results of tools.
+    /// It has long values other than text: sound, images, encrypted reasoning, tool results.
     pub has_unmeasured_output: bool,
     /// Responses: the ids of its items and of its conversation, in the order of the
     /// answer, each once, at most [`Self::MOST_STORED`].

@@ -23,7 +23,7 @@ use tollgate_types::{ProviderTool, ServiceTier, UsageDetails};
 const MAX_NAME_BYTES: usize = 256;
 /// The longest word (type, status, reason) that is read, in bytes.
 const MAX_WORD_BYTES: usize = 64;
-/// Values that are no text and no longer than this are names, links and small signatures.
+/// Bytes from which a value other than text is media or encrypted; shorter ones are names, links and signatures.
 const LEAST_MEDIA_BYTES: u64 = 1024;
 
 /// What a value is to the reader.

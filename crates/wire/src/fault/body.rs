@@ -29,7 +29,7 @@ pub(super) struct ErrorFields {
     /// The findings of a moderation stand beside the message (OpenRouter), or in its place
     /// (Gemini).
     pub(super) is_flagged: bool,
-    /// The model wrote something that is no answer.
+    /// The model wrote a malformed answer or tool call.
     pub(super) is_malformed: bool,
     /// The caller said which providers behind the provider may serve it (OpenRouter).
     pub(super) names_providers: bool,
