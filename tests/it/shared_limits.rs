@@ -8,10 +8,13 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+const SERVER: &str = "tollgate_limits_shared{through=\"server\"}";
+const DATABASE: &str = "tollgate_limits_shared{through=\"database\"}";
+
 /// Gateways on one database, and a provider.
 struct Cluster {
     gateways: Vec<Gateway>,
-    _database: Postgres,
+    database: Postgres,
     _provider: Provider,
 }
 
@@ -42,7 +45,7 @@ impl Cluster {
         }
         Some(Self {
             gateways,
-            _database: database,
+            database,
             _provider: provider,
         })
     }
@@ -56,7 +59,7 @@ impl Cluster {
 
     async fn are_shared(&self, value: f64) {
         for gateway in &self.gateways {
-            gateway.sample_is("tollgate_limits_shared", value).await;
+            gateway.sample_is(SERVER, value).await;
         }
     }
 
@@ -66,6 +69,22 @@ impl Cluster {
         let output = self.gateways[0].keys(&arguments).await;
         assert!(output.status.success(), "{output:?}");
         key
+    }
+
+    /// One gateway alone is admitted the limit, and all of them together not much more.
+    async fn gets_the_limit(&self, key: &str, limit: usize) {
+        let (begun, mut admitted) = (Instant::now(), 0);
+        eventually("the limit", async || {
+            admitted += usize::from(ask(&self.gateways[0], key).await.status == 200);
+            (admitted == limit).then_some(())
+        })
+        .await;
+        println!("{limit} admitted after {:?}", begun.elapsed());
+        let admitted = admitted + self.admitted(key, 2 * limit).await;
+        // What flows back, and one request of each gateway.
+        let flown = limit * usize::try_from(begun.elapsed().as_millis()).unwrap() / 60_000;
+        let most = limit + flown + 1 + self.gateways.len();
+        assert!(admitted <= most, "{admitted} {most}");
     }
 
     /// So many requests to each gateway in turn; how many were admitted.
@@ -139,7 +158,7 @@ async fn three_gateways_exceed_a_limit_by_one_request_each_at_most() {
     assert!((30..=most).contains(&admitted), "{admitted}");
 }
 
-/// During the fault each gateway has its share, afterwards all have the limit together again.
+/// During the fault the gateways lease shares of the limit, afterwards they share it exactly again.
 async fn survives(
     redis: &mut Redis,
     fault: impl FnOnce(&mut Redis),
@@ -153,7 +172,7 @@ async fn survives(
     fault(redis);
     let key = cluster.key(&["--requests", "10"]).await;
     let begun = Instant::now();
-    assert_eq!(cluster.admitted(&key, 20).await, 10);
+    cluster.admitted(&key, 20).await;
     // One time-out for each gateway, not one for each request.
     assert!(
         begun.elapsed() < Duration::from_secs(5),
@@ -161,6 +180,8 @@ async fn survives(
         begun.elapsed()
     );
     cluster.are_shared(0.0).await;
+    let key = cluster.key(&["--requests", "10"]).await;
+    cluster.gets_the_limit(&key, 10).await;
     for gateway in &cluster.gateways {
         let line = gateway.log_line("limits are not shared").await;
         assert!(!line.contains(Redis::PASSWORD), "{line}");
@@ -169,6 +190,9 @@ async fn survives(
     cluster.are_shared(1.0).await;
     let key = cluster.key(&["--requests", "7"]).await;
     assert_eq!(cluster.admitted(&key, 20).await, 7);
+    for gateway in &cluster.gateways {
+        assert_eq!(gateway.sample(DATABASE).await, Some(1.0));
+    }
     let fallbacks = "tollgate_limits_fallbacks_total";
     assert_eq!(cluster.gateways[0].sample(fallbacks).await, Some(1.0));
 }
@@ -235,18 +259,59 @@ async fn a_gateway_that_is_killed_leaves_its_slots() {
 }
 
 #[tokio::test]
-async fn without_a_server_each_gateway_has_its_share_unless_it_has_everything() {
-    for (limits, sum) in [(json!({}), 10), (json!({"per_node": true}), 20)] {
-        let Some(cluster) = Cluster::with(2, limits, "").await else {
-            return;
-        };
-        let key = cluster.key(&["--requests", "10"]).await;
-        // The first gateway sees the second one within a second.
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert_eq!(cluster.admitted(&key, 30).await, sum);
-        let shared = cluster.gateways[0].sample("tollgate_limits_shared").await;
-        assert_eq!(shared, None);
-    }
+async fn without_a_server_one_gateway_gets_the_limit_and_two_do_not_exceed_it() {
+    let Some(cluster) = Cluster::with(2, json!({}), "").await else {
+        return;
+    };
+    let key = cluster.key(&["--requests", "10"]).await;
+    // The first gateway sees the second one within a second.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    cluster.gets_the_limit(&key, 10).await;
+    let gateway = &cluster.gateways[0];
+    assert_eq!(gateway.sample(DATABASE).await, Some(1.0));
+    assert_eq!(gateway.sample(SERVER).await, None);
+}
+
+#[tokio::test]
+async fn without_the_database_the_last_shares_hold() {
+    let Some(cluster) = Cluster::with(2, json!({}), "").await else {
+        return;
+    };
+    let key = cluster.key(&["--requests", "1000"]).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let gateway = &cluster.gateways[0];
+    let limit = "x-ratelimit-limit-requests";
+    eventually("the whole limit", async || {
+        let answer = ask(gateway, &key).await;
+        (answer.header(limit) == Some("1000")).then_some(())
+    })
+    .await;
+    cluster.database.admit(false);
+    gateway.sample_is(DATABASE, 0.0).await;
+    let line = gateway.log_line("shares of limits cannot be leased").await;
+    assert!(line.contains("the last shares hold"), "{line}");
+    let answer = ask(gateway, &key).await;
+    assert!([200, 503].contains(&answer.status), "{answer:?}");
+    cluster.database.admit(true);
+    gateway.sample_is(DATABASE, 1.0).await;
+    gateway.log_line("leased from the database again").await;
+    eventually("the whole limit", async || {
+        let answer = ask(gateway, &key).await;
+        (answer.header(limit) == Some("1000")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_gateway_can_have_the_whole_of_each_limit() {
+    let limits = json!({"per_node": true});
+    let Some(cluster) = Cluster::with(2, limits, "").await else {
+        return;
+    };
+    let key = cluster.key(&["--requests", "10"]).await;
+    assert_eq!(cluster.admitted(&key, 30).await, 20);
+    let shared = cluster.gateways[0].total("tollgate_limits_shared").await;
+    assert_eq!(shared, 0.0);
 }
 
 #[tokio::test]

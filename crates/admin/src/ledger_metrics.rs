@@ -90,21 +90,28 @@ pub(super) fn remembered(stats: &MemoryStats) -> [MetricFamily; 2] {
     ]
 }
 
-/// The page's part about limits that gateways share through a server.
-pub(super) fn shared_limits(stats: &SharedLimitsStats) -> [MetricFamily; 2] {
-    let unlabelled = |value| [(&[] as Labels<'_>, float(value))];
-    [
-        gauges(
-            "tollgate_limits_shared",
-            "1 if limits are counted in the shared server, 0 if this gateway applies its share.",
-            unlabelled(u64::from(stats.is_shared)),
-        ),
-        counters(
+/// The page's part about limits that gateways share.
+pub(super) fn shared_limits(stats: &SharedLimitsStats) -> Vec<MetricFamily> {
+    let states: [(Labels<'_>, _); 2] = [
+        (&[("through", "server")], stats.by_server),
+        (&[("through", "database")], stats.by_database),
+    ];
+    let states = states
+        .into_iter()
+        .filter_map(|(labels, state)| Some((labels, f64::from(u8::from(state?)))));
+    let mut families = vec![gauges(
+        "tollgate_limits_shared",
+        "1 if the shared server counts limits, or the database answers, in which gateways lease shares without it; else 0.",
+        states,
+    )];
+    if stats.by_server.is_some() {
+        families.push(counters(
             "tollgate_limits_fallbacks_total",
             "How often the shared server was lost.",
-            unlabelled(stats.fallbacks),
-        ),
-    ]
+            [(&[] as Labels<'_>, float(stats.fallbacks))],
+        ));
+    }
+    families
 }
 
 /// The counters without labels.

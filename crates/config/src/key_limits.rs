@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tollgate_settings::{Duration, Environment, Fault, KeyPath, Secret, SecretSource};
 
-/// How several gateways on one database share the limits of keys. Default: each gateway applies an equal
-/// share of each limit, the limit divided by the number of gateways.
+/// How several gateways on one database share the limits of keys. Default: they lease shares of each limit
+/// through PostgreSQL, by demand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyLimitSettings {
@@ -27,8 +27,8 @@ pub struct SharedLimitSettings {
     /// the system.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// How long a request waits for the server, from 5 ms to 1 s. After that the gateway applies its share
-    /// until the server answers again.
+    /// How long a request waits for the server, from 5 ms to 1 s. After that the gateway applies its leased
+    /// share until the server answers again.
     #[serde(default = "SharedLimitSettings::default_timeout")]
     pub timeout: Duration,
 }

@@ -110,7 +110,8 @@ impl Accounts {
                 Some((server, timeout)) => Some(SharedLimits::start(server, timeout)?),
                 None => None,
             };
-            paces.generation = paces.generation.shared_by(ledger.nodes(), shared.as_ref());
+            let limiter = paces.generation;
+            paces.generation = limiter.shared_by(ledger.nodes(), shared.as_ref(), Some(&store))?;
         }
         let usage = UsageSource::new(&store, ledger.clone(), paces.generation.clone());
         Ok(Self {

@@ -2,24 +2,35 @@
 //!
 //! Whether it can pay is decided in `balance`. One process keeps limits in memory: a restart begins
 //! them anew, which lets at most one window more through. Several processes share them through a
-//! server (`shared`); without it each applies an equal share.
+//! server (`shared`); without it each applies a share that it leases in the database (`leases`).
 
 mod admission;
 mod bucket;
 mod headers;
+mod leases;
 mod meter;
 mod pace;
+mod share;
 mod shared;
 
 pub use admission::Admission;
 pub use bucket::Level;
+pub(crate) use leases::{LimitClaim, LimitLease};
+pub(crate) use share::Part;
+#[cfg(test)]
+pub(crate) use shared::tests::redis_server;
 pub use shared::{LimitServer, LimitServerError, SharedLimits, SharedLimitsStats};
 
-use crate::clock::Clock;
+use crate::{
+    clock::Clock,
+    store::{Store, StoreError},
+};
 use admission::Shared;
-use meter::{Meter, Share};
-use pace::{Taken, Wanted};
+use leases::Leases;
+use meter::{Meter, Paces};
+use pace::Wanted;
 use quick_cache::{UnitWeighter, sync::Cache};
+use share::Share;
 use shared::Order;
 use std::{
     num::NonZeroU32,
@@ -61,6 +72,8 @@ struct Sharing {
     /// How many processes run.
     nodes: Arc<AtomicU32>,
     server: Option<SharedLimits>,
+    /// If the database can divide limits.
+    leases: Option<Arc<Leases>>,
 }
 
 impl Limiter {
@@ -85,16 +98,27 @@ impl Limiter {
         }
     }
 
-    /// Shares the limits among `nodes` running processes: through a server, if there is one, else each
-    /// process applies an equal share.
-    #[must_use]
-    pub fn shared_by(mut self, nodes: Arc<AtomicU32>, server: Option<&SharedLimits>) -> Self {
+    /// Shares the limits among `nodes` running processes: through a server, if there is one, else through the
+    /// database. Without either, each process applies an equal share.
+    ///
+    /// # Errors
+    /// No thread can be started, or the system has no random numbers.
+    pub fn shared_by(
+        mut self,
+        nodes: Arc<AtomicU32>,
+        server: Option<&SharedLimits>,
+        store: Option<&Store>,
+    ) -> Result<Self, StoreError> {
         if let Some(server) = server {
             server.serve(&self.keys);
         }
-        let server = server.cloned();
-        self.sharing = Some(Arc::new(Sharing { nodes, server }));
-        self
+        let leases = store.map(|store| Leases::start(store, &self.keys, &nodes, server));
+        self.sharing = Some(Arc::new(Sharing {
+            nodes,
+            server: server.cloned(),
+            leases: leases.transpose()?.flatten(),
+        }));
+        Ok(self)
     }
 
     /// Lets a request of `input` tokens and at most `output` tokens through, or nothing
@@ -109,25 +133,32 @@ impl Limiter {
         input: u64,
         output: u64,
     ) -> Result<Admission, Limited> {
-        let meter = self.meter(key);
-        let share = self.share(limits);
-        meter.enter(share.limits.concurrent)?;
-        // From here on dropping the admission gives back what was taken.
-        let mut admission = Admission {
+        let (meter, wanted) = (self.meter(key), Wanted::request(input, output));
+        let mut paces = meter.paces();
+        let share = self.share(limits, &paces);
+        let is_first = self
+            .leases()
+            .is_some_and(|it| it.note((key, &meter), &mut paces, &share, wanted));
+        let taken = meter.admit(&mut paces, &share, wanted, || self.now_ms());
+        drop(paces);
+        let taken = taken.map_err(|mut refused| {
+            // The database is about to lease a share.
+            if let (true, Denied::Wait(wait)) = (is_first, &mut refused.denied) {
+                *wait = leases::PERIOD.min(*wait);
+            }
+            refused
+        })?;
+        Ok(Admission {
+            taken,
             meter,
             limiter: self.clone(),
-            taken: Taken::default(),
             sharing: self.server().map(|server| Shared {
                 key: key.clone(),
                 server: server.clone(),
                 has_slot: false,
             }),
             used: None,
-        };
-        let wanted = Wanted::request(input, output);
-        let now_ms = || self.now_ms();
-        admission.taken = admission.meter.take(limits, &share, wanted, now_ms)?;
-        Ok(admission)
+        })
     }
 
     /// The same by the limits that all processes share. Keys without limits do not ask the server.
@@ -182,29 +213,45 @@ impl Limiter {
     /// How the key stands, as far as this process has seen.
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
         let meter = self.meter(key);
-        let share = self.share(limits);
         let mut paces = meter.paces();
+        let share = self.share(limits, &paces);
         paces.go_by_share(&share, || self.now_ms());
         paces.standing(|| self.now_ms())
     }
 
-    /// The state of the server that processes share, if there is one.
+    /// The state of what processes share limits through, if there is anything.
     pub fn shared_stats(&self) -> Option<SharedLimitsStats> {
-        self.server().map(SharedLimits::stats)
+        let Sharing { server, leases, .. } = self.sharing.as_deref()?;
+        if server.is_none() && leases.is_none() {
+            return None;
+        }
+        Some(SharedLimitsStats {
+            by_server: server.as_ref().map(SharedLimits::is_open),
+            by_database: leases.as_ref().map(|it| it.is_answered()),
+            fallbacks: server.as_ref().map_or(0, SharedLimits::fallbacks),
+        })
     }
 
     fn server(&self) -> Option<&SharedLimits> {
         self.sharing.as_ref()?.server.as_ref()
     }
 
-    /// What this process may use of limits without the server.
-    fn share(&self, limits: &Limits) -> Share {
-        let Some(sharing) = &self.sharing else {
-            return Share::whole(limits);
-        };
-        match &sharing.server {
-            Some(server) if server.is_open() => Share::whole(limits),
-            _ => Share::of(limits, sharing.nodes.load(Ordering::Relaxed).max(1)),
+    /// Where shares are leased now.
+    fn leases(&self) -> Option<&Leases> {
+        let leases = self.sharing.as_ref()?.leases.as_deref();
+        leases.filter(|it| it.is_used())
+    }
+
+    /// What this process may use of limits now.
+    fn share(&self, limits: &Limits, paces: &Paces) -> Share {
+        if let Some(leases) = self.leases() {
+            return leases.share(limits, paces);
+        }
+        match &self.sharing {
+            Some(sharing) if !self.server().is_some_and(SharedLimits::is_open) => {
+                Share::equal(limits, sharing.nodes.load(Ordering::Relaxed))
+            }
+            _ => Share::whole(limits),
         }
     }
 

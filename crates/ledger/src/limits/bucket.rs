@@ -5,6 +5,7 @@
 //! flows back evenly. Counted in units of 1/n millisecond, so that one token is exactly
 //! 60,000 units whatever the limit is, nothing is ever rounded, and `remaining` is exact.
 
+use super::share::Part;
 use std::{num::NonZeroU32, time::Duration};
 use tollgate_types::Denied;
 
@@ -28,26 +29,29 @@ pub struct Level {
 #[derive(Debug)]
 pub(super) struct Bucket {
     limit: NonZeroU32,
+    /// The limit of which `limit` is a share: as much can be owed as of all of it.
+    whole: NonZeroU32,
     /// In units of 1/limit millisecond since the limiter's beginning.
     arrival: u64,
-    /// The same for the part that the shared server has counted, if there is one.
-    counted: u64,
+    /// The units that were taken, or given back, and that neither the shared server nor the database has
+    /// counted.
+    uncounted: i64,
 }
 
 impl Bucket {
     pub(super) const fn new(limit: NonZeroU32) -> Self {
         Self {
             limit,
+            whole: limit,
             arrival: 0,
-            counted: 0,
+            uncounted: 0,
         }
     }
 
-    /// A bucket of which so many units are owed, as the shared server has counted.
+    /// A bucket of which so many units are owed, all of them counted.
     pub(super) fn with_debt(limit: NonZeroU32, debt: u64, now_ms: u64) -> Self {
         let mut bucket = Self::new(limit);
-        let debt = debt.min(bucket.most_debt());
-        bucket.owe(debt, debt, now_ms);
+        bucket.recount(debt, now_ms);
         bucket
     }
 
@@ -56,35 +60,43 @@ impl Bucket {
         u64::from(self.limit.get())
     }
 
-    /// Leaves an equal part of the debt that the shared server has counted, for one of so many processes.
-    pub(super) fn divide(&mut self, parts: u32, now_ms: u64) {
-        let counted = self.counted_debt(now_ms);
-        let part = counted.div_ceil(u64::from(parts.max(1)));
-        let debt = self.debt(now_ms).saturating_add(part);
-        self.owe(debt.saturating_sub(counted), part, now_ms);
+    /// So many units are counted from now on. What is not counted is owed besides.
+    pub(super) fn recount(&mut self, counted: u64, now_ms: u64) {
+        self.forget_flown(now_ms);
+        let debt = counted.saturating_add_signed(self.uncounted);
+        self.owe(debt, now_ms);
     }
 
-    /// How many are owed besides those that the shared server has counted; from now on it has counted
-    /// them. Negative: it has counted too many.
+    /// Leaves a part of the debt that is counted, for a process with this part of the limit. Returns the whole
+    /// of it.
+    pub(super) fn divide(&mut self, part: Part, now_ms: u64) -> u64 {
+        self.forget_flown(now_ms);
+        let back = self.uncounted.saturating_neg();
+        let counted = self.debt(now_ms).saturating_add_signed(back);
+        self.recount(part.of(counted), now_ms);
+        counted
+    }
+
+    /// The units that are owed and not counted, or negative, were given back. They count from now on.
     pub(super) fn uncounted(&mut self, now_ms: u64) -> i64 {
-        let whole = |units: u64| i64::try_from(units / WINDOW_MS).unwrap_or(i64::MAX);
-        let (debt, counted) = (self.debt(now_ms), self.counted_debt(now_ms));
-        self.counted = self.arrival;
-        match debt.checked_sub(counted) {
-            Some(more) => whole(more),
-            None => whole(counted.saturating_sub(debt)).saturating_neg(),
-        }
+        self.forget_flown(now_ms);
+        std::mem::take(&mut self.uncounted)
     }
 
-    /// So many that count as counted were not counted.
-    pub(super) const fn miss(&mut self, count: u64) {
-        self.counted = self.counted.saturating_sub(cost(count));
+    /// What has flowed off is not owed any more.
+    fn forget_flown(&mut self, now_ms: u64) {
+        let debt = i64::try_from(self.debt(now_ms)).unwrap_or(i64::MAX);
+        self.uncounted = self.uncounted.min(debt);
     }
 
-    fn owe(&mut self, debt: u64, counted: u64, now_ms: u64) {
-        let now = self.units(now_ms);
-        self.arrival = now.saturating_add(debt);
-        self.counted = now.saturating_add(counted);
+    fn owe(&mut self, debt: u64, now_ms: u64) {
+        let debt = debt.min(self.most_debt());
+        self.arrival = self.units(now_ms).saturating_add(debt);
+    }
+
+    /// So many units more are not counted; also of those that [`Self::uncounted`] has returned.
+    pub(super) const fn miss(&mut self, units: i64) {
+        self.uncounted = self.uncounted.saturating_add(units);
     }
 
     /// How long until so many units have flowed off.
@@ -92,13 +104,13 @@ impl Bucket {
         Self::new(limit).duration(units)
     }
 
-    /// Goes by another limit from now on. The debt stays, token for token, as
+    /// Goes by another limit from now on, a share of `whole`. The debt stays, token for token, as
     /// far as anything can be owed.
-    pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
-        let (debt, counted) = (self.debt(now_ms), self.counted_debt(now_ms));
+    pub(super) fn resize(&mut self, limit: NonZeroU32, whole: NonZeroU32, now_ms: u64) {
+        let debt = self.debt(now_ms);
         self.limit = limit;
-        let most = self.most_debt();
-        self.owe(debt.min(most), counted.min(most), now_ms);
+        self.whole = whole;
+        self.owe(debt, now_ms);
     }
 
     /// Takes `count`, or nothing.
@@ -114,6 +126,7 @@ impl Bucket {
             return Err(Denied::Wait(self.duration(over)));
         }
         self.arrival = next;
+        self.miss(change(count));
         Ok(())
     }
 
@@ -124,12 +137,14 @@ impl Bucket {
         let most = now.saturating_add(self.most_debt());
         let next = self.arrival.max(now).saturating_add(cost(count));
         self.arrival = next.min(most.max(self.arrival));
+        self.miss(change(count));
     }
 
     /// Gives `count` back. Tokens that have flowed off meanwhile are not given twice: a bucket is
     /// never fuller than full.
-    pub(super) const fn refund(&mut self, count: u64) {
+    pub(super) fn refund(&mut self, count: u64) {
         self.arrival = self.arrival.saturating_sub(cost(count));
+        self.miss(change(count).saturating_neg());
     }
 
     pub(super) fn level(&self, now_ms: u64) -> Level {
@@ -145,17 +160,13 @@ impl Bucket {
         self.arrival.saturating_sub(self.units(now_ms))
     }
 
-    fn counted_debt(&self, now_ms: u64) -> u64 {
-        self.counted.saturating_sub(self.units(now_ms))
-    }
-
     /// The units that a whole bucket holds: a window's worth.
     fn capacity(&self) -> u64 {
         self.units(WINDOW_MS)
     }
 
     fn most_debt(&self) -> u64 {
-        self.capacity().saturating_mul(MOST_WINDOWS)
+        cost(u64::from(self.whole.get())).saturating_mul(MOST_WINDOWS)
     }
 
     fn units(&self, ms: u64) -> u64 {
@@ -168,8 +179,14 @@ impl Bucket {
     }
 }
 
-const fn cost(count: u64) -> u64 {
+/// The units of so many.
+pub(super) const fn cost(count: u64) -> u64 {
     count.saturating_mul(WINDOW_MS)
+}
+
+/// The same, as a difference.
+pub(super) fn change(count: u64) -> i64 {
+    i64::try_from(cost(count)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -245,10 +262,10 @@ mod tests {
     fn another_limit_keeps_what_was_taken_token_for_token() {
         let mut used = bucket(10);
         used.take(10, 0).unwrap();
-        used.resize(limit(20), 0);
+        used.resize(limit(20), limit(20), 0);
         assert_eq!(used.level(0).remaining, 10);
         assert_eq!(used.level(3_000).remaining, 11);
-        used.resize(limit(10), 3_000);
+        used.resize(limit(10), limit(10), 3_000);
         assert_eq!(used.level(3_000).remaining, 1);
     }
 
@@ -256,9 +273,9 @@ mod tests {
     fn another_limit_keeps_what_is_owed_and_bounds_it() {
         let mut owing = bucket(10);
         owing.force(30, 0);
-        owing.resize(limit(60), 0);
+        owing.resize(limit(60), limit(60), 0);
         assert_eq!(owing.level(0).remaining, 30);
-        owing.resize(limit(1), 0);
+        owing.resize(limit(1), limit(1), 0);
         assert_eq!(owing.level(0).reset_after, Duration::from_secs(600));
     }
 
@@ -267,18 +284,39 @@ mod tests {
         let mut share = Bucket::with_debt(limit(60), cost(40), 0);
         assert_eq!(share.uncounted(0), 0);
         share.force(6, 0);
-        share.divide(2, 0);
-        share.resize(limit(30), 0);
+        assert_eq!(share.divide(Part::one_of(2), 0), cost(40));
+        share.resize(limit(30), limit(60), 0);
         assert_eq!(share.level(0).remaining, 4);
         share.take(4, 0).unwrap();
-        assert_eq!(share.uncounted(0), 10);
+        assert_eq!(share.uncounted(0), change(10));
         assert_eq!(share.uncounted(0), 0);
+        share.miss(change(10));
+        assert_eq!(share.uncounted(0), change(10));
         share.refund(3);
-        assert_eq!(share.uncounted(0), -3);
+        assert_eq!(share.uncounted(0), -change(3));
         // What has flowed off is not owed any more.
         share.force(30, 0);
-        assert_eq!(share.uncounted(57_000), 28);
+        assert_eq!(share.uncounted(57_000), change(57) / 2);
         assert_eq!(share.uncounted(600_000), 0);
+    }
+
+    #[test]
+    fn what_has_flowed_off_is_not_divided() {
+        let mut alone = bucket(60);
+        for now_ms in (0..600_000).step_by(1000) {
+            alone.take(1, now_ms).unwrap();
+        }
+        assert_eq!(alone.divide(Part::one_of(2), 600_000), 0);
+        assert_eq!(alone.level(600_000).remaining, 60);
+    }
+
+    /// A share of a tenth owes as much as the whole.
+    #[test]
+    fn a_share_owes_more_than_its_windows() {
+        let mut share = bucket(10);
+        share.resize(limit(1), limit(10), 0);
+        share.force(60, 0);
+        assert_eq!(share.uncounted(0), change(60));
     }
 
     fn limit(limit: u32) -> NonZeroU32 {
@@ -313,7 +351,7 @@ mod tests {
             bucket.force(count, now);
             let _ = bucket.level(now);
             bucket.refund(count);
-            bucket.resize(NonZeroU32::MIN, now);
+            bucket.resize(NonZeroU32::MIN, NonZeroU32::MAX, now);
             let _ = bucket.level(now);
         }
     }

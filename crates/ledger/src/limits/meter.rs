@@ -3,7 +3,9 @@
 use super::{
     Level, Standing,
     bucket::WINDOW_MS,
+    leases::Leased,
     pace::{Pace, Taken, Wanted},
+    share::Share,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -24,11 +26,13 @@ pub(super) struct Meter {
 /// What goes by the clock.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
+    /// What this process goes by, a share of `whole`.
     pub(super) limits: Limits,
+    pub(super) whole: Limits,
     /// Admissions that the shared server has not answered yet.
     pub(super) asked: u32,
-    /// The buckets are what the shared server has counted for all processes. If not, what they have counted
-    /// is this process's own.
+    /// What the buckets have counted is of all processes: this one is alone, or the shared server counts. If
+    /// not, it is this process's part.
     is_total: bool,
     /// The time without a shared server after which it gave the last answer; 0: there is none. See
     /// [`SharedLimits::period`](super::SharedLimits).
@@ -37,48 +41,10 @@ pub(super) struct Paces {
     others: u32,
     /// Until then every request waits for the server, because one was admitted beyond a limit.
     waits_until_ms: u64,
+    pub(super) leased: Leased,
     requests: Pace,
     input: Pace,
     output: Pace,
-}
-
-/// What one process may use of limits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    pub(super) limits: Limits,
-    /// Processes that have the same share.
-    pub(super) nodes: u32,
-}
-
-impl Share {
-    /// All of it.
-    pub(super) const fn whole(limits: &Limits) -> Self {
-        Self::of(limits, 1)
-    }
-
-    /// An equal part, rounded down, and at least one of everything.
-    pub(super) const fn of(limits: &Limits, nodes: u32) -> Self {
-        const fn part(limit: Option<NonZeroU32>, nodes: u32) -> Option<NonZeroU32> {
-            let Some(limit) = limit else { return None };
-            let part = match limit.get().checked_div(nodes) {
-                Some(part) => NonZeroU32::new(part),
-                None => Some(limit),
-            };
-            match part {
-                Some(part) => Some(part),
-                None => Some(NonZeroU32::MIN),
-            }
-        }
-        Self {
-            limits: Limits {
-                requests: part(limits.requests, nodes),
-                input_tokens: part(limits.input_tokens, nodes),
-                output_tokens: part(limits.output_tokens, nodes),
-                concurrent: part(limits.concurrent, nodes),
-            },
-            nodes,
-        }
-    }
 }
 
 impl Meter {
@@ -110,20 +76,21 @@ impl Meter {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes what is wanted of each limit there is, or nothing of any.
-    pub(super) fn take(
+    /// Counts a request, and takes what is wanted of each limit there is; or nothing of any.
+    pub(super) fn admit(
         &self,
-        whole: &Limits,
+        paces: &mut Paces,
         share: &Share,
         wanted: Wanted,
         now_ms: impl Fn() -> u64,
     ) -> Result<Taken, Limited> {
-        let mut paces = self.paces.lock();
+        self.enter(share.limits.concurrent)?;
         paces.go_by_share(share, &now_ms);
         if !paces.is_paced() {
             return Ok(Taken::default());
         }
-        paces.take(whole, wanted, now_ms())
+        let taken = paces.take(&share.whole, wanted, now_ms());
+        taken.inspect_err(|_| self.leave())
     }
 }
 
@@ -155,30 +122,45 @@ impl Meter {
 }
 
 impl Paces {
-    /// Goes by a share of limits from now on. What the server had counted when it was lost is divided
-    /// among the processes, as the limits are.
+    /// Goes by a share of limits from now on. What was counted for all processes is divided, as the limits
+    /// are.
     pub(super) fn go_by_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
-        if self.is_total && share.nodes > 1 {
-            self.is_total = false;
+        let was_total = std::mem::replace(&mut self.is_total, share.parts.is_none());
+        if let Some(parts) = share.parts.filter(|_| was_total) {
             let now_ms = now_ms();
-            for pace in [&mut self.requests, &mut self.input, &mut self.output] {
-                pace.divide(share.nodes, now_ms);
-            }
+            let totals = self.each(parts, |pace, part| pace.divide(part, now_ms));
+            self.leased.note_totals(totals, now_ms);
         }
-        self.go_by(&share.limits, now_ms);
+        self.go_by(&share.limits, &share.whole, now_ms);
     }
 
-    /// What was taken of each limit that the shared server has not counted: requests, input and output.
-    /// It counts as reported from now on.
+    /// The limit of requests, input or output tokens.
+    pub(super) const fn of(&mut self, dimension: usize) -> Option<&mut Pace> {
+        match dimension {
+            0 => Some(&mut self.requests),
+            1 => Some(&mut self.input),
+            2 => Some(&mut self.output),
+            _ => None,
+        }
+    }
+
+    /// The units of each limit that were taken and not counted: requests, input and output. They count as
+    /// reported from now on.
     pub(super) fn uncounted(&mut self, now_ms: u64) -> [i64; 3] {
-        [&mut self.requests, &mut self.input, &mut self.output].map(|pace| pace.uncounted(now_ms))
+        self.each([(); 3], |pace, ()| pace.uncounted(now_ms))
     }
 
-    /// What was reported is lost with the connection.
-    pub(super) const fn miss(&mut self, lost: Wanted) {
-        self.requests.miss(lost.requests);
-        self.input.miss(lost.input);
-        self.output.miss(lost.output);
+    /// Units that were reported are not counted.
+    pub(super) fn miss(&mut self, units: [i64; 3]) {
+        self.each(units, Pace::miss);
+    }
+
+    fn each<A, B>(&mut self, [a, b, c]: [A; 3], act: impl Fn(&mut Pace, A) -> B) -> [B; 3] {
+        [
+            act(&mut self.requests, a),
+            act(&mut self.input, b),
+            act(&mut self.output, c),
+        ]
     }
 
     /// Takes over the debts of each limit that the shared server returned, and the requests that run in
@@ -192,6 +174,7 @@ impl Paces {
         now_ms: u64,
     ) {
         self.limits = *limits;
+        self.whole = *limits;
         self.others = others;
         self.is_total = true;
         self.answered = period;
@@ -227,16 +210,19 @@ impl Paces {
         self.waits_until_ms = now_ms.saturating_add(WINDOW_MS);
     }
 
-    /// Goes by these limits from now on.
-    fn go_by(&mut self, limits: &Limits, now_ms: impl Fn() -> u64) {
-        if self.limits == *limits {
+    /// Goes by these limits from now on, a share of `whole`.
+    fn go_by(&mut self, limits: &Limits, whole: &Limits, now_ms: impl Fn() -> u64) {
+        if self.limits == *limits && self.whole == *whole {
             return;
         }
         let now_ms = now_ms();
         self.limits = *limits;
-        self.requests.go_by(limits.requests, now_ms);
-        self.input.go_by(limits.input_tokens, now_ms);
-        self.output.go_by(limits.output_tokens, now_ms);
+        self.whole = *whole;
+        self.requests.go_by(limits.requests, whole.requests, now_ms);
+        self.input
+            .go_by(limits.input_tokens, whole.input_tokens, now_ms);
+        self.output
+            .go_by(limits.output_tokens, whole.output_tokens, now_ms);
     }
 
     /// Of a key that is asked for these limits.
@@ -244,6 +230,7 @@ impl Paces {
     pub(super) fn for_test(limits: &Limits) -> Self {
         Self {
             limits: *limits,
+            whole: *limits,
             ..Self::default()
         }
     }

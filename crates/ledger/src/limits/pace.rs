@@ -1,6 +1,6 @@
 //! One limit of a key by the clock, and what a request takes of it.
 
-use super::{Level, bucket::Bucket};
+use super::{Level, bucket::Bucket, share::Part};
 use std::num::NonZeroU32;
 use tollgate_types::{Denied, Limits};
 
@@ -14,12 +14,17 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn go_by(&mut self, limit: Option<NonZeroU32>, now_ms: u64) {
+    /// Goes by a limit from now on, a share of `whole`.
+    pub(super) fn go_by(
+        &mut self,
+        limit: Option<NonZeroU32>,
+        whole: Option<NonZeroU32>,
+        now_ms: u64,
+    ) {
         self.is_limited = limit.is_some();
-        match (&mut self.bucket, limit) {
-            (Some(bucket), Some(limit)) => bucket.resize(limit, now_ms),
-            (None, Some(limit)) => self.bucket = Some(Bucket::new(limit)),
-            (_, None) => {}
+        if let Some(limit) = limit {
+            let bucket = self.bucket.get_or_insert_with(|| Bucket::new(limit));
+            bucket.resize(limit, whole.unwrap_or(limit), now_ms);
         }
     }
 
@@ -39,10 +44,16 @@ impl Pace {
         }
     }
 
-    /// Divides what the shared server has counted; see [`Bucket::divide`].
-    pub(super) fn divide(&mut self, parts: u32, now_ms: u64) {
+    /// See [`Bucket::divide`].
+    pub(super) fn divide(&mut self, part: Part, now_ms: u64) -> u64 {
+        let bucket = self.bucket.as_mut();
+        bucket.map_or(0, |bucket| bucket.divide(part, now_ms))
+    }
+
+    /// See [`Bucket::recount`].
+    pub(super) fn recount(&mut self, debt: u64, now_ms: u64) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.divide(parts, now_ms);
+            bucket.recount(debt, now_ms);
         }
     }
 
@@ -53,9 +64,9 @@ impl Pace {
     }
 
     /// See [`Bucket::miss`].
-    pub(super) const fn miss(&mut self, count: u64) {
+    pub(super) const fn miss(&mut self, units: i64) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.miss(count);
+            bucket.miss(units);
         }
     }
 

@@ -9,7 +9,8 @@
 //! the limit by one request, and then waits for the server for a window.
 //!
 //! If the server does not answer in time, the process stops asking it and admits by its share until a
-//! probe in the background succeeds. Then the server gets what each bucket has taken meanwhile.
+//! probe in the background succeeds. Then the server gets what each bucket has taken meanwhile, and what
+//! all processes owe as far as this one knows.
 
 mod command;
 mod driver;
@@ -46,12 +47,15 @@ pub struct SharedLimits {
     queue: mpsc::Sender<Command>,
 }
 
-/// What is counted of the server, for metrics.
+/// How limits are shared, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedLimitsStats {
-    /// Whether limits are shared now; if not, this process applies its share.
-    pub is_shared: bool,
-    /// How often it has changed to its share.
+    /// Whether the server counts now; `None`: there is none.
+    pub by_server: Option<bool>,
+    /// Whether the database answers, in which processes lease shares without the server; if not, the last
+    /// ones hold. `None`: it is a file.
+    pub by_database: Option<bool>,
+    /// How often the server was lost.
     pub fallbacks: u64,
 }
 
@@ -109,12 +113,9 @@ impl SharedLimits {
         self.state.period.load(Ordering::Acquire)
     }
 
-    /// The state and the counts.
-    pub fn stats(&self) -> SharedLimitsStats {
-        SharedLimitsStats {
-            is_shared: self.is_open(),
-            fallbacks: self.period().saturating_sub(1),
-        }
+    /// How often the server was lost.
+    pub(super) fn fallbacks(&self) -> u64 {
+        self.period().saturating_sub(1)
     }
 
     /// Asks the server, within the time-out. `None`: it does not count now.
@@ -216,4 +217,4 @@ impl std::fmt::Debug for SharedLimits {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,8 +7,8 @@
 //!   writer of settlements, the loaders of keys, the blocking pool, a command line. Never call one on
 //!   a request thread.
 //! - **Atomic.** Each operation that changes something is one transaction: after an error nothing
-//!   is changed, and after a return everything survives the machine. [`Database::change_answers`]
-//!   and [`Database::expire_answers`] alone may be lost with the machine.
+//!   is changed, and after a return everything survives the machine. [`Database::change_answers`],
+//!   [`Database::expire_answers`] and [`Database::lease_limits`] alone may be lost with the machine.
 //! - **Concurrent.** Any number of threads and processes may call any operation of [`Database`] at
 //!   the same time. A [`Process`] belongs to one thread.
 //! - **Repeatable.** A caller that does not know whether an operation was carried out repeats it.
@@ -25,6 +25,7 @@ use crate::{
     history::{Direction, Found, HistoryQuery, UsageSummary},
     journal::LostSlot,
     key::KeyHash,
+    limits::{LimitClaim, LimitLease},
     memory::{MemoryLimits, Remembered},
     ownership::{PaymentRecord, Shown, Stored},
     record::KeyRecord,
@@ -172,6 +173,23 @@ pub(crate) trait Database: Send + Sync {
     /// Deletes answers older than `before`, and the oldest beyond so many bytes, as many as fit a
     /// tenth of a second. Returns the bytes that are left.
     fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError>;
+
+    /// Whether processes can share limits of keys here.
+    fn leases_limits(&self) -> bool {
+        false
+    }
+
+    /// Leases shares of the limits of keys to the process of this name: of all of them if as many processes
+    /// lease as are expected, else of as much less. Returns one answer for each claim, in their order. A
+    /// repetition takes once more what a claim has taken.
+    fn lease_limits(
+        &self,
+        _node: &str,
+        _expected: u32,
+        _claims: &[LimitClaim],
+    ) -> Result<Vec<LimitLease>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// Checks everything that must add up, in one snapshot.
     fn verify(&self) -> Result<Verification, StoreError>;

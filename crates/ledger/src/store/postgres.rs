@@ -2,7 +2,8 @@
 //!
 //! The client is the blocking one of the crate `postgres`: every caller of the trait is a thread that
 //! may wait, and drives its connection itself, without another thread in between. A process has a
-//! connection of its own, and so have the readers of changes; everything else shares a small, bounded set.
+//! connection of its own, and so have the readers of changes and the leases of limits; everything else shares
+//! a small, bounded set.
 
 mod answers;
 mod changes;
@@ -13,6 +14,7 @@ mod grants;
 mod history;
 mod keys;
 mod leases;
+mod limits;
 mod listener;
 mod process;
 mod purge;
@@ -37,6 +39,7 @@ use crate::{
     clock::Timestamp,
     history::{Direction, Found, HistoryQuery, UsageSummary},
     key::KeyHash,
+    limits::{LimitClaim, LimitLease},
     memory::{MemoryLimits, Remembered},
     ownership::{PaymentRecord, Shown, Stored},
     record::KeyRecord,
@@ -64,7 +67,7 @@ pub struct ServerSettings {
     pub server: Arc<Server>,
     /// The path beside which the settlement files of this machine lie; their names begin with its name.
     pub local: PathBuf,
-    /// Most connections besides the one of a process that spends and those for changes.
+    /// Most connections besides the one of a process that spends, those for changes and the one for limits.
     pub connections: usize,
     /// How long a process that cannot reach the database keeps its leases; it stops admitting requests
     /// before.
@@ -77,6 +80,8 @@ pub(crate) struct Postgres {
     pool: Pool,
     /// For the changes of keys: a revocation does not wait for reports.
     watching: Mutex<Connection>,
+    /// For shares of limits.
+    leasing: Mutex<Connection>,
     listener: Listener,
 }
 
@@ -87,6 +92,7 @@ impl Postgres {
         let database = Self {
             pool: Pool::new(Arc::clone(&server), settings.connections.max(1)),
             watching: Mutex::new(Connection::new(Arc::clone(&server))),
+            leasing: Mutex::new(Connection::new(Arc::clone(&server))),
             listener: Listener::new(Arc::clone(&server)),
             settings,
         };
@@ -272,6 +278,20 @@ impl Database for Postgres {
     fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError> {
         self.pool
             .with(|connection| answers::expire(connection, before, most_bytes))
+    }
+
+    fn leases_limits(&self) -> bool {
+        true
+    }
+
+    fn lease_limits(
+        &self,
+        node: &str,
+        expected: u32,
+        claims: &[LimitClaim],
+    ) -> Result<Vec<LimitLease>, StoreError> {
+        let mut connection = self.leasing.lock();
+        connection.run(|session| limits::lease(session, node, expected, claims))
     }
 
     fn verify(&self) -> Result<Verification, StoreError> {

@@ -3,7 +3,7 @@
 use super::super::{
     Admission, Limiter,
     admission::Shared,
-    bucket::Bucket,
+    bucket::{Bucket, WINDOW_MS, change},
     meter::{Meter, Paces},
     pace::{Taken, Wanted},
 };
@@ -40,6 +40,8 @@ pub(in super::super) struct Settlement {
     limits: Limits,
     has_slot: bool,
     changes: [i64; 3],
+    /// What all processes owe at least, apart from the changes.
+    floor: [u64; 3],
 }
 
 /// How many requests of this process run.
@@ -231,7 +233,12 @@ impl Drop for Order {
         paces.asked = paces.asked.saturating_sub(1);
         // The server may have counted it; then it counts twice.
         if self.reply.is_none() && !self.is_answered {
-            paces.miss(self.wanted);
+            let Wanted {
+                requests,
+                input,
+                output,
+            } = self.wanted;
+            paces.miss([requests, input, output].map(change));
         }
     }
 }
@@ -262,6 +269,7 @@ impl Settlement {
             limits: *limits,
             has_slot,
             changes,
+            floor: [0; 3],
         }
     }
 
@@ -269,14 +277,17 @@ impl Settlement {
     pub(super) fn missed(key: &KeyId, paces: &mut Paces, now_ms: u64) -> Self {
         Self {
             key: key.clone(),
-            limits: paces.limits,
+            limits: paces.whole,
             has_slot: false,
-            changes: paces.uncounted(now_ms),
+            changes: paces
+                .uncounted(now_ms)
+                .map(|units| units / WINDOW_MS.cast_signed()),
+            floor: paces.leased.take_totals(&paces.whole, now_ms),
         }
     }
 
     pub(super) fn is_needed(&self) -> bool {
-        self.has_slot || self.changes != [0; 3]
+        self.has_slot || self.changes != [0; 3] || self.floor != [0; 3]
     }
 
     pub(super) fn call(&self, script: &Script) -> Cmd {
@@ -285,6 +296,7 @@ impl Settlement {
         for (limit, change) in buckets(&self.limits).into_iter().zip(self.changes) {
             call.arg(number(limit)).arg(change);
         }
+        call.arg(&self.floor);
         call
     }
 }

@@ -8,7 +8,8 @@
 -- ARGV: operation, node, its lease in ms, then
 --   admit:  most concurrent (0: not counted), then limit (0: none) and count of each bucket
 --   charge: the same for a request that was admitted already
---   settle: slots given back, then limit (0: none) and change of each bucket, negative to give back
+--   settle: slots given back, then limit (0: none) and change of each bucket, negative to give back, then
+--           what is owed of each at least before the change
 --   renew:  requests running at the node
 -- Returns: dimension that refuses (0: none), units too many (-1: never fits), the debts, and the requests
 -- that run at other nodes.
@@ -87,10 +88,11 @@ if op == 'settle' then
   for i = 1, 3 do
     local at, limit, change = 3 * i - 2, tonumber(ARGV[3 + 2 * i]), tonumber(ARGV[4 + 2 * i])
     if state[at] == 0 then state[at] = limit end
-    local owed = debt(at) + change * WINDOW
+    local floor = limit > 0 and tonumber(ARGV[10 + i]) or 0
+    local owed = math.max(debt(at), floor) + change * WINDOW
     if change < 0 then
       set(at, state[at], owed > 0 and owed or 0)
-    elseif change > 0 and limit > 0 then
+    elseif limit > 0 and (change > 0 or floor > 0) then
       set(at, state[at], math.min(owed, most(state[at])))
     end
   end

@@ -8,7 +8,7 @@ mod formula;
     missing_docs,
     reason = "shared with the tests of the gateway"
 )]
-mod redis_server;
+pub(crate) mod redis_server;
 
 use super::{super::Limiter, *};
 use crate::clock::Clock;
@@ -39,7 +39,8 @@ fn node(redis: &Redis, timeout: Duration) -> Limiter {
 fn node_of(nodes: u32, redis: &Redis, timeout: Duration) -> Limiter {
     let shared = SharedLimits::start(server(redis), timeout).unwrap();
     let limiter = Limiter::new(100, Clock::system());
-    limiter.shared_by(Arc::new(AtomicU32::new(nodes)), Some(&shared))
+    let nodes = Arc::new(AtomicU32::new(nodes));
+    limiter.shared_by(nodes, Some(&shared), None).unwrap()
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -53,7 +54,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 async fn shared(nodes: &[&Limiter], is_shared: bool) {
     until("the state", || {
         let mut stats = nodes.iter().map(|it| it.shared_stats().unwrap());
-        stats.all(|it| it.is_shared == is_shared)
+        stats.all(|it| it.by_server == Some(is_shared))
     })
     .await;
 }

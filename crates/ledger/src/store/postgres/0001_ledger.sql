@@ -119,6 +119,75 @@ END $$;
 CREATE TRIGGER tokens_requested AFTER INSERT OR UPDATE ON lease_requests
     FOR EACH STATEMENT EXECUTE FUNCTION tokens_requested();
 
+-- The limits of keys, which gateways share here if no other server counts: requests, input and output tokens
+-- a minute, and concurrent requests (0 to 3). Amounts are in units of 1/60,000. Not logged: after a crash of the
+-- server every limit begins anew.
+CREATE UNLOGGED TABLE limit_debts (
+    key text COLLATE "C", dimension smallint,
+    -- What all gateways have taken and has not flowed back at this time.
+    debt bigint NOT NULL CHECK (debt >= 0), at_ms bigint NOT NULL,
+    PRIMARY KEY (key, dimension)
+) WITH (fillfactor = 50);
+CREATE UNLOGGED TABLE limit_leases (
+    key text COLLATE "C", dimension smallint, node text COLLATE "C",
+    -- What the gateway may take of the rest, and what its requests need. Nothing of the empty key: by this row
+    -- others know that the gateway leases limits here.
+    leased bigint NOT NULL CHECK (leased >= 0), demand bigint NOT NULL, at_ms bigint NOT NULL,
+    -- The lease before: the gateway uses it until it has this answer, which its next report shows.
+    previous bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (key, dimension, node)
+) WITH (fillfactor = 50);
+
+-- Adds what a gateway has taken of limits, and leases it a share of the rest of each in proportion to its demand,
+-- at least one, but nothing that another one leases. A gateway that is silent for 1.2 seconds leases nothing. If
+-- fewer lease than expected, the shares are as much smaller. Returns for each claim the share in billionths, the
+-- debt of all gateways, and the leased amount.
+CREATE FUNCTION lease_limits(this_node text, expected bigint, claims json)
+RETURNS TABLE (part bigint, debt bigint, leased bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE now_ms bigint; present numeric;
+BEGIN
+    -- One gateway after the other: each sees what those before it lease.
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.limits'));
+    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+    INSERT INTO limit_leases VALUES ('', 0, this_node, 0, 0, now_ms)
+        ON CONFLICT (key, dimension, node) DO UPDATE SET at_ms = excluded.at_ms;
+    SELECT least(expected, count(*)) INTO present FROM limit_leases
+        WHERE key = '' AND at_ms BETWEEN now_ms - 1200 AND now_ms + 1200;
+    RETURN QUERY
+    WITH claim AS (
+        SELECT key, dimension, kept, demand, ordinality, most * 60000 AS whole,
+            greatest(0, least(most * 600000, taken + greatest(floor,
+                debt - most * least(greatest(now_ms - at_ms, 0), 600000)))) AS owed
+        FROM ROWS FROM (json_to_recordset(claims) AS (key text, dimension smallint, most bigint,
+            taken bigint, floor bigint, kept bigint, demand bigint)) WITH ORDINALITY
+        LEFT JOIN limit_debts USING (key, dimension)
+    ), others AS (
+        SELECT key, dimension, sum(greatest(leased, previous)) AS leased,
+            sum(limit_leases.demand) AS demand
+        FROM claim JOIN limit_leases USING (key, dimension)
+        WHERE node <> this_node AND at_ms BETWEEN now_ms - 1200 AND now_ms + 1200
+        GROUP BY key, dimension
+    ), part AS (
+        SELECT claim.*, coalesce(others.leased, 0) AS elsewhere,
+            ceil(1000000000 * present / expected * coalesce(
+                claim.demand / nullif(claim.demand + coalesce(others.demand, 0), 0), 1)) AS part
+        FROM claim LEFT JOIN others USING (key, dimension)
+    ), lease AS (
+        SELECT *, greatest(kept, 60000 * floor(least(whole - owed - elsewhere,
+            greatest(part * (whole - owed) / 1000000000, 60000 * sign(part))) / 60000))::bigint AS leased
+        FROM part
+    ), debts AS (
+        INSERT INTO limit_debts SELECT key, dimension, owed, now_ms FROM lease
+        ON CONFLICT (key, dimension) DO UPDATE SET (debt, at_ms) = (excluded.debt, excluded.at_ms)
+    ), leases AS (
+        INSERT INTO limit_leases SELECT key, dimension, this_node, leased, demand, now_ms FROM lease
+        ON CONFLICT (key, dimension, node) DO UPDATE SET (leased, demand, at_ms, previous) =
+            (excluded.leased, excluded.demand, excluded.at_ms, limit_leases.leased)
+    )
+    SELECT part::bigint, owed, leased FROM lease ORDER BY ordinality;
+END $$;
+
 -- The history is partitioned by weeks, so that purging deletes no rows. A request has one record, because a
 -- transaction locks the row of the key before it looks for the record and inserts it. There are no foreign
 -- keys, because the server would check them for each record; keys and grants are never deleted.

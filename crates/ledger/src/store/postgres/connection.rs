@@ -35,10 +35,11 @@ impl Session {
             statements: HashMap::new(),
             week: None,
         };
-        // A commit that was acknowledged must survive the server, whatever its configuration is.
+        // Whatever the configuration of the server is: a commit that was acknowledged must survive it, and a
+        // statement that has waited for a lock must see what was committed meanwhile.
         session.batch(&format!(
             "SET statement_timeout = {time}; SET idle_in_transaction_session_timeout = {time};
-             SET lock_timeout = {lock};
+             SET lock_timeout = {lock}; SET default_transaction_isolation = 'read committed';
              SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') = 'off'",
             time = STATEMENT_TIMEOUT.as_millis(),

@@ -1,9 +1,9 @@
-//! Drops old weeks of the history, and deletes old owners of stored things. What dropped records charged
-//! stays in `purged`.
+//! Drops old weeks of the history, and deletes old owners of stored things and old shares of limits. What
+//! dropped records charged stays in `purged`.
 
 use super::{
     connection::{Connection, Session},
-    settle, storable_time,
+    limits, settle, storable_time,
 };
 use crate::{
     clock::Timestamp,
@@ -22,6 +22,8 @@ const MOST_TIMES: usize = 20;
 const MOST_TIME: Duration = Duration::from_millis(100);
 /// Younger records are never deleted: the id of a recent request makes its second record nothing.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
+/// How often shares of limits are looked for, all of which are read.
+const LIMITS_EVERY: Duration = Duration::from_secs(60);
 
 /// The purging of a process.
 #[derive(Default)]
@@ -29,6 +31,7 @@ pub(super) struct Purge {
     /// The thread that drops weeks, over a connection of its own: settlements must not wait while the server
     /// adds up what the records charged.
     dropping: Option<Receiver<Result<usize, StoreError>>>,
+    limits_at: Option<Instant>,
 }
 
 impl Purge {
@@ -43,6 +46,10 @@ impl Purge {
         let before = storable_time(now.minus(retention.stored));
         let most = i64::try_from(retention.most_stored).unwrap_or(i64::MAX);
         in_batches(|| connection.run(|session| owned(session, before, most)))?;
+        if self.limits_at.is_none_or(|at| at.elapsed() >= LIMITS_EVERY) {
+            connection.run(limits::purge)?;
+            self.limits_at = Some(Instant::now());
+        }
         match retention.history {
             Some(age) => self.drop_weeks(connection, now.minus(age.max(SHORTEST_HISTORY))),
             None => Ok(0),

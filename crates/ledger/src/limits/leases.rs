@@ -1,0 +1,435 @@
+//! Leases shares of limits in the database, while no shared server counts.
+//!
+//! A thread reports what each key with recent requests needs and has taken, and applies the answers, which
+//! `lease_limits` in the schema computes. No request waits for it: without an answer the last shares hold.
+//! Between two answers a process may use the amount that it leases and what its share of the limit lets flow
+//! back.
+
+use super::{
+    Keys,
+    bucket::{WINDOW_MS, cost},
+    meter::{Meter, Paces},
+    pace::Wanted,
+    share::{Part, Share},
+    shared::SharedLimits,
+};
+use crate::{
+    directory::spawn,
+    key,
+    store::{Store, StoreError, database::Database},
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+use tollgate_types::{KeyId, Limits};
+
+/// How often a process reports a key with recent requests.
+pub(super) const PERIOD: Duration = Duration::from_millis(250);
+/// The same for the first request of a key.
+const LEAST_PERIOD: Duration = Duration::from_millis(100);
+/// How long a process waits after its start: one that ran alone reports its keys from the next second on.
+const FIRST_PAUSE: Duration = Duration::from_millis(1500);
+/// How long a process keeps the share of a key without requests, in milliseconds.
+const IDLE_MS: u64 = 5_000;
+/// After how many milliseconds without an answer the database counts as away.
+const AWAY_MS: u64 = 3_000;
+/// The part of an equal share that a process may use without a lease.
+const FIRST_PART: u32 = 10;
+/// Far from the end of the numbers of the database.
+const MOST_DEMAND: u64 = 1 << 40;
+
+/// What a process reports of one limit of a key. Amounts are in the units of [`Bucket`](super::bucket::Bucket).
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LimitClaim {
+    pub(crate) key: KeyId,
+    /// Of requests, input tokens, output tokens and concurrent requests.
+    pub(crate) dimension: usize,
+    #[serde(rename = "most")]
+    pub(crate) limit: NonZeroU32,
+    /// The amount that was taken since the last report. Negative: given back.
+    pub(crate) taken: i64,
+    /// What all processes owe at least, apart from `taken`.
+    pub(crate) floor: u64,
+    /// The process keeps this much: its running requests, if the limit is theirs.
+    pub(crate) kept: u64,
+    /// The amount that recent requests needed, admitted or not. Only compared with other processes.
+    pub(crate) demand: u64,
+}
+
+/// The answer to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitLease {
+    /// The share of the process.
+    pub(crate) part: Part,
+    /// What all processes owe, as far as they have reported.
+    pub(crate) debt: u64,
+    /// The amount that the process may use at once, now or later.
+    pub(crate) leased: u64,
+}
+
+/// What is leased of the limits of a key, and needed.
+#[derive(Debug, Default)]
+pub(super) struct Leased {
+    /// [`Leases::active`] has the key.
+    is_active: bool,
+    used_at_ms: u64,
+    limits: [LeasedLimit; 4],
+    /// How many concurrent requests.
+    slots: u32,
+}
+
+#[derive(Debug, Default)]
+struct LeasedLimit {
+    /// `None`: nothing is leased.
+    part: Option<Part>,
+    /// The demand since the last report, and that of the report.
+    demand: [u64; 2],
+    /// What all processes owed at that time.
+    total: u64,
+    total_at_ms: u64,
+    /// The database has counted the total.
+    is_reported: bool,
+}
+
+/// What request threads and the thread that leases share.
+pub(super) struct Leases {
+    keys: Arc<Keys>,
+    nodes: Arc<AtomicU32>,
+    server: Option<SharedLimits>,
+    /// Keys with recent requests.
+    active: Mutex<HashMap<KeyId, Arc<Meter>>>,
+    wake: SyncSender<()>,
+    /// When the database last answered, or was not asked.
+    answered_ms: AtomicU64,
+}
+
+impl Leases {
+    /// Starts the thread, which ends with the last clone. `None`: the database is a file.
+    pub(super) fn start(
+        store: &Store,
+        keys: &Arc<Keys>,
+        nodes: &Arc<AtomicU32>,
+        server: Option<&SharedLimits>,
+    ) -> Result<Option<Arc<Self>>, StoreError> {
+        let database = Arc::clone(store.database());
+        if !database.leases_limits() {
+            return Ok(None);
+        }
+        let mut node = String::new();
+        key::push_random(&mut node, 12)?;
+        let (wake, woken) = sync_channel(1);
+        let leases = Arc::new(Self {
+            keys: Arc::clone(keys),
+            nodes: Arc::clone(nodes),
+            server: server.cloned(),
+            active: Mutex::default(),
+            wake,
+            answered_ms: AtomicU64::new(keys.now_ms()),
+        });
+        let thread = Thread {
+            leases: Arc::downgrade(&leases),
+            database,
+            node,
+            is_failing: false,
+        };
+        spawn("limit-leases", store.path(), move || thread.run(&woken))?;
+        Ok(Some(leases))
+    }
+
+    /// Whether this process shares limits through the database now.
+    pub(super) fn is_used(&self) -> bool {
+        let is_open = self.server.as_ref().is_some_and(SharedLimits::is_open);
+        !is_open && self.nodes.load(Ordering::Relaxed) > 1
+    }
+
+    /// How many processes must lease so that all share the whole limit. Others may still reach the server.
+    fn expected(&self) -> u32 {
+        let nodes = self.nodes.load(Ordering::Relaxed).max(1);
+        self.server.as_ref().map_or(1, |_| nodes)
+    }
+
+    /// Whether the database answers, or is not asked.
+    pub(super) fn is_answered(&self) -> bool {
+        let answered_ms = self.answered_ms.load(Ordering::Relaxed);
+        self.keys.now_ms().saturating_sub(answered_ms) < AWAY_MS
+    }
+
+    fn least(&self) -> Part {
+        let nodes = self.nodes.load(Ordering::Relaxed);
+        Part::one_of(nodes.saturating_mul(FIRST_PART))
+    }
+
+    /// What this process may use now: what it leases of each limit. Of others it has a small part, or an equal
+    /// one while the database is away.
+    pub(super) fn share(&self, limits: &Limits, paces: &Paces) -> Share {
+        let first = match self.is_answered() {
+            true => self.least(),
+            false => Part::one_of(self.nodes.load(Ordering::Relaxed)),
+        };
+        let [requests, input, output, concurrent] = &paces.leased.limits;
+        let parts = [requests, input, output].map(|it| it.part.unwrap_or(first));
+        let slots = limits.concurrent.map(|most| match concurrent.part {
+            Some(_) => NonZeroU32::new(paces.leased.slots.min(most.get())),
+            None => Some(first.of_limit(most)),
+        });
+        Share::of(limits, parts, slots.map(|it| it.unwrap_or(NonZeroU32::MIN)))
+    }
+
+    /// Notes a request, admitted or not. Returns whether nothing is leased for it yet.
+    pub(super) fn note(
+        &self,
+        (key, meter): (&KeyId, &Arc<Meter>),
+        paces: &mut Paces,
+        share: &Share,
+        wanted: Wanted,
+    ) -> bool {
+        if share.whole == Limits::default() {
+            return false;
+        }
+        paces.go_by_share(share, || self.keys.now_ms());
+        let leased = &mut paces.leased;
+        let counts = [wanted.requests, wanted.input, wanted.output, 1];
+        for (limit, count) in leased.limits.iter_mut().zip(counts) {
+            let [demand, _] = &mut limit.demand;
+            *demand = demand.saturating_add(count);
+        }
+        if !std::mem::replace(&mut leased.is_active, true) {
+            self.active.lock().insert(key.clone(), Arc::clone(meter));
+            // If it is full, the thread is about to look.
+            let _ = self.wake.try_send(());
+        }
+        leased.limits.iter().all(|it| it.part.is_none())
+    }
+
+    /// Applies the answer to a claim.
+    fn apply(&self, meter: &Meter, claim: &LimitClaim, lease: Option<&LimitLease>) {
+        let now_ms = self.keys.now_ms();
+        let mut paces = meter.paces();
+        match lease {
+            Some(lease) if self.is_used() => paces.lease(claim, lease, self.least(), now_ms),
+            // The shared server may not hear of it from the database.
+            _ => {
+                if let Some(pace) = paces.of(claim.dimension) {
+                    pace.miss(claim.taken);
+                }
+                return;
+            }
+        }
+        let share = self.share(&paces.whole, &paces);
+        paces.go_by_share(&share, || now_ms);
+    }
+
+    /// Leaves the key until its next request.
+    fn leave(&self, key: &KeyId, paces: &mut Paces, is_used: bool) {
+        paces.leased.is_active = false;
+        self.active.lock().remove(key);
+        if self.is_answered() {
+            let part = if is_used { self.least() } else { Part::ALL };
+            paces.release(part, self.keys.now_ms());
+        }
+    }
+}
+
+struct Thread {
+    leases: Weak<Leases>,
+    database: Arc<dyn Database>,
+    /// The name of this process in the database.
+    node: String,
+    is_failing: bool,
+}
+
+impl Thread {
+    fn run(mut self, woken: &Receiver<()>) {
+        thread::park_timeout(FIRST_PAUSE);
+        let pause = PERIOD.saturating_sub(LEAST_PERIOD);
+        while woken.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
+            let Some(leases) = self.leases.upgrade() else {
+                return;
+            };
+            let leased = self.lease(&leases);
+            self.report(&leases, leased);
+            drop(leases);
+            thread::park_timeout(LEAST_PERIOD);
+        }
+    }
+
+    fn lease(&self, leases: &Leases) -> Result<(), StoreError> {
+        let (is_used, now_ms) = (leases.is_used(), leases.keys.now_ms());
+        let active: Vec<_> = leases.active.lock().clone().into_iter().collect();
+        let (mut meters, mut claims) = (Vec::new(), Vec::new());
+        for (key, meter) in active {
+            let mut paces = meter.paces();
+            if !is_used || paces.is_idle(meter.running(), now_ms) {
+                leases.leave(&key, &mut paces, is_used);
+                continue;
+            }
+            let before = claims.len();
+            paces.claim(&key, meter.running(), now_ms, &mut claims);
+            drop(paces);
+            meters.extend((before..claims.len()).map(|_| Arc::clone(&meter)));
+        }
+        // Without claims, to see whether it answers.
+        let leased = match is_used {
+            true => self
+                .database
+                .lease_limits(&self.node, leases.expected(), &claims),
+            false => Ok(Vec::new()),
+        };
+        let mut answers = leased.iter().flatten();
+        for (meter, claim) in meters.iter().zip(&claims) {
+            leases.apply(meter, claim, answers.next());
+        }
+        leased.map(|_| ())
+    }
+
+    /// Notes whether the database has answered, and logs each change.
+    fn report(&mut self, leases: &Leases, leased: Result<(), StoreError>) {
+        match leased {
+            Ok(()) => {
+                let now_ms = leases.keys.now_ms();
+                leases.answered_ms.store(now_ms, Ordering::Relaxed);
+                if std::mem::take(&mut self.is_failing) {
+                    log::info!("shares of limits are leased from the database again");
+                }
+            }
+            Err(fault) if !std::mem::replace(&mut self.is_failing, true) => log::warn!(
+                "shares of limits cannot be leased from the database: {fault}; the last shares hold"
+            ),
+            Err(_) => {}
+        }
+    }
+}
+
+impl LeasedLimit {
+    fn total(&self, limit: Option<NonZeroU32>, now_ms: u64) -> u64 {
+        let passed = now_ms.saturating_sub(self.total_at_ms);
+        let limit = limit.map_or(0, NonZeroU32::get);
+        let flown = passed.saturating_mul(limit.into());
+        self.total.saturating_sub(flown)
+    }
+}
+
+impl Leased {
+    /// All processes owe so much together, which the database has not counted.
+    pub(super) fn note_totals(&mut self, totals: [u64; 3], now_ms: u64) {
+        for (limit, total) in self.limits.iter_mut().zip(totals) {
+            limit.total = total;
+            limit.total_at_ms = now_ms;
+            limit.is_reported = false;
+        }
+    }
+
+    /// What all processes owe together, for the shared server.
+    pub(super) fn take_totals(&mut self, whole: &Limits, now_ms: u64) -> [u64; 3] {
+        let mut totals = [0; 3];
+        let limits = self.limits.iter().zip(dimensions(whole));
+        for (total, (limit, whole)) in totals.iter_mut().zip(limits) {
+            *total = limit.total(whole, now_ms);
+        }
+        self.note_totals([0; 3], now_ms);
+        totals
+    }
+}
+
+impl Paces {
+    /// Whether the key had no request for long.
+    fn is_idle(&mut self, running: u32, now_ms: u64) -> bool {
+        let Leased {
+            limits, used_at_ms, ..
+        } = &mut self.leased;
+        if running > 0 || limits.iter().any(|it| it.demand != [0; 2]) {
+            *used_at_ms = now_ms;
+        }
+        now_ms.saturating_sub(*used_at_ms) >= IDLE_MS
+    }
+
+    /// Adds what this process reports of each limit. It counts as reported.
+    fn claim(&mut self, key: &KeyId, running: u32, now_ms: u64, claims: &mut Vec<LimitClaim>) {
+        for (dimension, limit) in dimensions(&self.whole).into_iter().enumerate() {
+            let pace = self.of(dimension);
+            let running = if pace.is_none() { running } else { 0 };
+            let taken = pace.map_or(0, |it| it.uncounted(now_ms));
+            let Some(leased) = self.leased.limits.get_mut(dimension) else {
+                continue;
+            };
+            let [now, before] = &mut leased.demand;
+            let demand = now.saturating_add(*before).saturating_add(running.into());
+            *before = std::mem::take(now);
+            let Some(limit) = limit else {
+                leased.part = None;
+                continue;
+            };
+            let total = leased.total(Some(limit), now_ms);
+            claims.push(LimitClaim {
+                key: key.clone(),
+                dimension,
+                limit,
+                taken,
+                floor: if leased.is_reported { 0 } else { total },
+                kept: cost(running.into()),
+                demand: demand.min(MOST_DEMAND),
+            });
+        }
+    }
+
+    /// Applies a lease. Without demand there is none; then the process has the part `least`.
+    fn lease(&mut self, claim: &LimitClaim, lease: &LimitLease, least: Part, now_ms: u64) {
+        let Some(limit) = self.leased.limits.get_mut(claim.dimension) else {
+            return;
+        };
+        limit.part = (lease.part > Part::NONE).then_some(lease.part);
+        limit.total = lease.debt;
+        limit.total_at_ms = now_ms;
+        limit.is_reported = true;
+        let part = limit.part;
+        let Some(pace) = self.of(claim.dimension) else {
+            self.leased.slots = u32::try_from(lease.leased / WINDOW_MS).unwrap_or(u32::MAX);
+            return;
+        };
+        let debt = match part {
+            None => least.of(lease.debt),
+            Some(part) => {
+                let most = cost(part.of_limit(claim.limit).get().into());
+                let beyond = lease.debt.saturating_sub(cost(claim.limit.get().into()));
+                let owed = most.saturating_sub(lease.leased);
+                owed.saturating_add(part.of(beyond))
+            }
+        };
+        pace.recount(debt, now_ms);
+    }
+
+    /// Ends the lease: the process goes on with a part of each limit and of what all processes owe.
+    fn release(&mut self, part: Part, now_ms: u64) {
+        for (dimension, limit) in dimensions(&self.whole).into_iter().enumerate() {
+            let Some(leased) = self.leased.limits.get_mut(dimension) else {
+                continue;
+            };
+            let was_leased = leased.part.take().is_some();
+            let debt = part.of(leased.total(limit, now_ms));
+            if let Some(pace) = self.of(dimension).filter(|_| was_leased) {
+                pace.recount(debt, now_ms);
+            }
+        }
+    }
+}
+
+/// Requests, input tokens, output tokens and concurrent requests.
+const fn dimensions(limits: &Limits) -> [Option<NonZeroU32>; 4] {
+    let Limits {
+        requests,
+        input_tokens,
+        output_tokens,
+        concurrent,
+    } = *limits;
+    [requests, input_tokens, output_tokens, concurrent]
+}

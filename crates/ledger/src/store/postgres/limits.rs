@@ -1,0 +1,44 @@
+//! Shares of the limits of keys, which `lease_limits` in the schema computes.
+
+use super::{connection::Session, unsigned};
+use crate::limits::{LimitClaim, LimitLease, Part};
+use postgres::Error;
+
+/// Returns one answer for each claim, in their order.
+pub(super) fn lease(
+    session: &mut Session,
+    node: &str,
+    expected: u32,
+    claims: &[LimitClaim],
+) -> Result<Vec<LimitLease>, Error> {
+    let claims = serde_json::to_string(claims).unwrap_or_default();
+    let leased = session.query(
+        "SELECT part, debt, leased FROM lease_limits($1, $2, $3::text::json)",
+        &[&node, &i64::from(expected), &claims],
+    )?;
+    let lease = |row| {
+        Ok(LimitLease {
+            part: Part::billionths(unsigned(row, 0)?),
+            debt: unsigned(row, 1)?,
+            leased: unsigned(row, 2)?,
+        })
+    };
+    leased.iter().map(lease).collect()
+}
+
+/// Deletes what was not reported for so long that nothing is owed.
+pub(super) fn purge(session: &mut Session) -> Result<u64, Error> {
+    session.execute(
+        "WITH old AS (
+             SELECT extract(epoch FROM now()) * 1000 - 900000 AS ms
+         ), debts AS (
+             DELETE FROM limit_debts WHERE ctid IN (
+                 SELECT limit_debts.ctid FROM limit_debts, old WHERE at_ms < ms
+                 FOR UPDATE OF limit_debts SKIP LOCKED)
+         )
+         DELETE FROM limit_leases WHERE ctid IN (
+             SELECT limit_leases.ctid FROM limit_leases, old WHERE at_ms < ms
+             FOR UPDATE OF limit_leases SKIP LOCKED)",
+        &[],
+    )
+}
