@@ -240,7 +240,7 @@ impl Needs<'_> {
             && !model.providers.contains(&at.provider)
         {
             return Err(PublicError::invalid_request(format!(
-                "the model '{}' is not served where the stored things are that the request names",
+                "the model '{}' is not served by the provider that stores the items named in the request",
                 model.id
             )));
         }
@@ -274,9 +274,8 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
     if let Some(field) = facts.further_models {
         // The key's groups and the weights would not apply to the models that it names.
         return Err(PublicError::invalid_request(format!(
-            "'{field}' is not supported, for it has other models asked than the one in 'model': \
-             leave it out, and name the model that is to answer; \
-             if one of its providers fails, the next is asked"
+            "'{field}' is not supported, because it requests further models: leave it out and name one model \
+             in 'model'; if one of its providers fails, the gateway tries the next"
         ))
         .with_param(field));
     }

@@ -259,7 +259,7 @@ fn error(shortage: &Shortage) -> PublicError {
         ),
         Shortage::Unpriced => PublicError::new(
             ErrorCode::PermissionDenied,
-            "the API key pays in money, and what this request can be sent to has no price",
+            "the API key pays in money, and no deployment that can serve this request has a price",
         ),
         // A key whose grants have all expired is expired, and gets the same answer as an unknown key.
         Shortage::Expired => PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"),

@@ -14,7 +14,7 @@ use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_filter::{Endpoint, StoredThings};
+use tollgate_filter::{Endpoint, StoredItems};
 use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
@@ -135,8 +135,11 @@ pub async fn find_unpaid(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     let unpaid = owned.unpaid(&identity.key, named).await;
     exchange.unpaid = unpaid.map_err(|cause| {
-        log::error!("{}: what is due for named responses: {cause}", exchange.id);
-        let message = "the responses that the request names cannot be checked at the moment; \
+        log::error!(
+            "{}: the amount due for named responses is unknown: {cause}",
+            exchange.id
+        );
+        let message = "the responses that the request names cannot be checked now; \
                        retry in a few seconds";
         PublicError::new(ErrorCode::ServiceUnavailable, message)
     })?;
@@ -165,13 +168,16 @@ async fn check_input(
              for: retrieve that response first (GET /v1/responses/{{id}})"
         ))),
         Err(cause) => {
-            log::error!("{}: what is due for an input: {cause}", exchange.id);
+            log::error!(
+                "{}: the amount due for an input is unknown: {cause}",
+                exchange.id
+            );
             Err(not_settled())
         }
     }
 }
 
-/// Reserves what is due for a response that the key is about to retrieve: its request was charged an
+/// Reserves the amount due for a response that the key is about to retrieve: its request was charged an
 /// estimate, and the rest is charged before the response is sent.
 ///
 /// # Errors
@@ -200,7 +206,10 @@ pub async fn hold_due(
         Ok(Due::Unknown) => return Err(not_settled()),
         Ok(Due::Rest(due)) => due,
         Err(cause) => {
-            log::error!("{}: what is due for a response: {cause}", exchange.id);
+            log::error!(
+                "{}: the amount due for a response is unknown: {cause}",
+                exchange.id
+            );
             return Err(not_settled());
         }
     };

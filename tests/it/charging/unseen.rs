@@ -152,7 +152,7 @@ async fn a_report_beyond_what_the_model_can_process_is_cut_and_marked() {
             }
             assert_eq!((charged, count), (most + 3, "estimated"), "{line}");
             let id = answer.header("x-request-id").unwrap();
-            let words = format!("{id}: the reported usage was not believed");
+            let words = format!("{id}: the reported usage was implausible and was corrected");
             gateway.log_line(&words).await;
         }
     }

@@ -290,7 +290,10 @@ impl Reservation {
         }
         if settled.clamped {
             stats.clamped.fetch_add(1, Ordering::Relaxed);
-            log::warn!("{}: the reported usage was not believed", self.request.id);
+            log::warn!(
+                "{}: the reported usage was implausible and was corrected",
+                self.request.id
+            );
         }
         if settled.overdraft > 0 {
             stats
