@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollgate_filter::{
     Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, Endpoint,
     FilterKind, Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView,
-    NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredThing, StoredThings,
+    NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredItem, StoredItems,
     Verdict,
 };
 use tollgate_types::{
@@ -313,10 +313,10 @@ impl Balances for TenThousand {
 /// `slow_…` is pending at first.
 struct Shelves;
 
-impl StoredThings for Shelves {
-    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+impl StoredItems for Shelves {
+    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
         let at = |provider: &str| {
-            Ok(StoredThing {
+            Ok(StoredItem {
                 at: StoredAt {
                     provider: provider.into(),
                     credential: "first".into(),

@@ -261,7 +261,7 @@ pub async fn read_body(
     let limits = exchange.snapshot.limits.body;
     let is_streamed = length.map_or(!session.is_body_done(), |it| it > StreamedBody::FROM);
     if is_streamed && !is_signed && coding.is_none() {
-        body::go_ahead(session).await?;
+        body::send_continue(session).await?;
         opened.upload = Some(StreamedBody::new(length, most, limits));
         return Ok(());
     }

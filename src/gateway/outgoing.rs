@@ -131,7 +131,7 @@ pub fn prepare(
         let asked = limited(admitted).ok_or_else(fault)?;
         // A copy may be kept until the answer is remembered, and longer than what is made of it. Without
         // one, the whole permit is for the translation.
-        let part = match body.is_itself(&asked) {
+        let part = match body.is_uncopied(&asked) {
             true => None,
             false => permit.as_mut().map(|permit| permit.split(body.len())),
         };
@@ -242,7 +242,7 @@ fn needed(admitted: &Admitted, candidate: &Candidate, bounds: Bounds) -> Option<
 /// Attaches the permit to what was made from a body.
 fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes {
     match permit {
-        Some(permit) if !body.is_itself(&made) => permit.keep(made),
+        Some(permit) if !body.is_uncopied(&made) => permit.keep(made),
         _ => made,
     }
 }
@@ -303,7 +303,7 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u
     length.saturating_mul(copies).saturating_add(of_nodes)
 }
 
-/// Waits up to a second, or longer in its turn, for the memory that it takes to make of a large body
+/// Waits up to a second, or longer with a slot, for the memory that it takes to make of a large body
 /// what the first candidate is sent: the body is all there, and other requests may end, or be refused,
 /// before long. `None` if no memory came, or none is needed. Waits are jittered, so that requests that
 /// wait for one another do not all give up together.

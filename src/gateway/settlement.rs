@@ -193,7 +193,7 @@ struct Used {
 
 /// Notes that a piece of the answer is about to be sent. From here on it is charged even if the client
 /// disconnects. Settles an answer that is complete.
-pub fn passed(exchange: &mut Exchange, now: Instant) {
+pub fn before_send(exchange: &mut Exchange, now: Instant) {
     stored::note(exchange);
     if exchange.answer.is_complete() {
         let state = record::ending(exchange, None);

@@ -134,8 +134,8 @@ impl Doorkeeper {
     /// client is about to send the request for which it was opened, and many clients give up a request
     /// that a new connection refuses.
     async fn serve_http2(&self, mut wire: Wire, session: Session, shutdown: &ShutdownWatch) {
-        /// How long a request may be under way from the caller to here.
-        const MOMENT: Duration = Duration::from_secs(1);
+        /// The longest time from the client's write until its request arrives here.
+        const ARRIVAL_TIME: Duration = Duration::from_secs(1);
         let opened = Instant::now();
         wire.speak_http2();
         let stream: Stream = Box::new(wire);
@@ -144,11 +144,11 @@ impl Doorkeeper {
         let telling = async {
             // A dropped sender counts as the end.
             let _ = ending.wait_for(|ends| *ends).await;
-            sleep_until(opened.checked_add(MOMENT).unwrap_or(opened)).await;
+            sleep_until(opened.checked_add(ARRIVAL_TIME).unwrap_or(opened)).await;
             tell.send_replace(true);
-            // What the caller had sent before it could know of that comes in; from then on the
-            // streams are counted, each by itself.
-            tokio::time::sleep(MOMENT).await;
+            // Requests that the client sent before it received the `GOAWAY` still arrive; from then on,
+            // the open streams are counted.
+            tokio::time::sleep(ARRIVAL_TIME).await;
             drop(session);
             std::future::pending::<()>().await;
         };

@@ -165,13 +165,12 @@ pub(super) fn wait_for_the_end(
 
 /// Whether no caller counts on a connection any more, where requests were under way until `last_busy`.
 fn is_left(end: End, sessions: &Sessions, last_busy: Instant, now: Instant) -> bool {
-    /// How long closing the unused ones may take; and how long a connection that was just
-    /// taken may need until it counts, where there is time.
-    const MOMENT: Duration = Duration::from_secs(1);
+    /// The time to close unused connections, and for a connection that was just accepted to be counted.
+    const MARGIN: Duration = Duration::from_secs(1);
     let until_idle = end.idle_until.saturating_duration_since(now);
     match sessions.count() {
-        0 => until_idle.is_zero() || until_idle + MOMENT < end.idle_for,
-        _ => now.saturating_duration_since(end.idle_until_since(last_busy)) >= MOMENT,
+        0 => until_idle.is_zero() || until_idle + MARGIN < end.idle_for,
+        _ => now.saturating_duration_since(end.idle_until_since(last_busy)) >= MARGIN,
     }
 }
 

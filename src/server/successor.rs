@@ -242,8 +242,10 @@ impl Succession {
             .map_err(|fault| format!("the listeners cannot be handed over: {fault}"))?;
         progress.confirms = expect(peer, READY).await?.trim() == CONFIRMS;
         // Each of the two has a part of every balance from now on.
-        if timeout(SHARING, self.ledger.share_out()).await != Ok(true) {
-            log::warn!("the ledger could not make room for another process in time");
+        if timeout(SHARING, self.ledger.give_up_half()).await != Ok(true) {
+            log::warn!(
+                "half of the unreserved balances was not given back in time for the new process"
+            );
         }
         progress.may_serve = true;
         say(peer, GO).await.map_err(|fault| fault.to_string())?;

@@ -1,9 +1,9 @@
-//! What providers have stored for keys: whose it is, and what is due for a response before its key
+//! What providers have stored for keys: whose it is, and the amount due for a response before its key
 //! can retrieve it. Both are the ledger's; here they are put behind what filters and gateway know.
 
 use crate::accounts;
 use std::sync::Arc;
-use tollgate_filter::{StoredThing, StoredThings};
+use tollgate_filter::{StoredItem, StoredItems};
 use tollgate_ledger::{
     Claims, Due, InputDue, Ledger, Owner, Ownership, Payable, Paying, RequestInfo, Reservation,
     Reserve, Store, Unpaid,
@@ -13,7 +13,7 @@ use tollgate_types::{
     Tariff, Unavailable, UpperBound,
 };
 
-/// Stored things whose owners are kept in memory.
+/// Stored items whose owners are kept in memory.
 const KNOWN_OWNED: usize = 20_000;
 
 /// Whose is what providers have stored.
@@ -97,7 +97,7 @@ impl Owned {
         }
     }
 
-    /// Finds a stored thing of the key again. `None`: it was dropped since the key was found to own it.
+    /// Finds a stored item of the key again. `None`: it was dropped since the key was found to own it.
     async fn own(
         &self,
         key: &KeyId,
@@ -115,7 +115,7 @@ impl Owned {
         }
     }
 
-    /// Begins to charge what is due for a response; `None`: another request does.
+    /// Begins to charge the amount due for a response; `None`: another request does.
     pub fn begin_paying(&self, id: &str) -> Option<Paying> {
         self.ownership.begin_paying(&id.into())
     }
@@ -159,18 +159,18 @@ impl Owned {
     }
 }
 
-impl StoredThings for Owned {
-    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+impl StoredItems for Owned {
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
         match self.ownership.owner(key, id) {
-            Owner::Owned(stored) => MaybeReady::ready(Ok(thing(&stored))),
+            Owner::Owned(stored) => MaybeReady::ready(Ok(item(&stored))),
             Owner::NotOwned => MaybeReady::ready(Err(OwnerFailure::NotOwned)),
             Owner::Wait(answer) => MaybeReady::pending(async {
                 let stored = answer.await.inspect_err(|fault| {
                     if let OwnerFailure::Unavailable(cause) = fault {
-                        log::error!("the owner of a stored thing cannot be looked up: {cause}");
+                        log::error!("the owner of a stored item cannot be looked up: {cause}");
                     }
                 });
-                stored.map(|stored| thing(&stored))
+                stored.map(|stored| item(&stored))
             }),
         }
     }
@@ -189,7 +189,7 @@ impl StoredThings for Owned {
     }
 }
 
-/// A stored thing of a key, whose size is not known.
+/// A stored item of a key, whose size is not known.
 fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
     tollgate_ledger::Stored {
         id: id.into(),
@@ -201,8 +201,8 @@ fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
     }
 }
 
-fn thing(stored: &tollgate_ledger::Stored) -> StoredThing {
-    StoredThing {
+fn item(stored: &tollgate_ledger::Stored) -> StoredItem {
+    StoredItem {
         at: StoredAt {
             provider: Arc::clone(&stored.provider),
             credential: Arc::clone(&stored.credential),

@@ -237,7 +237,7 @@ impl Ledger {
         let peers = process.check_in()?.peers;
         let recovered = recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
         let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
-        let nodes = Arc::new(AtomicU32::new(living(&*process, &peers)));
+        let nodes = Arc::new(AtomicU32::new(running_processes(&*process, &peers)));
         let stats = Stats::default();
         stats.add_recovered(recovered);
         stats.add_late(late);
@@ -340,8 +340,8 @@ impl Ledger {
                 why.into()
             }
             Reserved::Refused(shortage) => shortage,
-            Reserved::Elsewhere(false) => Shortage::Busy,
-            Reserved::Elsewhere(true) => {
+            Reserved::LeasedElsewhere(false) => Shortage::Busy,
+            Reserved::LeasedElsewhere(true) => {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy
             }
@@ -387,7 +387,7 @@ impl Ledger {
             self.0.send(Command::Remember(stored));
         } else {
             uncommitted.fetch_sub(1, Ordering::Relaxed);
-            log::error!("too many stored things wait to be committed");
+            log::error!("too many stored items wait to be committed");
         }
     }
 
@@ -401,9 +401,9 @@ impl Ledger {
 
     /// Prepares for another process that is about to serve the same keys: gives back half of the unreserved
     /// tokens. Returns whether that is committed. Must run on a tokio runtime.
-    pub async fn share_out(&self) -> bool {
+    pub async fn give_up_half(&self) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
-        self.0.send(Command::ShareOut(done));
+        self.0.send(Command::GiveUpHalf(done));
         answer.await.is_ok()
     }
 
@@ -489,7 +489,7 @@ impl Ledger {
 }
 
 /// The number of processes among which limits are divided.
-fn living(process: &dyn Process, peers: &[Peer]) -> u32 {
+fn running_processes(process: &dyn Process, peers: &[Peer]) -> u32 {
     if process.term().is_none() {
         return 1;
     }

@@ -48,7 +48,7 @@ pub struct Stored {
     pub request: Option<RequestId>,
 }
 
-/// The owner of a stored thing.
+/// The owner of a stored item.
 #[derive(Debug)]
 pub enum Owner<F> {
     /// This key.

@@ -29,7 +29,7 @@ pub enum Resource {
     BodyBytes,
     /// Reads of the usage records.
     UsageReads,
-    /// The turn to wait for memory; there is only one.
+    /// The slot to wait for memory; there is only one.
     MemoryWait,
 }
 
@@ -70,13 +70,13 @@ impl KeyShares {
     }
 
     fn count(&self, resource: Resource) -> &AtomicU64 {
-        let [requests, local, bytes, reads, turn] = &*self.0;
+        let [requests, local, bytes, reads, slot] = &*self.0;
         match resource {
             Resource::Requests => requests,
             Resource::LocalRequests => local,
             Resource::BodyBytes => bytes,
             Resource::UsageReads => reads,
-            Resource::MemoryWait => turn,
+            Resource::MemoryWait => slot,
         }
     }
 }

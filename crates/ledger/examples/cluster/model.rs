@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// Gives up half, or all if half would help no request; a gateway that needs more itself, by chance.
-    fn give_way(&mut self, random: &mut fastrand::Rng) -> u64 {
+    fn give_up_on_request(&mut self, random: &mut fastrand::Rng) -> u64 {
         let half = self.leased / 2;
         let given = match half < RESERVED {
             true if self.is_asking() && random.bool() => 0,
@@ -206,7 +206,7 @@ fn look(
         }
         // What is free already is for the others.
         if asking > usize::from(node.is_asking()) && *free < RESERVED {
-            let given = node.give_way(random);
+            let given = node.give_up_on_request(random);
             *free += given;
             outcome.changes += u64::from(given > 0);
         }

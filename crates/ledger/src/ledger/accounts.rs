@@ -119,11 +119,11 @@ impl Accounts {
     }
 
     /// Adds a share to the account, which is created if necessary.
-    pub(super) fn take_in(&self, id: &KeyId, share: &Share, now: Timestamp) {
+    pub(super) fn add_lease(&self, id: &KeyId, share: &Share, now: Timestamp) {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
         match shard.get(id) {
-            Some(account) if !account.is_closed() => account.take_in(share, now),
+            Some(account) if !account.is_closed() => account.add_lease(share, now),
             _ => {
                 let account = Arc::new(Account::new(id.clone(), share, self.by_use, now));
                 shard.insert(id.clone(), account);

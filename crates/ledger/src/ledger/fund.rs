@@ -35,7 +35,7 @@ pub(super) enum Lack {
     /// Too little is leased here, while some is free in the database.
     Unleased,
     /// Too little is leased here, while other processes lease some.
-    Elsewhere,
+    LeasedElsewhere,
 }
 
 impl Fund {
@@ -48,7 +48,7 @@ impl Fund {
     }
 
     /// Adds new leases, and notes the rest.
-    pub(super) fn take_in(&mut self, share: &UnitShare, grants: impl Iterator<Item = Grant>) {
+    pub(super) fn add_lease(&mut self, share: &UnitShare, grants: impl Iterator<Item = Grant>) {
         self.balance.forget_spent();
         for grant in grants {
             self.is_given = true;
@@ -90,7 +90,9 @@ impl Fund {
                 Ok(pieces)
             }
             Err(_) if is_unleased => Err(Lack::Unleased),
-            Err(_) if self.elsewhere && self.could_have(need.useful, now) => Err(Lack::Elsewhere),
+            Err(_) if self.elsewhere && self.could_have(need.useful, now) => {
+                Err(Lack::LeasedElsewhere)
+            }
             Err(short) => Err(Lack::Here(short)),
         }
     }
@@ -172,7 +174,7 @@ impl Fund {
 
     /// Gives up half of the unreserved amount; all of it if half is not enough for a request here and `all`
     /// is set, else nothing.
-    pub(super) fn give_way(&mut self, all: bool, now: Timestamp) -> Vec<Piece> {
+    pub(super) fn give_up_on_request(&mut self, all: bool, now: Timestamp) -> Vec<Piece> {
         let half = self.balance.holdings(now).free / 2;
         match half < self.useful {
             true if all => self.give_up(|free| free),

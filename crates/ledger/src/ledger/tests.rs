@@ -335,7 +335,7 @@ async fn a_charge_above_the_balance_is_overdraft() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
+async fn a_balance_for_ten_admits_ten_of_two_hundred() {
     let house = Arc::new(House::new());
     let ledger = house.ledger_with(1024);
     for _ in 0..20 {

@@ -127,7 +127,7 @@ impl Writer {
             // The reader can have left.
             let _ = reader.send(());
         }
-        self.share_out(batch.sharing);
+        self.give_up_half(batch.sharing);
         self.retired |= batch.retire;
         if batch.look {
             self.look();

@@ -122,7 +122,7 @@ impl Ownership {
         Ok(due)
     }
 
-    /// Begins to charge what is due for a response; `None`: another request does.
+    /// Begins to charge the amount due for a response; `None`: another request does.
     pub fn begin_paying(&self, id: &Arc<str>) -> Option<Paying> {
         let begun = self.0.paid.under_way.lock().insert(Arc::clone(id));
         begun.then(|| Paying {

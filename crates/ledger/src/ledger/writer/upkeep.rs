@@ -88,7 +88,7 @@ impl Writer {
             false => self.shared.renewals.done(begun),
         }
         self.shared.stats.saw_quarantined(checked.quarantined);
-        let nodes = ledger::living(&*self.process, &checked.peers);
+        let nodes = ledger::running_processes(&*self.process, &checked.peers);
         self.shared.nodes.store(nodes, Ordering::Relaxed);
         Ok(Some(checked))
     }

@@ -46,7 +46,7 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
         Next::Commit { head, body, length } => {
             let now = Instant::now();
             outcome::passes(exchange, now);
-            count::passed(exchange, &body);
+            count::before_send(exchange, &body);
             respond::commit(session, exchange, &head, length, now)?;
             settlement::settle(exchange, record::ending(exchange, None));
             return session.write_response_body(Some(body), true).await;
