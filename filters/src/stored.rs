@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_stored_things_add_up_unless_one_is_unknown() {
+    fn sizes_of_stored_items_add_up_unless_one_is_unknown() {
         let tokens = |ids: &[&str], item: Option<bool>| {
             let mut scene = scene(ids);
             let items = item.map(|has_contents| NamedItem {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn things_of_another_key_do_not_exist() {
+    fn items_of_another_key_do_not_exist() {
         for ids in [&["theirs"][..], &["resp_1", "theirs"], &["slow_theirs"]] {
             let error = refusal(scene(ids).run(&KIND, "null"));
             assert_eq!((error.code, error.status), (ErrorCode::NotFound, 404));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_of_anothers_does_not_exist_whatever_it_holds() {
+    fn an_item_of_another_key_does_not_exist_whatever_its_contents() {
         let run = |id: &str, has_contents| {
             let mut scene = scene(&["resp_1"]);
             let items = vec![NamedItem {
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn things_in_two_places_cannot_meet() {
+    fn items_of_two_providers_are_refused() {
         let error = refusal(scene(&["resp_1", "resp_3"]).run(&KIND, "null"));
         assert_eq!(error.code, ErrorCode::InvalidRequest);
     }
 
     #[test]
-    fn an_unknown_owner_refuses_no_request_for_good() {
+    fn an_owner_that_cannot_be_looked_up_is_a_temporary_error() {
         let error = refusal(scene(&["down"]).run(&KIND, "null"));
         assert_eq!(error.code, ErrorCode::ServiceUnavailable);
     }

@@ -142,7 +142,7 @@ fn services() -> Services {
         catalog: Arc::new(catalog()),
         limits: Arc::new(Limits),
         balances: Arc::new(TenThousand),
-        stored: Arc::new(Shelves),
+        stored: Arc::new(TwoProviders),
         counting: Arc::new(FourBytes),
         plans: Arc::from(["pro".to_owned()]),
     }
@@ -155,7 +155,7 @@ thread_local! {
     static WAITS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// In how many pieces a balance comes.
+/// The number of pieces in which a balance arrives.
 const PIECES: usize = 8;
 
 /// Counts four bytes of text per token, with an error of at most a tenth.
@@ -311,9 +311,9 @@ impl Balances for TenThousand {
 
 /// Provider `one` has stored `resp_1` and `resp_2`, `two` has `resp_3`, 1,000 tokens each. The look-up of
 /// `slow_…` is pending at first.
-struct Shelves;
+struct TwoProviders;
 
-impl StoredItems for Shelves {
+impl StoredItems for TwoProviders {
     fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
         let at = |provider: &str| {
             Ok(StoredItem {

@@ -394,7 +394,7 @@ impl ProxyHttp for Gateway {
         match forward::take_piece(exchange, body.take(), end, written, now) {
             Next::Hold => {}
             Next::Pass(piece) => {
-                outcome::passes(exchange, now);
+                outcome::before_send(exchange, now);
                 settlement::before_send(exchange, now);
                 *body = Some(exchange.timer.hand_over(piece));
             }
@@ -403,13 +403,13 @@ impl ProxyHttp for Gateway {
                 body: first,
                 length,
             } => {
-                outcome::passes(exchange, now);
+                outcome::before_send(exchange, now);
                 count::before_send(exchange, &first);
                 respond::commit(session, exchange, &head, length, now)?;
                 *body = Some(exchange.timer.hand_over(first));
             }
             Next::Finish { head } => {
-                outcome::passes(exchange, now);
+                outcome::before_send(exchange, now);
                 match head {
                     Some(head) => respond::commit(session, exchange, &head, None, now)?,
                     None => settlement::before_send(exchange, now),

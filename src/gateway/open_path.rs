@@ -1,6 +1,6 @@
 //! Requests for the open paths of providers: images, audio, files, batches. They go to one provider, unread.
 //!
-//! `streamed_body` passes their large bodies on. The charge is fixed: `settlement` charges it once the
+//! `streamed_body` forwards large bodies. The charge is fixed: `settlement` charges it once the
 //! provider has answered with 2xx.
 
 use super::attempt::{Attempts, Candidate};
@@ -238,7 +238,7 @@ pub fn public_error(exchange: &Exchange, fault: &UpstreamFault) -> Option<Public
     }
 }
 
-/// Reads the body, or arranges that it passes while it arrives.
+/// Reads the body, or arranges that it is forwarded while it arrives.
 ///
 /// # Errors
 ///

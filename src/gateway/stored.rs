@@ -184,7 +184,7 @@ async fn check_input(
 ///
 /// The request that made the response is not settled, the balance is used up, or the ledger does not
 /// answer.
-pub async fn hold_due(
+pub async fn reserve_due(
     exchange: &mut Exchange,
     identity: &Identity,
     id: &str,
@@ -229,10 +229,10 @@ pub async fn hold_due(
     };
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
-    let held = owned.hold(&identity.key, &due, most, tariff).await;
+    let held = owned.reserve(&identity.key, &due, most, tariff).await;
     let mut reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
     reservation.set_prices(tariff.prices);
-    exchange.settlement.hold_due(reservation, due, paying);
+    exchange.settlement.reserve_due(reservation, due, paying);
     Ok(())
 }
 

@@ -505,8 +505,8 @@ async fn another_process_with_all_of(gateway: &Gateway, key: &str) -> Ledger {
     let one = UpperBound {
         input: 1,
         hidden_input: 0,
-        believed_input: u64::MAX,
-        believed_output: u64::MAX,
+        plausible_input: u64::MAX,
+        plausible_output: u64::MAX,
         output: 1,
         useful_output: 1,
     };

@@ -247,13 +247,13 @@ pub trait Balances: Send + Sync {
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool;
 
     /// Waits until other processes may have given back tokens of the key, after a refusal with
-    /// [`Shortage::Busy`]. `None`: no process was asked.
+    /// [`Shortage::Busy`]. `None`: there is nothing to wait for.
     fn more(&self, _: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         None
     }
 }
 
-/// What is reserved, or why nothing is.
+/// The reservation, or why there is none.
 pub type Reserved = Result<Box<dyn ReservationGuard>, Shortage>;
 
 /// Counts the input tokens of requests.

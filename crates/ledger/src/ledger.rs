@@ -103,7 +103,7 @@ pub struct RequestInfo {
     pub model: Arc<str>,
     /// Why the gateway chose the model that serves, if the request left the choice to it.
     pub reason: Option<Box<str>>,
-    /// The caller's format. `None`: the request passes to its provider unread.
+    /// The client's format. `None`: the request is forwarded unread.
     pub format: Option<Format>,
     /// Whether the answer is streamed.
     pub streamed: bool,
@@ -113,7 +113,7 @@ pub struct RequestInfo {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart at once, and boxed by a caller that keeps it"
+    reason = "it is matched immediately, and boxed by a caller that keeps it"
 )]
 pub enum Reserve {
     /// It is reserved.
@@ -415,12 +415,12 @@ impl Ledger {
     }
 
     /// Waits for tokens of the key that other processes give back, at most 500 ms, after [`Shortage::Busy`].
-    /// `None` if no process was asked. The caller then reserves again. Must be awaited on a tokio runtime.
+    /// `None` if no lease request stands, or too many requests wait. The caller then reserves again. Must be awaited on a tokio runtime.
     pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
         // Each process looks five times a second for lease requests and for returned tokens.
         const PATIENCE: Duration = Duration::from_millis(500);
         let accounts = &self.0.shared.accounts;
-        if !accounts.get(key)?.is_asking() {
+        if !accounts.get(key)?.has_lease_request() {
             return None;
         }
         let waiter = accounts.wait_for_lease(key)?;
@@ -501,7 +501,7 @@ impl Inner {
     fn send(&self, command: Command) {
         // After the writer has ended, the settlement file has the settlements.
         if !self.commands.send(command) {
-            log::warn!("the ledger is closed; the next process enters what comes now");
+            log::warn!("the ledger is closed; the next process enters the remaining settlements");
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
             }
             shares.push(own);
         }
-        // They came one after the other, so each took half of the free part.
+        // One after the other, so each took half of the free part.
         assert_eq!(shares, [50, 25, 13, 6]);
         // The first request of a key passes if anything is free.
         assert!(leaves_room(0, 1, 1));

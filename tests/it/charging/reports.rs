@@ -265,7 +265,7 @@ async fn an_answer_that_ends_in_trailers_costs_what_it_reports() {
 }
 
 #[tokio::test]
-async fn a_report_that_is_not_believed_uses_up_no_limit() {
+async fn an_implausible_report_uses_up_no_limit() {
     let left = |answer: &Answer| {
         let left = answer.header("x-ratelimit-remaining-tokens");
         left.expect("a limit").parse::<i64>().unwrap()

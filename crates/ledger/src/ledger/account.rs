@@ -59,8 +59,8 @@ impl State {
     }
 
     /// Whether this process has requested a part of what other processes lease.
-    fn is_asking(&self) -> bool {
-        self.funds.iter().any(|fund| fund.asked_for.is_some())
+    fn has_lease_request(&self) -> bool {
+        self.funds.iter().any(|fund| fund.lease_request.is_some())
     }
 }
 
@@ -133,7 +133,7 @@ impl Account {
             fund.note_left(of_unit.left, now);
             // The lease request stands until some tokens arrive.
             if share.has_leased_of(unit) || !fund.is_waiting(now) {
-                fund.asked_for = None;
+                fund.lease_request = None;
             }
         }
         state.refilling = false;
@@ -177,12 +177,12 @@ impl Account {
             Ok(Lack::Here(_)) => Reserved::Refused(Shortage::Busy),
             Ok(Lack::Unleased) => Reserved::Unleased,
             Ok(Lack::LeasedElsewhere) => {
-                let is_first = !state.is_asking();
+                let is_first = !state.has_lease_request();
                 for unit in Unit::ALL {
                     if *lacks.get(unit) == Some(Lack::LeasedElsewhere) {
                         let wanted = needs.get(unit).map(|need| need.wanted);
                         let fund = state.funds.get_mut(unit);
-                        fund.asked_for = fund.asked_for.max(wanted);
+                        fund.lease_request = fund.lease_request.max(wanted);
                     }
                 }
                 Reserved::LeasedElsewhere(is_first)
@@ -252,7 +252,7 @@ impl Account {
     pub(super) fn give_up_on_request(&self, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
         // One draw for both units, which are only useful together.
-        let all = !state.is_asking() || !fastrand::bool();
+        let all = !state.has_lease_request() || !fastrand::bool();
         let funds = state.funds.iter_mut();
         funds
             .flat_map(|fund| fund.give_up_on_request(all, now))
@@ -269,8 +269,8 @@ impl Account {
         holdings
     }
 
-    pub(super) fn is_asking(&self) -> bool {
-        self.state.lock().is_asking()
+    pub(super) fn has_lease_request(&self) -> bool {
+        self.state.lock().has_lease_request()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -286,7 +286,7 @@ impl Account {
         }
         state.closed = true;
         for fund in state.funds.iter_mut() {
-            fund.asked_for = None;
+            fund.lease_request = None;
         }
         Some(state.give_up(|free| free))
     }

@@ -22,7 +22,7 @@ pub(super) struct Fund {
     /// The most that can be left outside this process.
     most_elsewhere: u64,
     /// The pending lease request to other processes: the largest need of a waiting request.
-    pub(super) asked_for: Option<u64>,
+    pub(super) lease_request: Option<u64>,
     /// The smallest useful amount of the last request.
     useful: u64,
 }
@@ -121,7 +121,7 @@ impl Fund {
     /// Whether a request here still waits for other processes.
     pub(super) fn is_waiting(&self, now: Timestamp) -> bool {
         let free = self.balance.holdings(now).free;
-        let lacks = self.asked_for.is_some_and(|wanted| free < wanted);
+        let lacks = self.lease_request.is_some_and(|wanted| free < wanted);
         lacks && self.elsewhere && self.unleased == 0
     }
 
@@ -138,10 +138,10 @@ impl Fund {
         let Some(demand) = &mut self.demand else {
             return u64::MAX;
         };
-        let asked_for = self.asked_for.unwrap_or(0);
-        let missing = demand.missing(self.balance.holdings(now), waiting.max(asked_for), now);
+        let lease_request = self.lease_request.unwrap_or(0);
+        let missing = demand.missing(self.balance.holdings(now), waiting.max(lease_request), now);
         // A lease request stands as long as something is missing.
-        missing.max(self.asked_for.map_or(0, |_| 1))
+        missing.max(self.lease_request.map_or(0, |_| 1))
     }
 
     /// Gives up leased amounts that are not needed.

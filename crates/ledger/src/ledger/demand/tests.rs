@@ -39,7 +39,7 @@ fn a_busy_key_leases_ten_seconds_of_its_use_beside_what_its_requests_hold() {
 }
 
 #[test]
-fn the_pace_of_a_beginning_is_believed_after_two_seconds() {
+fn the_first_pace_counts_after_two_seconds() {
     let mut demand = Demand::default();
     demand.spends(0, at(0));
     demand.spends(1000, at(100));

@@ -37,7 +37,7 @@ impl Writer {
     /// The leases for accounts in memory that have changed or need tokens.
     fn leases_after(&self, news: &News, if_asking: LeaseMode) -> Vec<Lease> {
         let accounts = &self.shared.accounts;
-        let asking = accounts.filter(|account| account.is_asking());
+        let asking = accounts.filter(|account| account.has_lease_request());
         let asking: HashSet<KeyId> = asking.iter().map(|account| account.id.clone()).collect();
         let changed: HashSet<KeyId> = match &news.changed {
             Some(keys) => {
@@ -142,7 +142,10 @@ impl Writer {
     /// Withdraws the lease requests of accounts that no longer wait: they have left memory, or were loaded
     /// again. Otherwise, other processes would keep giving tokens for them.
     pub(super) fn withdraw_lease_requests(&mut self) -> Result<(), StoreError> {
-        let asking = self.shared.accounts.filter(|account| account.is_asking());
+        let asking = self
+            .shared
+            .accounts
+            .filter(|account| account.has_lease_request());
         let asking = asking.iter().map(|account| account.id.clone()).collect();
         self.process.keep_lease_requests(&asking)
     }
