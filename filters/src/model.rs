@@ -187,7 +187,7 @@ impl Model {
             PublicError::new(
                 ErrorCode::InvalidModel,
                 format!(
-                    "'{}' finds no model that this key may use and that can answer this request",
+                    "'{}' found no model that this key may use and that can answer this request",
                     crate::Shown(asked.name)
                 ),
             )
@@ -255,7 +255,7 @@ fn refuse_thinking_without_reason(
 ) -> Result<(), PublicError> {
     if model.reasoning == ReasoningMode::None && facts.thinking_budget.is_some() {
         return Err(PublicError::invalid_request(format!(
-            "the model '{}' does not think: leave 'thinking.budget_tokens' out",
+            "the model '{}' does not support thinking: leave 'thinking.budget_tokens' out",
             model.id
         ))
         .with_param("thinking.budget_tokens"));

@@ -298,7 +298,7 @@ fn take_head(session: &mut Session) -> RequestHeader {
 fn out_of_time() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "the time limit of the request was reached before a provider was asked; retry in a few seconds",
+        "the request reached its time limit before the gateway contacted a provider; retry in a few seconds",
     )
 }
 

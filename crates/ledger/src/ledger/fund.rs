@@ -73,7 +73,7 @@ impl Fund {
     ) -> Result<Pieces, Lack> {
         self.useful = need.useful;
         if let Some(demand) = &mut self.demand {
-            demand.wants(need.wanted, now);
+            demand.note_need(need.wanted, now);
         }
         // If the total is too little, waiting does not help.
         let is_unleased = self.unleased > 0
@@ -85,7 +85,7 @@ impl Fund {
         match self.balance.reserve(need, now) {
             Ok(pieces) => {
                 if let Some(demand) = &mut self.demand {
-                    demand.reserves(self.balance.holdings(now).reserved);
+                    demand.note_reserved(self.balance.holdings(now).reserved);
                 }
                 Ok(pieces)
             }
@@ -107,7 +107,7 @@ impl Fund {
     ) -> Payment {
         let payment = self.balance.settle(held, charge, most, now);
         if let Some(demand) = &mut self.demand {
-            demand.spends(payment.paid(), now);
+            demand.note_spent(payment.paid(), now);
         }
         payment
     }
@@ -147,7 +147,10 @@ impl Fund {
     /// Gives up leased amounts that are not needed.
     pub(super) fn give_up_excess(&mut self, now: Timestamp) -> Vec<Piece> {
         let leased = self.balance.holdings(now);
-        let keeps = self.demand.as_mut().and_then(|it| it.keeps(leased, now));
+        let keeps = self
+            .demand
+            .as_mut()
+            .and_then(|it| it.amount_to_keep(leased, now));
         let Some(mut keeps) = keeps else {
             return Vec::new();
         };
