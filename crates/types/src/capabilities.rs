@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The capabilities in which providers of one format differ. Requests are adapted to them, even in the provider's
-/// own format.
+/// The capabilities in which providers of one format differ. Requests are adapted to them, even in the
+/// provider's own format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

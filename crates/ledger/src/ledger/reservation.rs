@@ -371,7 +371,10 @@ impl Reservation {
     fn report_unwritten(&self, fault: &io::Error) {
         let stats = &self.ledger.shared.stats;
         stats.failed_writes.fetch_add(1, Ordering::Relaxed);
-        log::error!("{}: cannot be written ahead: {fault}", self.request.id);
+        log::error!(
+            "{}: the settlement file cannot be written: {fault}",
+            self.request.id
+        );
     }
 }
 
