@@ -33,8 +33,8 @@ use crate::gateway::{Gateway, RetryBudgets};
 use crate::keys::{self, OpenError};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
-use connections::{Connections, Doorkeeper, Gate};
-use grace_period::{Cuttable, Ends};
+use connections::{ConnectionServer, Connections, Gate};
+use grace_period::{Ends, InterruptibleProxy};
 use listeners::{Certificates, OnSockets, Sockets};
 use once_cell::sync::OnceCell;
 use operator::Operator;
@@ -212,8 +212,8 @@ impl Start {
             options.h2c = http2;
             options.h2_idle_timeout = Some(current.load().limits.keepalive);
             proxy.server_options = Some(options);
-            let app = Cuttable::new(proxy, Arc::clone(&current), ends.clone());
-            Doorkeeper::new(app, gate, ends.clone(), http2)
+            let app = InterruptibleProxy::new(proxy, Arc::clone(&current), ends.clone());
+            ConnectionServer::new(app, gate, ends.clone(), http2)
         };
         let gate = |proxy_protocol| Gate {
             connections: Arc::clone(&connections),
@@ -458,7 +458,7 @@ fn add_services(
     listeners: &[ListenSettings],
     sockets: &Sockets,
     certificates: &Certificates,
-    proxy: impl Fn(&Arc<ServerConf>, Gate, bool) -> Doorkeeper,
+    proxy: impl Fn(&Arc<ServerConf>, Gate, bool) -> ConnectionServer,
     gate: impl Fn(bool) -> Gate,
 ) -> Result<(), RunError> {
     for (http2, proxy_protocol) in [(true, false), (false, false), (true, true), (false, true)] {
