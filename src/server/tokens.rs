@@ -25,8 +25,8 @@ impl Tokens {
         Self(Refresher::new(Arc::new(Answering), clock))
     }
 
-    /// Fetches those of a fleet that have never been fetched, as far as that takes no longer than resolving
-    /// names may: a configuration that replaces another one serves its first request with them.
+    /// Fetches the tokens of a fleet that were never fetched, within the time limit of resolving names, so that a
+    /// new configuration has them for its first request.
     pub(super) async fn fetch_first(&self, fleet: &Fleet) {
         let mut under_way = JoinSet::new();
         self.begin(fleet, &mut under_way);
@@ -35,12 +35,12 @@ impl Tokens {
         let _ = timeout(RESOLVE_LIMIT, all).await;
     }
 
-    /// Fetches tokens ahead of their end, for as long as the program lives.
+    /// Refreshes tokens before they expire, until the process ends.
     pub(super) async fn keep_fresh(&self, current: &Current) {
         let mut under_way = JoinSet::new();
         loop {
             self.begin(&current.load().fleet, &mut under_way);
-            // One that takes long holds up no other one.
+            // A slow refresh delays no other one.
             let ended = async {
                 while report_next(&mut under_way).await {}
                 std::future::pending::<()>().await;
