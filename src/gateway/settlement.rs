@@ -17,9 +17,9 @@ use tollgate_count::Delivered;
 use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
-    AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least, Money,
-    Prices, ReasoningMode, RequestFacts, RequestId, ReservationGuard, ServiceTier, Settled,
-    Thinking, Usage, UsageDetails,
+    AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, Format, LARGEST_WINDOW, Least,
+    Money, Prices, ProviderTool, ReasoningMode, RequestFacts, RequestId, ReservationGuard,
+    ServiceTier, Settled, Thinking, Usage, UsageDetails,
 };
 
 /// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
@@ -228,7 +228,7 @@ pub fn cost(exchange: &Exchange) -> Option<Money> {
     }
     let report = exchange.answer.usage()?;
     let prices = exchange.attempts.current()?.prices()?;
-    Some(prices.cost(&report.plausible()?, &report.details))
+    Some(prices.cost(&report.plausible()?, &details(exchange)))
 }
 
 /// Settles an answer that ends with this error after its head was sent.
@@ -256,7 +256,9 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         _ => used(exchange, state, reported),
     };
     used.absurd = is_doubtful;
-    used.details = details(exchange);
+    if state != BillingState::Rejected {
+        used.details = details(exchange);
+    }
     let sent = exchange.sent;
     let mut how = Outcome {
         state,
@@ -295,10 +297,22 @@ fn details(exchange: &Exchange) -> UsageDetails {
         _ if !report.has_input && facts.is_some_and(|facts| facts.fast) => ServiceTier::Fast,
         tier => tier,
     };
-    UsageDetails {
+    let mut details = UsageDetails {
         tier,
         ..report.details
+    };
+    // Chat reports no searches. A provider that is asked for them charges at least one.
+    let searches = details.calls_mut(ProviderTool::WebSearch);
+    if *searches == 0 && asks_chat_to_search(exchange) && is_worked_on(exchange) {
+        *searches = 1;
     }
+    details
+}
+
+/// Whether a request in the format of chat has an option for searches: it has no other tools of providers.
+fn asks_chat_to_search(exchange: &Exchange) -> bool {
+    let admitted = exchange.stage.admitted();
+    admitted.is_some_and(|it| it.format == Format::Chat && it.facts().hosted_tools > 0)
 }
 
 /// What a request has used if its provider has reported this.

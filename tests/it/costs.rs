@@ -324,3 +324,54 @@ async fn images_of_a_hosted_tool_cost_what_images_cost() {
     let line = gateway.line_of(&answer).await;
     assert_eq!(line["charged"], 1500 + 1604, "{line}");
 }
+
+/// The cost of an answer to a request in the provider's own format, at a hundredth for each search.
+async fn cost_of(format: &str, request: Request, body: &Value) -> Option<String> {
+    let answer = json_answer("200 OK", "", &body.to_string());
+    let upstream = Upstream::playing([Act::send(answer)]).await;
+    let mut provider = support::provider(upstream.address);
+    provider["formats"] = json!([format]);
+    let price = json!({"input": 3, "output": 15, "tool_calls": {"web_search": 0.01}});
+    let config = Config::new()
+        .provider("sim", provider)
+        .model("priced", json!(["sim/upstream-model"]))
+        .with("models.priced.price", price);
+    let gateway = Gateway::start(config).await;
+    let answer = gateway.send(&request.key(&gateway.key)).await;
+    answer.assert_ok();
+    answer.header("x-cost").map(str::to_owned)
+}
+
+#[tokio::test]
+async fn searches_that_are_not_in_the_usage_are_paid_for() {
+    let chat = json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020},
+    });
+    let options = json!({"web_search_options": {}});
+    for (more, expected) in [(options, "0.0133"), (Value::Null, "0.0033")] {
+        let request = Request::post(CHAT, &prompt(CHAT, "priced", "Who won?", more));
+        let cost = cost_of("chat", request, &chat).await;
+        assert_eq!(cost.as_deref(), Some(expected));
+    }
+
+    let gemini = json!({
+        "candidates": [{
+            "content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP",
+            "groundingMetadata": {
+                "searchEntryPoint": {"renderedContent": "<div>"},
+                "webSearchQueries": ["weather in Bern", "weather in Basel"],
+                "groundingChunks": [{"web": {"uri": "https://example.org", "title": "a"}}],
+            },
+        }],
+        "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 20, "totalTokenCount": 1020},
+    });
+    let body = json!({
+        "contents": [{"role": "user", "parts": [{"text": "How is the weather?"}]}],
+        "tools": [{"googleSearch": {}}],
+    });
+    let request = Request::post("/v1beta/models/priced:generateContent", &body);
+    let cost = cost_of("gemini", request, &gemini).await;
+    assert_eq!(cost.as_deref(), Some("0.0233"));
+}

@@ -89,6 +89,9 @@ pub(crate) const USAGE_TIER: u64 = at([Usage, ServiceTier]);
 pub(crate) const USAGE_SPEED: u64 = at([Usage, Speed]);
 pub(crate) const USAGE_CACHE_HOUR: u64 = at([Usage, Other, CacheWriteHour]);
 pub(crate) const USAGE_SEARCHES: u64 = at([Usage, Other, SearchCalls]);
+/// What Gemini has searched for, and each query.
+pub(crate) const SEARCHES: u64 = at([Choices, Item, Grounding, SearchCalls]);
+pub(crate) const SEARCH: u64 = at([Choices, Item, Grounding, SearchCalls, Item]);
 pub(crate) const INPUT_AUDIO: u64 = at([Usage, PromptDetails, Audio]);
 pub(crate) const OUTPUT_AUDIO: u64 = at([Usage, CompletionDetails, Audio]);
 /// Lists by modality, and their entries.

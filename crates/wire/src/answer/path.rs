@@ -28,6 +28,8 @@ pub(crate) enum Key {
     Delta,
     Error,
     FinishReason,
+    /// Metadata of which some is read.
+    Grounding,
     Id,
     ImageGen,
     IncompleteDetails,
@@ -281,8 +283,12 @@ impl Path {
         if self.beyond > 0 {
             self.is_metadata
         } else {
-            METADATA.contains(self.key())
+            METADATA.contains(self.key()) || self.is_in_grounding()
         }
+    }
+
+    const fn is_in_grounding(self) -> bool {
+        self.level(2) == Key::Grounding as u8
     }
 
     /// Whether a wrapper is around here.
@@ -296,7 +302,7 @@ impl Path {
         let is_unread = key == Key::Metadata as u8 || key == Key::Arguments as u8;
         if self.beyond > 0 || is_full || is_unread {
             if self.beyond == 0 {
-                self.is_metadata = key == Key::Metadata as u8;
+                self.is_metadata = key == Key::Metadata as u8 || self.is_in_grounding();
             }
             self.beyond = self.beyond.saturating_add(1);
         } else {

@@ -262,6 +262,10 @@ impl Reader {
             at::INPUT_PART_MODALITY | at::OUTPUT_PART_MODALITY => {
                 self.part.set_modality(text.as_str());
             }
+            at::SEARCH => {
+                let searches = self.usage.details.calls_mut(ProviderTool::WebSearch);
+                *searches = searches.saturating_add(1);
+            }
             at::ITERATION_TYPE => self.usage.set_iteration_type(text.as_str()),
             at::OUTPUT_TYPE => self.part.set_type(text.as_str()),
             at::OUTPUT_ACTION => self.part.set_action(text.as_str()),
@@ -542,6 +546,8 @@ impl Sink for Reader {
                 }
                 at::INPUT_PART | at::OUTPUT_PART => self.part = Part::default(),
                 at::ITERATIONS => self.usage.begin_iterations(),
+                // A later event of a stream repeats it.
+                at::SEARCHES => *self.usage.details.calls_mut(ProviderTool::WebSearch) = 0,
                 _ if self.rules.whole_text == Some(here) => {
                     self.event.text.class = TextClass::Whole;
                 }

@@ -228,6 +228,21 @@ fn an_endless_name_is_kept_cut() {
 
 /// Usage by an independent reading, where the provider's numbers need no mending.
 fn usage_of(usage: &Value) -> Usage {
+    let iterations = usage["iterations"].as_array().into_iter().flatten();
+    iterations
+        .filter(|it| !matches!(it["type"].as_str(), Some("message" | "fallback_message")))
+        .map(totals_of)
+        .fold(totals_of(usage), |sum, it| Usage {
+            input: sum.input + it.input,
+            cache_read: sum.cache_read + it.cache_read,
+            cache_write: sum.cache_write + it.cache_write,
+            output: sum.output + it.output,
+            reasoning: sum.reasoning + it.reasoning,
+        })
+}
+
+/// The totals alone, which leave out the iterations of other models.
+fn totals_of(usage: &Value) -> Usage {
     let n = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let exclusive = n("/cache_read_input_tokens") + n("/cache_creation_input_tokens");
     let cache_read = n("/prompt_tokens_details/cached_tokens")

@@ -120,6 +120,7 @@ fn key(name: &[u8]) -> Key {
         b"content" => Key::Delta,
         b"error" => Key::Error,
         b"finishReason" => Key::FinishReason,
+        b"groundingMetadata" => Key::Grounding,
         b"index" => Key::Index,
         b"modality" => Key::Modality,
         b"modelVersion" => Key::Model,
@@ -133,6 +134,7 @@ fn key(name: &[u8]) -> Key {
         b"toolUsePromptTokenCount" => Key::ToolInput,
         b"totalTokenCount" => Key::Total,
         b"usageMetadata" => Key::Usage,
+        b"webSearchQueries" => Key::SearchCalls,
         // Ids, types, signatures, data, and descriptions of the text.
         b"avgLogprobs"
         | b"citationMetadata"
@@ -140,7 +142,6 @@ fn key(name: &[u8]) -> Key {
         | b"data"
         | b"fileData"
         | b"finishMessage"
-        | b"groundingMetadata"
         | b"id"
         | b"inlineData"
         | b"logprobsResult"
