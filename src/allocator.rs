@@ -6,14 +6,14 @@ use tikv_jemalloc_ctl::{Access, AsName, Mib, arenas};
 /// Returns freed memory to the system at once.
 pub fn give_back() {
     each_arena(|arena| {
-        // With a time of zero all of it is returned at once; then the time is as before.
+        // A time of zero returns everything at once; then the previous time is restored.
         if let Ok(before) = arena.update(0_isize) {
             let _ = arena.write(before);
         }
     });
 }
 
-/// Calls `change` with the setting of each arena that says how long it keeps freed memory. An arena
+/// Calls `change` with the setting of each arena for how long it keeps freed memory. An arena
 /// that was never used refuses, and has no memory.
 fn each_arena(change: impl Fn(&Mib<[usize; 3]>)) {
     let Ok(arenas) = arenas::narenas::read() else {

@@ -1,7 +1,6 @@
-//! Cross-origin requests: which pages may read answers, and the answer to the request that a
-//! browser sends first (a preflight).
+//! Cross-origin requests: the pages that may read answers, and the answers to preflights.
 //!
-//! A page needs an API key like every other caller. Browsers send no cookies here, so answers
+//! A page needs an API key like every other client. Browsers send no cookies here, so answers
 //! may be exposed whole (Fetch standard, section "CORS protocol").
 
 use crate::config::CorsSettings;
@@ -16,14 +15,14 @@ const ANY: HeaderValue = HeaderValue::from_static("*");
 /// Seconds for which a browser may remember an answer to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Which pages may read answers.
+/// The pages that may read answers.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     origins: Vec<HeaderValue>,
     headers: Allowed,
 }
 
-/// Which request headers a page may set.
+/// The request headers that a page may set.
 #[derive(Clone, Debug, Default)]
 enum Allowed {
     #[default]
@@ -32,7 +31,7 @@ enum Allowed {
 }
 
 impl Cors {
-    /// By the configuration.
+    /// From the configuration.
     pub fn new(settings: &CorsSettings) -> Self {
         let origins = settings.origins.iter();
         let headers = settings.headers.iter();
@@ -82,7 +81,7 @@ impl Cors {
         Some(answer)
     }
 
-    /// Adds to the head of an answer what lets its page read it.
+    /// Adds the headers that let a page read the answer.
     pub fn expose(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
@@ -108,7 +107,7 @@ fn without_usual_port(origin: &str) -> &str {
 }
 
 impl Allowed {
-    /// Of the headers that a preflight asks for, those that the page may set.
+    /// The requested headers of a preflight that the page may set.
     fn of(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let asked = request.get(ACCESS_CONTROL_REQUEST_HEADERS)?;
         let Self::These(allowed) = self else {

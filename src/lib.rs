@@ -1,4 +1,4 @@
-//! Tollgate: an edge gateway to language models.
+//! Tollgate: an edge gateway for language models.
 //!
 //! The library behind the `tollgate` program: the edge. [`cli::run`] builds a gateway with filters of
 //! your own (`examples/own-filter`). `docs/internals/architecture.md` describes the crates.

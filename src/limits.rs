@@ -5,7 +5,7 @@ use crate::config::{DrainSettings, FailoverSettings, LimitSettings};
 use crate::machine;
 use std::time::Duration;
 
-/// What a request may cost the gateway.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a request's head.
@@ -16,7 +16,7 @@ pub struct Limits {
     pub keepalive: Duration,
     /// How long a caller may take to accept a piece of an answer.
     pub write: Duration,
-    /// Bytes a second that a caller must take of what is there for it.
+    /// The least rate at which a client must read, in bytes a second.
     pub min_send_rate: Option<u64>,
     /// How long a head may take.
     pub head_timeout: Duration,
@@ -26,7 +26,7 @@ pub struct Limits {
     pub connections_per_address: Option<u32>,
     /// Requests at one time over one connection of HTTP/2.
     pub http2_streams: u32,
-    /// What is refused when there is too much.
+    /// The limits of concurrent work.
     pub load: LoadLimits,
 }
 
@@ -34,7 +34,7 @@ impl Limits {
     /// Headers in one request: no client sends half as many, and Pingora's parser ends at 256.
     pub const MOST_HEADERS: usize = 128;
 
-    /// By the configuration, within what the machine gives.
+    /// From the configuration, within the limits of the machine.
     pub fn of(settings: &LimitSettings) -> Self {
         let memory = settings.memory.map(|memory| memory.get());
         let memory = memory.unwrap_or_else(machine::usual_memory);
@@ -71,14 +71,14 @@ impl Limits {
     }
 }
 
-/// How much body is read, and how long that may take.
+/// The size of a body, and the time for it.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
     /// Bytes.
     pub size: u64,
     /// For the whole body.
     pub time: Duration,
-    /// Bytes a second that must come, beyond [`BodyLimits::GRACE`].
+    /// The least rate after [`BodyLimits::GRACE`], in bytes a second.
     pub rate: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl BodyLimits {
     /// How long a body may be slower than its rate: a caller may take this long to begin.
     pub const GRACE: Duration = Duration::from_secs(10);
 
-    /// How long the piece may take that comes behind `read` bytes, `passed` after the start.
+    /// The time left for the next piece, after `read` bytes in the time `passed`.
     pub fn left(&self, read: u64, passed: Duration) -> Duration {
         let paid = |rate: u64| {
             let micros = read.saturating_mul(1_000_000).div_euclid(rate.max(1));
@@ -97,18 +97,18 @@ impl BodyLimits {
     }
 }
 
-/// How much there may be at one time.
+/// The limits of concurrent work.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadLimits {
     /// Requests under way.
     pub requests: u32,
-    /// Bytes of request bodies, of what is made of them, and of answers that are translated whole.
+    /// Bytes of request bodies, their copies and translations, and answers that are held or translated whole.
     pub bodies: u64,
-    /// Bytes of the largest body there may be.
+    /// Bytes of the largest body.
     pub largest: u64,
     /// Bytes of memory of the whole program.
     pub memory: u64,
-    /// Open files, for callers and for those that are asked for them.
+    /// Open files, for clients and for the connections to providers.
     pub files: u64,
     /// Per cent of each that only keys with priority may use.
     pub reserved: u8,
@@ -130,7 +130,7 @@ impl LoadLimits {
             Rank::Whole => 0,
             Rank::Standard => u64::from(self.reserved.min(100)),
         };
-        // Rounded down, so that a reservation is never nothing.
+        // Rounded down, so that the reserve is never zero.
         let rest = u128::from(of).saturating_mul(u128::from(100 - reserved));
         u64::try_from(rest.div_euclid(100)).unwrap_or(of)
     }
@@ -149,18 +149,18 @@ pub struct Failover {
     pub attempts: usize,
     /// From its head to its end.
     pub total: Duration,
-    /// How often an only candidate is asked again.
+    /// How often an only candidate is tried again.
     pub again: usize,
     /// The first pause before that.
     pub pause: Duration,
     /// Attempts beyond the first, for every hundred requests of the last seconds.
     pub percent: u64,
-    /// And for each second.
+    /// The same, for each second.
     pub per_second: u64,
 }
 
 impl Failover {
-    /// By the configuration.
+    /// From the configuration.
     pub fn of(settings: &FailoverSettings) -> Self {
         Self {
             attempts: settings.attempts.into(),
@@ -173,7 +173,7 @@ impl Failover {
     }
 }
 
-/// How far an answer is read on after its caller has disconnected.
+/// The limits of draining an answer after its client has disconnected.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainLimits {
     /// How long, in one answer.
@@ -185,7 +185,7 @@ pub struct DrainLimits {
 }
 
 impl DrainLimits {
-    /// By the configuration.
+    /// From the configuration.
     pub fn of(settings: &DrainSettings) -> Self {
         Self {
             time: settings.time.get(),

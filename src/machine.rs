@@ -1,5 +1,5 @@
-//! The resources that the machine gives this program, and their use: files and memory, as Linux
-//! reports them under `/proc` and `/sys`. Without a report there is no bound.
+//! The files and memory of this process, and their limits, as Linux reports them under `/proc` and `/sys`. Without
+//! a report there is no limit.
 
 use crate::{allocator, events};
 use rustix::fs::Mode;
@@ -9,28 +9,26 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Resident bytes of the program at the last look, 100 ms ago at most; 0 if unknown.
+/// Resident bytes of the process at the last check, at most 100 ms ago; 0 if unknown.
 static RESIDENT: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that requests held when that was looked up.
+/// Bytes that requests had at that check.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// A request found none left: before the next look, the allocator returns freed memory to the system.
+/// A request found no memory: before the next check, the allocator returns freed memory to the system.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
-/// How often that is looked up. A body of 32 MiB takes a tenth of a second over the fastest
-/// links there are.
+/// The interval of the checks. A body of 32 MiB takes 100 ms over the fastest links.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Resident bytes of the program at the last look, 100 ms ago at most; 0 if unknown.
+/// Resident bytes of the process at the last check, at most 100 ms ago; 0 if unknown.
 pub fn resident() -> u64 {
     RESIDENT.load(Ordering::Relaxed)
 }
 
-/// Whether the program has no more than `most` bytes of memory, where requests hold `held` of it
-/// by now.
+/// Whether the process has at most `most` bytes of memory if requests have `held` bytes now.
 pub fn has_room(held: u64, most: u64) -> bool {
-    // What they took since the last look may not be in it.
+    // Memory that they took since the last check may not be included.
     let grown = held.saturating_sub(HELD.load(Ordering::Relaxed));
     let has_room = resident().saturating_add(grown) <= most;
     if !has_room {
@@ -39,12 +37,12 @@ pub fn has_room(held: u64, most: u64) -> bool {
     has_room
 }
 
-/// There is no memory left: has what was let go given back to the system before the next look.
+/// Requests that freed memory is returned to the system before the next check.
 pub fn schedule_give_back() {
     IS_SHORT.store(true, Ordering::Relaxed);
 }
 
-/// Notes what was looked up, and what requests held then.
+/// Notes the result of a check, and the bytes that requests had then.
 pub fn note_resident(bytes: u64, held: u64) {
     HELD.store(held, Ordering::Relaxed);
     RESIDENT.store(bytes, Ordering::Relaxed);
@@ -58,9 +56,9 @@ pub async fn watch_memory() {
         if IS_SHORT.swap(false, Ordering::Relaxed) || has_left {
             allocator::give_back();
         }
-        // Before the look: what is counted in between is counted twice rather than not at all.
+        // Before the check, so that memory in between is counted twice rather than not at all.
         let held = events::held();
-        // Where no file is left to look, it is what it was.
+        // Without a free descriptor, the last value stays.
         let bytes = look_up_resident().unwrap_or_else(resident);
         note_resident(bytes, held);
         events::resident_memory(bytes);
@@ -68,21 +66,21 @@ pub async fn watch_memory() {
     }
 }
 
-/// Notices that many requests have ended. By default the allocator keeps what they took for ten
-/// seconds, and longer in an arena whose threads allocate nothing meanwhile.
+/// Notices that many requests have ended. By default the allocator keeps their memory for ten seconds, and longer
+/// in an arena whose threads allocate nothing meanwhile.
 #[derive(Default)]
 struct Crowd {
-    /// The most requests under way since the last that have left.
+    /// The most concurrent requests since the last return.
     most: u64,
-    /// Looks until what was freed after the requests ended is returned, too.
+    /// Checks until memory that is freed late is returned, too.
     looks: u8,
 }
 
 impl Crowd {
-    /// Whether freed memory is to be returned at this look, with so many requests under way: when
-    /// more than half of them have ended, and a second later.
+    /// Whether to return freed memory at this check: when more than half of the requests have ended, and a second
+    /// later.
     fn has_left(&mut self, under_way: u64) -> bool {
-        /// Fewer requests hold little.
+        /// Fewer requests have little memory.
         const MANY: u64 = 16;
         const SECOND: u8 = 10;
         self.most = self.most.max(under_way);
@@ -101,8 +99,8 @@ fn look_up_resident() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The memory that the program may use where its configuration says nothing: three quarters
-/// of the container's, else of the machine's; without a bound if that is unknown.
+/// The default memory limit: three quarters of the container's memory, else of the machine's; none if that is
+/// unknown.
 pub fn usual_memory() -> u64 {
     let machine = || kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -113,9 +111,9 @@ pub fn usual_memory() -> u64 {
     all.map_or(u64::MAX, |all: u64| all.div_euclid(4).saturating_mul(3))
 }
 
-/// Where the bounds on the memory of the program's control groups stand, `groups` being its
-/// `/proc/self/cgroup`: those of its own group and of all that it is in (cgroups(7)). Within a container
-/// the path is often that outside, and the container's own group stands at the root.
+/// The files with the memory limits of the process's control group and its parents (cgroups(7)). `groups`: the
+/// text of `/proc/self/cgroup`. In a container, the path is often that of the host, and the container's own group
+/// is at the root.
 fn memory_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -138,12 +136,12 @@ fn memory_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Keeps what this process knows from other users: its files are readable by its own user alone,
-/// SQLite's included, and it leaves no core dump, which would hold keys and prompts.
+/// Hides the process's data from other users: only its own user can read its files, SQLite's included, and it
+/// leaves no core dump, which would contain keys and prompts.
 pub fn keep_private() {
     umask(Mode::RWXG | Mode::RWXO);
-    // A core dump is larger than one byte. A limit of 0 would not do where the kernel pipes dumps
-    // to a program: it then looks for exactly 1 (`coredump_pipe` in Linux' `fs/coredump.c`).
+    // A core dump is larger than one byte. A limit of 0 has no effect if the kernel pipes dumps to a
+    // program: it then checks for exactly 1 (`coredump_pipe` in Linux' `fs/coredump.c`).
     let no_dump = Rlimit {
         current: Some(1),
         maximum: Some(1),
@@ -152,10 +150,10 @@ pub fn keep_private() {
     let _ = setrlimit(Resource::Core, no_dump);
 }
 
-/// Files that the program needs whatever happens: the ledger, operators, what it listens to.
+/// Files that the process always needs: the ledger, operators, listeners.
 const OWN_FILES: u64 = 128;
 
-/// How many files the program may have open; `u64::MAX` without a bound.
+/// The limit of open files; `u64::MAX` without one.
 fn most_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -170,28 +168,27 @@ pub fn raise_open_files() -> Option<(u64, u64)> {
     };
     let before = found.current?;
     let is_higher = found.maximum.is_none_or(|maximum| before < maximum);
-    // Where it is refused nothing has changed, and what there is is reckoned with.
+    // If it is refused, the present limit applies.
     (is_higher && setrlimit(Resource::Nofile, most).is_ok()).then(|| (before, most_files()))
 }
 
-/// How many files the connections of callers and those to providers for their requests may
-/// take together.
+/// The files for the connections of clients and those to providers together.
 pub fn files_for_callers() -> u64 {
     callers_share(most_files())
 }
 
-/// How many connections of callers that allows: a request on each may take two files more,
-/// one for the connection to its provider and one for the watch over that.
+/// The client connections that these files allow: a request on each can take two more, for the connection to its
+/// provider and for the watch over it.
 pub fn most_connections() -> u32 {
     u32::try_from(files_for_callers().div_euclid(3).max(1)).unwrap_or(u32::MAX)
 }
 
-/// How many connections to providers may be kept unused.
+/// The most unused connections to providers.
 pub fn most_kept() -> usize {
     usize::try_from(kept_share(most_files()).max(1)).unwrap_or(usize::MAX)
 }
 
-/// What is left of so many files for callers.
+/// The part of `files` for clients.
 fn callers_share(files: u64) -> u64 {
     match files {
         u64::MAX => u64::MAX,

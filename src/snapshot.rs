@@ -25,31 +25,31 @@ use tollgate_routing::health::{DeploymentHandle, Fleet};
 pub struct Snapshot {
     /// The models.
     pub catalog: Arc<IndexedCatalog>,
-    /// What requests pass through.
+    /// The filters.
     pub pipeline: Pipeline,
     /// The providers' connections.
     pub upstreams: Upstreams,
     /// The deployments with their health.
     pub fleet: Arc<Fleet>,
-    /// By the number of a model.
+    /// The deployments and their connections, by the index of a model.
     served: Vec<Served>,
-    /// What a request may cost the gateway.
+    /// The limits of requests.
     pub limits: Limits,
-    /// The proxies that say whose a connection or a request is.
+    /// The proxies whose `x-forwarded-for` or PROXY header is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// Which web pages may read answers.
+    /// The web pages that may read answers.
     pub cors: Cors,
     /// How often and how long a request is tried.
     pub failover: Failover,
-    /// How far an answer is read on after its caller has disconnected.
+    /// The limits of draining an answer after its client has disconnected.
     pub drain: DrainLimits,
-    /// Which fields may be lost in translation.
+    /// The fields that may be lost in translation.
     pub translation: TranslationSettings,
-    /// Where translated answers are remembered; `None`: nowhere.
+    /// The store of translated answers; `None`: none are remembered.
     pub memory: Option<Remembering>,
-    /// Whose is what providers have stored; `None` in a configuration that is only checked.
+    /// The owners of stored items; `None` in a configuration that is only checked.
     pub owned: Option<Arc<Owned>>,
-    /// What keys have used; `None` in a configuration that is only checked.
+    /// The usage of keys; `None` in a configuration that is only checked.
     pub usage: Option<Usage>,
     /// The plans whose keys are the last to be refused.
     pub priority_plans: HashSet<String>,
@@ -57,21 +57,21 @@ pub struct Snapshot {
     pub counts: Option<Arc<CatalogCounts>>,
     /// How providers' counters are used.
     pub counting: CountingSettings,
-    /// Their last answers, under this configuration.
+    /// Cached counts of providers, under this configuration.
     pub count_cache: CountCache,
 }
 
-/// Where a model is served.
+/// The deployments of a model.
 pub struct Served {
     /// In the order of its deployments.
     pub handles: Arc<[Arc<DeploymentHandle>]>,
     /// The connections of each.
     pub pools: Box<[Arc<Pool>]>,
-    /// Whether there is more than one way to ask for it.
+    /// Whether there is more than one candidate.
     pub has_choice: bool,
 }
 
-/// Where each model is served, by its number.
+/// The deployments of each model, by its index.
 fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec<Served> {
     let models = catalog.in_order().map(|model| {
         let handles = fleet.handles(model);
@@ -90,13 +90,12 @@ fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec
 pub type Current = ArcSwap<Snapshot>;
 
 impl Snapshot {
-    /// Builds a snapshot of a configuration: joins the parts that do not know each other, and the
-    /// authorities that were read with it. Without accounts the snapshot is only checked and cannot serve.
-    /// The health of providers comes from the snapshot before.
+    /// Builds a snapshot of a configuration, with the authorities that were read with it. Without accounts the snapshot is only checked and cannot serve.
+    /// The health of providers is taken over from the previous snapshot.
     ///
     /// # Errors
     ///
-    /// What shows only when the parts are joined, each fault with its place in the file.
+    /// Faults that only the combination of the parts shows, each with its place in the file.
     pub fn build(
         config: &Config,
         authorities: &Authorities,
@@ -151,7 +150,7 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// Where a model is served.
+    /// The deployments of a model.
     pub fn served(&self, model: ModelHandle) -> Option<&Served> {
         self.served.get(usize::try_from(model.0).ok()?)
     }

@@ -1,7 +1,7 @@
-//! The providers' side of the network: resolved addresses and the peers made of them.
+//! The network side of providers: resolved addresses and Pingora's peers.
 //!
-//! Names are resolved in the background and again from time to time; when a resolution
-//! fails, the last good addresses stay. Which provider is asked is decided elsewhere.
+//! Names are resolved in the background, repeatedly. If a resolution fails, the last addresses stay. `routing`
+//! chooses the provider.
 
 mod address;
 mod authorities;
@@ -37,13 +37,13 @@ use tollgate_wire::address::with_model;
 /// How often names are resolved anew. The system's resolver does not report the DNS time to live;
 /// most resolvers cache for at least half a minute.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
-/// How soon a name is tried again that has no address yet.
+/// The interval for a name that has no address yet.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the standard library puts before the reason of the system's resolver.
+/// The prefix that the standard library adds to the error of the resolver.
 const LOOKUP_FAILED: &str = "failed to lookup address information: ";
 
-/// What the gateway calls itself.
+/// The gateway's `user-agent`.
 const AGENT: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
 
 /// The providers of one configuration, by name.
@@ -65,12 +65,12 @@ pub struct Pool {
 /// One for each endpoint of a provider: too few for a table.
 type Bases = Vec<(Format, Purpose, Base)>;
 
-/// What the heads of all requests to one endpoint of a provider have in common.
+/// The parts that all requests to one endpoint of a provider share.
 pub struct Base {
     path: BasePath,
-    /// The headers that say nothing of the one request.
+    /// The headers that are the same for each request.
     pub headers: HeaderMap,
-    /// What is changed in the bodies.
+    /// The fields to set and remove in bodies.
     pub patch: Arc<BodyPatch>,
     /// The API of the bodies, if it is not that of the format.
     pub api: Option<EmbeddingsApi>,
@@ -86,7 +86,7 @@ enum BasePath {
 
 impl Base {
     fn new(provider: &Provider, target: &Target, purpose: Purpose) -> Option<Self> {
-        // Bedrock takes the type of a whole answer for that of the model, which has only one.
+        // Bedrock reads the type of an unstreamed answer as that of the model, which has only one.
         let accepted = match purpose {
             Purpose::Stream => {
                 "text/event-stream, application/vnd.amazon.eventstream, application/json"
@@ -106,7 +106,7 @@ impl Base {
         base.uri("model").is_some().then_some(base)
     }
 
-    /// Where a request for the upstream model goes. `None` if its name cannot stand in a path.
+    /// The URI for the upstream model. `None` if a path cannot contain its name.
     pub fn uri(&self, model: &str) -> Option<Uri> {
         match &self.path {
             BasePath::Fixed(uri) => Some(uri.clone()),
@@ -116,8 +116,7 @@ impl Base {
 }
 
 impl Upstreams {
-    /// Prepares the providers, each to be trusted by its own of the authorities; those with an
-    /// address in numbers are ready at once.
+    /// Prepares the providers with their authorities. Providers with an IP address are ready at once.
     ///
     /// # Errors
     ///
@@ -143,8 +142,8 @@ impl Upstreams {
         self.pools.get(provider)
     }
 
-    /// Takes over the addresses that an earlier configuration had found for the same hosts, so
-    /// that a resolver which fails during a reload takes no provider away.
+    /// Takes over the addresses of an earlier configuration for the same hosts, so that providers stay available
+    /// if the resolver fails during a reload.
     pub fn take_over(&self, earlier: &Self) {
         for (name, pool) in &self.pools {
             if let Some(earlier) = earlier.pools.get(name) {
@@ -193,16 +192,15 @@ impl Pool {
         })
     }
 
-    /// What requests to one of the provider's endpoints have in common. `None` if the provider has no
-    /// such endpoint.
+    /// The shared parts of requests to an endpoint. `None` if the provider does not have the endpoint.
     pub fn base(&self, format: Format, purpose: Purpose) -> Option<&Base> {
         let mut bases = self.bases.iter();
         let base = bases.find(|(of, to, _)| (*of, *to) == (format, purpose));
         base.map(|(.., base)| base)
     }
 
-    /// The peer to connect to, the provider's addresses in turn, those that could not be
-    /// reached lately last; `None` while it has none.
+    /// The peer to connect to: the provider's addresses in rotation, recently unreachable ones last. `None` if
+    /// there is no address.
     pub fn peer(&self) -> Option<Box<HttpPeer>> {
         let addresses = self.addresses.load();
         let now = match addresses.len() {
@@ -213,7 +211,7 @@ impl Pool {
         Some(Box::new(peer.clone()))
     }
 
-    /// Where it is, as far as that is known.
+    /// Its addresses, as far as they are known.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let addresses = self.addresses.load();
         addresses.iter().map(|it| it.address()).collect()
@@ -305,13 +303,13 @@ fn common_headers(provider: &Provider, accepted: &'static str) -> HeaderMap {
     headers.insert(ACCEPT, HeaderValue::from_static(accepted));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-    // Its place alone: a copy of these headers that has to grow is made twice.
+    // Reserves its place only, so that copies of these headers need not grow.
     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     headers
 }
 
-/// How the system detects a connection whose peer does not read: an HTTP/2 connection
-/// whose provider does not take the replies to its own frames would stay open after its last request.
+/// Detects a peer that does not read. Otherwise, an HTTP/2 connection whose provider does not read the replies to
+/// its own frames would stay open after its last request.
 fn liveness(write: Duration) -> TcpKeepalive {
     /// The system takes milliseconds that fit 31 bits.
     const LONGEST: Duration = Duration::from_secs(86_400);
@@ -319,7 +317,7 @@ fn liveness(write: Duration) -> TcpKeepalive {
         idle: Duration::from_secs(60),
         interval: Duration::from_secs(15),
         count: 4,
-        // Behind Pingora's own time-out of a write, which says what was late.
+        // Longer than Pingora's write time-out, which reports the cause.
         user_timeout: write.saturating_mul(2).min(LONGEST),
     }
 }
@@ -339,7 +337,7 @@ fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpP
     peer.options.total_connection_timeout = Some(timeouts.connect);
     // Until an attempt sets its own.
     peer.options.read_timeout = Some(timeouts.answer.first_byte);
-    // What ends an attempt that takes too long ends its connection.
+    // An attempt that takes too long also ends its connection.
     peer.options.max_h2_streams = 1;
     peer.options.write_timeout = Some(timeouts.write);
     peer.options.tcp_keepalive = Some(liveness(timeouts.write));
@@ -349,8 +347,8 @@ fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpP
         Http2::Always => ALPN::H2,
         Http2::Never => ALPN::H1,
     };
-    // Connections are shared within a provider alone: two of them at one address may log in,
-    // and trust, differently.
+    // Connections are not shared between providers: two at one address may have different credentials and
+    // authorities.
     let mut hasher = DefaultHasher::new();
     provider.name.hash(&mut hasher);
     if let Some(tls) = tls {
@@ -358,7 +356,7 @@ fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpP
         peer.options.verify_hostname = tls.verify;
         if let Some(trusted) = authorities.of(&provider.name) {
             let trusted = trusted?;
-            // Nor are connections kept that another authority has vouched for.
+            // Nor between different authorities.
             trusted
                 .iter()
                 .for_each(|it| it.borrow_raw_cert().hash(&mut hasher));

@@ -4,7 +4,7 @@ use tollgate_filter::{Catalog, RequestContext};
 use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts, UpperBound};
 
 /// The most output tokens of all answers: the request's limit, else the model's. The gateway raises the
-/// request's limit if the model thinks without being asked, or if the provider does not accept so small
+/// request's limit if the model thinks by default, or if the provider does not accept so small
 /// a limit. `None` if neither has a limit.
 pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
     let facts = request.facts_if_read()?;
@@ -122,8 +122,8 @@ pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assu
         hidden_input,
         output,
         useful_output: useful.saturating_mul(choices).min(output),
-        believed_input: window.max(reserved).saturating_mul(rounds),
-        believed_output: most_output.max(output).saturating_mul(rounds),
+        plausible_input: window.max(reserved).saturating_mul(rounds),
+        plausible_output: most_output.max(output).saturating_mul(rounds),
     }
 }
 
@@ -179,8 +179,8 @@ mod tests {
             hidden_input: 0,
             output: 700,
             useful_output: 112,
-            believed_input: 200_000,
-            believed_output: 7 * 32_000,
+            plausible_input: 200_000,
+            plausible_output: 7 * 32_000,
         };
         assert_eq!(bound(facts, Some("opus-1")), expected);
     }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_asked_for_goes_beyond_what_the_model_can_do() {
+    fn no_requested_limit_exceeds_the_models() {
         let facts = RequestFacts {
             output_limit: Some(u64::MAX),
             choices: u64::MAX,
@@ -247,32 +247,32 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_believed_up_to_what_the_model_can_process() {
-        let believed = |facts: RequestFacts, model| {
+    fn reports_are_plausible_up_to_what_the_model_can_process() {
+        let plausible = |facts: RequestFacts, model| {
             let bound = bound(facts, Some(model));
-            (bound.believed_input, bound.believed_output)
+            (bound.plausible_input, bound.plausible_output)
         };
         let plain = RequestFacts::default();
-        assert_eq!(believed(plain.clone(), "opus-1"), (200_000, 32_000));
-        assert_eq!(believed(plain, "codex-1"), (LARGEST_WINDOW, 4096));
+        assert_eq!(plausible(plain.clone(), "opus-1"), (200_000, 32_000));
+        assert_eq!(plausible(plain, "codex-1"), (LARGEST_WINDOW, 4096));
         let larger = RequestFacts {
             readable_bytes: 3_000_000,
             output_limit: Some(5_000),
             choices: 2,
             ..RequestFacts::default()
         };
-        assert_eq!(believed(larger.clone(), "opus-1"), (3_000_128, 64_000));
-        assert_eq!(believed(larger, "codex-1"), (3_000_128, 10_000));
+        assert_eq!(plausible(larger.clone(), "opus-1"), (3_000_128, 64_000));
+        assert_eq!(plausible(larger, "codex-1"), (3_000_128, 10_000));
         let hosted = RequestFacts {
             hosted_tools: 1,
             ..RequestFacts::default()
         };
         let rounds = (32 * 200_000, 32 * 32_000);
-        assert_eq!(believed(hosted, "opus-1"), rounds);
+        assert_eq!(plausible(hosted, "opus-1"), rounds);
     }
 
     #[test]
-    fn a_limit_that_a_provider_takes_none_so_small_as_is_held_as_it_is_sent() {
+    fn a_limit_below_the_providers_minimum_is_reserved_as_it_is_sent() {
         let facts = RequestFacts {
             output_limit: Some(1),
             ..RequestFacts::default()

@@ -78,7 +78,7 @@ mod tests {
     use tollgate_filter::Endpoint;
 
     #[test]
-    fn the_operators_words_replace_ours_for_their_code_alone() {
+    fn an_operators_message_replaces_the_gateways_for_its_code_only() {
         let scene = Scene::new(Endpoint::Models, &[]);
         let settings = r#"{"messages": {"quota_exhausted": "Top up at the desk."}}"#;
         let reported = |code| {

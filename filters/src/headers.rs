@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_credential_come_to_the_same() {
+    fn both_forms_of_credential_are_equivalent() {
         let key = Ok(Some("sk-abc".to_owned()));
         assert_eq!(credential_of(&[("authorization", "Bearer sk-abc")]), key);
         assert_eq!(credential_of(&[("authorization", "bearer   sk-abc ")]), key);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn two_credentials_that_disagree_are_refused_and_said_to() {
+    fn two_credentials_that_disagree_are_refused_by_name() {
         for pairs in [
             &[("x-api-key", "sk-a"), ("authorization", "Bearer sk-b")],
             &[("x-api-key", "sk-a"), ("x-api-key", "sk-a")],
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_providers_head_only_what_is_allowed_reaches_the_caller() {
+    fn only_allowed_headers_of_a_provider_reach_the_client() {
         let scene = Scene::new(Endpoint::Messages, &[]);
         let mut upstream = HeaderMap::new();
         for (name, value) in [
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_content_type_nothing_passes_but_the_type_and_the_usual_characters() {
+    fn a_content_type_is_forwarded_without_parameters_except_utf_8() {
         let scene = Scene::new(Endpoint::Messages, &[]);
         for (provider, caller) in [
             ("text/event-stream", "text/event-stream"),

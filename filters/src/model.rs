@@ -187,7 +187,7 @@ impl Model {
             PublicError::new(
                 ErrorCode::InvalidModel,
                 format!(
-                    "'{}' finds no model that this key may use and that can answer this request",
+                    "'{}' found no model that this key may use and that can answer this request",
                     crate::Shown(asked.name)
                 ),
             )
@@ -240,7 +240,7 @@ impl Needs<'_> {
             && !model.providers.contains(&at.provider)
         {
             return Err(PublicError::invalid_request(format!(
-                "the model '{}' is not served where the stored things are that the request names",
+                "the model '{}' is not served by the provider that stores the items named in the request",
                 model.id
             )));
         }
@@ -255,7 +255,7 @@ fn refuse_thinking_without_reason(
 ) -> Result<(), PublicError> {
     if model.reasoning == ReasoningMode::None && facts.thinking_budget.is_some() {
         return Err(PublicError::invalid_request(format!(
-            "the model '{}' does not think: leave 'thinking.budget_tokens' out",
+            "the model '{}' does not support thinking: leave 'thinking.budget_tokens' out",
             model.id
         ))
         .with_param("thinking.budget_tokens"));
@@ -274,9 +274,8 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
     if let Some(field) = facts.further_models {
         // The key's groups and the weights would not apply to the models that it names.
         return Err(PublicError::invalid_request(format!(
-            "'{field}' is not supported, for it has other models asked than the one in 'model': \
-             leave it out, and name the model that is to answer; \
-             if one of its providers fails, the next is asked"
+            "'{field}' is not supported, because it requests further models: leave it out and name one model \
+             in 'model'; if one of its providers fails, the gateway tries the next"
         ))
         .with_param(field));
     }

@@ -165,8 +165,8 @@ impl Quota {
                 hidden_input: 0,
                 output,
                 useful_output: output,
-                believed_input: 0,
-                believed_output: output,
+                plausible_input: 0,
+                plausible_output: output,
             };
         }
         crate::bound::of(
@@ -195,7 +195,7 @@ impl Quota {
         (!is_affordable).then_some(likely)
     }
 
-    /// Waits until other processes may have given tokens back. `false`: no process was asked.
+    /// Waits until other processes may have given tokens back. `false`: there is nothing to wait for.
     async fn wait_for_others(&self, request: &RequestContext) -> bool {
         match self.balances.more(request) {
             Some(more) => {
@@ -259,7 +259,7 @@ fn error(shortage: &Shortage) -> PublicError {
         ),
         Shortage::Unpriced => PublicError::new(
             ErrorCode::PermissionDenied,
-            "the API key pays in money, and what this request can be sent to has no price",
+            "the API key pays in money, and no deployment that can serve this request has a price",
         ),
         // A key whose grants have all expired is expired, and gets the same answer as an unknown key.
         Shortage::Expired => PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"),

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Filter, FilterKind, Head, Phases, RequestContext, Services, StoredThing, StoredThings,
+    Built, Filter, FilterKind, Head, Phases, RequestContext, Services, StoredItem, StoredItems,
     Verdict, no_settings,
 };
 use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError, StoredId};
@@ -21,13 +21,13 @@ pub(crate) const KIND: FilterKind = FilterKind {
 };
 
 struct StoredFilter {
-    things: Arc<dyn StoredThings>,
+    stored: Arc<dyn StoredItems>,
 }
 
 fn build(settings: &Value, services: &Services) -> Built {
     no_settings(settings)?;
     Ok(StoredFilter {
-        things: Arc::clone(&services.stored),
+        stored: Arc::clone(&services.stored),
     }
     .into())
 }
@@ -41,7 +41,7 @@ impl Filter for StoredFilter {
         let identity = Arc::clone(request.identity()?);
         let ids = request.facts()?.stored_ids.clone();
         for StoredId { id, field } in &ids {
-            match self.things.find(&identity.key, id).await {
+            match self.stored.find(&identity.key, id).await {
                 Ok(stored) => note(stored, request)?,
                 Err(OwnerFailure::NotOwned) => return Err(not_owned(field, id)),
                 Err(OwnerFailure::Unavailable(_)) => return Err(unavailable()),
@@ -55,7 +55,7 @@ impl Filter for StoredFilter {
         if items.is_empty() {
             return Ok(Verdict::Continue);
         }
-        match self.things.check(&identity.key, items).await {
+        match self.stored.check(&identity.key, items).await {
             Claim::Allowed => Ok(Verdict::Continue),
             Claim::NotOwned(id) => Err(not_owned("id", &id)),
             Claim::Unavailable(_) => Err(unavailable()),
@@ -64,8 +64,8 @@ impl Filter for StoredFilter {
 }
 
 /// Notes where an item is stored, and its size.
-fn note(stored: StoredThing, request: &mut RequestContext) -> Result<(), PublicError> {
-    let StoredThing { at, tokens } = stored;
+fn note(stored: StoredItem, request: &mut RequestContext) -> Result<(), PublicError> {
+    let StoredItem { at, tokens } = stored;
     if request.stored_at.as_ref().is_some_and(|other| *other != at) {
         return Err(PublicError::invalid_request(
             "the request names responses or items that are stored by different providers: send the \
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_stored_things_add_up_unless_one_is_unknown() {
+    fn sizes_of_stored_items_add_up_unless_one_is_unknown() {
         let tokens = |ids: &[&str], item: Option<bool>| {
             let mut scene = scene(ids);
             let items = item.map(|has_contents| NamedItem {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn things_of_another_key_do_not_exist() {
+    fn items_of_another_key_do_not_exist() {
         for ids in [&["theirs"][..], &["resp_1", "theirs"], &["slow_theirs"]] {
             let error = refusal(scene(ids).run(&KIND, "null"));
             assert_eq!((error.code, error.status), (ErrorCode::NotFound, 404));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_of_anothers_does_not_exist_whatever_it_holds() {
+    fn an_item_of_another_key_does_not_exist_whatever_its_contents() {
         let run = |id: &str, has_contents| {
             let mut scene = scene(&["resp_1"]);
             let items = vec![NamedItem {
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn things_in_two_places_cannot_meet() {
+    fn items_of_two_providers_are_refused() {
         let error = refusal(scene(&["resp_1", "resp_3"]).run(&KIND, "null"));
         assert_eq!(error.code, ErrorCode::InvalidRequest);
     }
 
     #[test]
-    fn an_unknown_owner_refuses_no_request_for_good() {
+    fn an_owner_that_cannot_be_looked_up_is_a_temporary_error() {
         let error = refusal(scene(&["down"]).run(&KIND, "null"));
         assert_eq!(error.code, ErrorCode::ServiceUnavailable);
     }

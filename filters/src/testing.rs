@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollgate_filter::{
     Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, Endpoint,
     FilterKind, Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView,
-    NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredThing, StoredThings,
+    NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredItem, StoredItems,
     Verdict,
 };
 use tollgate_types::{
@@ -142,7 +142,7 @@ fn services() -> Services {
         catalog: Arc::new(catalog()),
         limits: Arc::new(Limits),
         balances: Arc::new(TenThousand),
-        stored: Arc::new(Shelves),
+        stored: Arc::new(TwoProviders),
         counting: Arc::new(FourBytes),
         plans: Arc::from(["pro".to_owned()]),
     }
@@ -155,7 +155,7 @@ thread_local! {
     static WAITS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// In how many pieces a balance comes.
+/// The number of pieces in which a balance arrives.
 const PIECES: usize = 8;
 
 /// Counts four bytes of text per token, with an error of at most a tenth.
@@ -311,12 +311,12 @@ impl Balances for TenThousand {
 
 /// Provider `one` has stored `resp_1` and `resp_2`, `two` has `resp_3`, 1,000 tokens each. The look-up of
 /// `slow_…` is pending at first.
-struct Shelves;
+struct TwoProviders;
 
-impl StoredThings for Shelves {
-    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+impl StoredItems for TwoProviders {
+    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
         let at = |provider: &str| {
-            Ok(StoredThing {
+            Ok(StoredItem {
                 at: StoredAt {
                     provider: provider.into(),
                     credential: "first".into(),

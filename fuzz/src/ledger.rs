@@ -157,8 +157,8 @@ async fn settle(ledger: &Ledger, key: &KeyId, before: impl Fn()) {
         hidden_input: 0,
         output: 100,
         useful_output: 1,
-        believed_input: 100,
-        believed_output: 100,
+        plausible_input: 100,
+        plausible_output: 100,
     };
     let usage = Usage {
         output: CHARGED,

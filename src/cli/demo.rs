@@ -196,7 +196,7 @@ curl -s http://127.0.0.1:{port}/v1/messages -H 'x-api-key: {key}' -H 'content-ty
 
 curl -s http://127.0.0.1:{port}/v1/models -H 'x-api-key: {key}'
 
-Base address for SDKs: http://127.0.0.1:{port}/v1 (chat completions, responses), http://127.0.0.1:{port} (messages).
+Base URL for SDKs: http://127.0.0.1:{port}/v1 (chat completions, responses), http://127.0.0.1:{port} (messages).
 For operators: http://127.0.0.1:{admin_port}/metrics. Stop with Ctrl-C.
 
 "

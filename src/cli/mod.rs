@@ -14,7 +14,7 @@ use tollgate_cli::absent as demo;
 use tollgate_cli::{Edge, Failure, note};
 use tollgate_filter::FilterKind;
 
-/// An edge gateway to language models: one key, one address, every model.
+/// An edge gateway for language models: one key, one address, every model.
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! Admits a request: everything that is decided before a provider is asked.
+//! Admits a request: all decisions before the first attempt.
 
 use super::attempt::{self, Attempts, Candidate};
 use super::body::{self, BodyFault, Coding, Reading, RequestBody};
@@ -38,7 +38,7 @@ use tollgate_wire::address::{self, Address};
 
 /// What happens to a request after its admission.
 pub enum Admission {
-    /// A provider is asked.
+    /// A provider gets the request.
     Forward,
     /// The gateway answers.
     Answer(Local),
@@ -106,7 +106,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     check_method(session, &methods, wants_websocket)?;
 
     let identity = exchange.stage.identity().cloned();
-    let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
+    let identity =
+        identity.ok_or_else(|| internal("the filters have admitted a request without a key"))?;
     match (matched.endpoint.kind(), matched.id) {
         (EndpointKind::Model(format), _) => {
             let address = endpoints::address(matched, uri.query())?;
@@ -197,7 +198,7 @@ async fn admit_to_stored(
         // Providers do not answer HEAD, and the answer has no body.
         return Ok(Admission::Answer(Local::json(200, Bytes::new())));
     }
-    stored::hold_due(exchange, identity, id).await?;
+    stored::reserve_due(exchange, identity, id).await?;
     Ok(Admission::Forward)
 }
 
@@ -224,7 +225,7 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
     Some(snapshot.trusted_proxies.client(peer, headers))
 }
 
-/// Takes what the filters have taken, even if one of them has refused the request.
+/// Takes over the reservation and limits that the filters have taken, even if one has refused the request.
 pub fn take_guards(exchange: &mut Exchange) {
     if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
@@ -250,13 +251,13 @@ async fn answer_here(
         }
         (Endpoint::Usage, _) => usage(snapshot)?.summary(identity).await,
         (Endpoint::UsageHistory, _) => usage(snapshot)?.history(identity, query).await,
-        _ => Err(internal("an endpoint has no one to answer it")),
+        _ => Err(internal("no handler for this endpoint")),
     }
 }
 
 fn usage(snapshot: &Snapshot) -> Result<&endpoints::Usage, PublicError> {
     let usage = snapshot.usage.as_ref();
-    usage.ok_or_else(|| internal("a gateway serves without a ledger"))
+    usage.ok_or_else(|| internal("the gateway has no ledger"))
 }
 
 /// Runs the filters of a phase, until the request times out or the client disconnects.
@@ -297,7 +298,7 @@ fn take_head(session: &mut Session) -> RequestHeader {
 fn out_of_time() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "the time limit of the request was reached before a provider was asked; retry in a few seconds",
+        "the request reached its time limit before the gateway contacted a provider; retry in a few seconds",
     )
 }
 

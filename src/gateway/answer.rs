@@ -20,9 +20,9 @@ use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_bod
 use tollgate_wire::stream::{AmazonFrames, Phase};
 use tollgate_wire::usage::ReportedUsage;
 
-/// How much of a stream, an error or a body of unknown kind is held at most, in bytes.
+/// The most bytes that are held of a stream, an error or a body of unknown kind.
 const MOST_HELD: usize = 64 * 1024;
-/// How long comments, pings and the body of an error are held at most.
+/// The longest time that comments, pings and the body of an error are held.
 const LONGEST_HELD: Duration = Duration::from_secs(10);
 
 /// The answer of the current attempt.
@@ -32,36 +32,36 @@ pub struct Answer {
     /// The provider's head, until it is committed.
     head: Option<Box<UpstreamHead>>,
     reader: Option<Reader>,
-    /// For a provider that compresses although it was asked not to.
+    /// For a provider that compresses although the request does not accept it.
     decoder: Option<Decoder>,
-    /// For a stream in frames.
+    /// For a stream in binary frames.
     frames: Option<AmazonFrames>,
-    /// What is held; once committed, what may still leave of a stream that broke.
+    /// The held pieces. After the commit: the pieces of a broken stream that can still be sent.
     held: Vec<Bytes>,
-    /// What a piece lets leave; empty between the pieces.
-    leaving: Vec<Bytes>,
-    /// Bytes of what is held.
+    /// Pieces to send; empty between calls, to reuse its memory.
+    ready: Vec<Bytes>,
+    /// Bytes of the held pieces.
     held_size: usize,
-    /// What has passed last, until it is known to be written.
+    /// The last pieces that were sent, until they are known to be written.
     unflushed: Unflushed,
     began: Option<Instant>,
-    /// Its provider has ended it, and it was whole.
+    /// The answer is complete and has ended.
     has_ended: bool,
     open: Option<OpenStream>,
-    /// What has passed, for the trace. `None`: it needs none of it.
+    /// What was sent, for the trace. `None`: the trace needs none of it.
     kept: Option<KeptBody>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// No head has come.
+    /// No head has arrived.
     #[default]
     Awaited,
-    /// Nothing has left.
+    /// Nothing was sent.
     Buffered,
-    /// The head has left.
+    /// The head was sent.
     Forwarding,
-    /// Nothing more leaves.
+    /// Nothing more is sent.
     Over,
 }
 
@@ -69,42 +69,42 @@ enum Stage {
 pub struct UpstreamHead {
     /// The HTTP status.
     pub status: u16,
-    /// The headers, of which nothing passes by itself.
+    /// The headers. None is forwarded by default.
     pub headers: HeaderMap,
 }
 
 /// What to do after a piece of the answer.
 pub enum Next {
-    /// Nothing leaves yet.
+    /// Send nothing yet.
     Hold,
-    /// The head leaves, with these first bytes of the body.
+    /// Send the head and the first bytes of the body.
     Commit {
-        /// The provider's head. It is large, and most of what passes has none.
+        /// The provider's head. Boxed: most values have none.
         head: Box<UpstreamHead>,
-        /// What of the body may leave.
+        /// The first bytes of the body.
         body: Bytes,
-        /// The length of the whole body, where it is known.
+        /// The length of the whole body, if it is known.
         length: Option<u64>,
     },
-    /// These bytes leave.
+    /// Send these bytes.
     Pass(Bytes),
-    /// The answer is whole, and its provider goes on: the attempt ends, and
-    /// [`Answer::rest_of_stream`] leaves.
+    /// The answer is complete, but the provider continues: end the attempt, then send
+    /// [`Answer::rest_of_stream`].
     Finish {
-        /// The provider's head, if it has not left.
+        /// The provider's head, if it was not sent.
         head: Option<Box<UpstreamHead>>,
     },
-    /// The attempt has failed. Where nothing was committed the next can follow; else the
-    /// answer must end as a broken one, by [`Answer::failure_event`].
+    /// The attempt has failed. If nothing was committed, another attempt can follow; else the answer must
+    /// end with [`Answer::failure_event`].
     Fail(UpstreamFault),
 }
 
 impl Answer {
-    /// Takes the head of an attempt's answer, come `now`. What an earlier attempt left is gone.
+    /// Starts an answer whose head arrives `now`. Discards the answer of an earlier attempt.
     ///
     /// # Errors
     ///
-    /// The attempt's failure, where the head alone decides it.
+    /// The head alone shows that the attempt has failed.
     pub fn begin(
         &mut self,
         mut head: UpstreamHead,
@@ -143,68 +143,66 @@ impl Answer {
         Ok(())
     }
 
-    /// Keeps from now on what passes.
+    /// Keeps what is sent from now on.
     pub fn keep_in(&mut self, kept: Option<KeptBody>) {
         self.kept = kept;
     }
 
-    /// What has passed, if it was kept.
+    /// What was sent, if it was kept.
     pub const fn take_kept(&mut self) -> Option<KeptBody> {
         self.kept.take()
     }
 
-    /// Notes what is about to pass.
-    fn note_passing(&mut self, piece: &Bytes) {
+    fn note_sent(&mut self, piece: &Bytes) {
         self.unflushed.add(piece);
         if let Some(kept) = &mut self.kept {
             kept.add(piece);
         }
     }
 
-    /// Whether the head announces events.
+    /// Whether the answer is an event stream.
     pub const fn is_stream(&self) -> bool {
         matches!(self.reader, Some(Reader::Stream(_)))
     }
 
-    /// Takes a piece of the body; `written` bytes of what has passed have left so far.
+    /// Reads a piece of the body. `written`: the bytes of the answer's body that Pingora has written.
     pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
         self.unflushed.forget(written);
         if matches!(self.stage, Stage::Awaited | Stage::Over) {
-            // What comes behind an end is not the caller's business.
+            // Bytes after the end are dropped.
             return Next::Pass(Bytes::new());
         }
-        let mut leaving = std::mem::take(&mut self.leaving);
-        let next = match self.read(chunk.unwrap_or_default(), end, &mut leaving) {
-            Ok(()) => self.let_pass(&mut leaving, end),
-            Err(fault) => self.fail(std::mem::take(&mut leaving), fault),
+        let mut ready = std::mem::take(&mut self.ready);
+        let next = match self.read(chunk.unwrap_or_default(), end, &mut ready) {
+            Ok(()) => self.forward(&mut ready, end),
+            Err(fault) => self.fail(std::mem::take(&mut ready), fault),
         };
-        self.leaving = leaving;
+        self.ready = ready;
         next
     }
 
-    /// The failure by its head and the held part, if the rest does not come.
+    /// The failure that the head and the held part of an error report, if the rest does not arrive.
     pub fn reported_fault(&self) -> Option<UpstreamFault> {
         let head = self.head.as_ref()?;
         let is_error = matches!(self.reader, Some(Reader::Error)) && self.stage == Stage::Buffered;
         is_error.then(|| classify_answer(head, &join(&mut self.held.clone())))
     }
 
-    /// Gives the attempt up, whatever comes.
+    /// Ends the attempt with this failure, unless the answer has ended.
     pub fn give_up(&mut self, fault: UpstreamFault) -> Next {
         match self.stage {
-            // It has ended, and what comes behind that is not the caller's business.
+            // Bytes after the end are dropped.
             Stage::Over => Next::Pass(Bytes::new()),
             _ => self.fail(Vec::new(), fault),
         }
     }
 
-    /// Reads a piece, and puts into `leaving` the part that goes to the client, even if the piece reports
-    /// a failure.
+    /// Reads a piece. Adds to `ready` what the client gets, even if the piece reports a failure.
     fn read(
         &mut self,
         chunk: Bytes,
         end: bool,
-        leaving: &mut Vec<Bytes>,
+        ready: &mut Vec<Bytes>,
     ) -> Result<(), UpstreamFault> {
         let Some(reader) = &mut self.reader else {
             return Ok(());
@@ -216,20 +214,20 @@ impl Answer {
                 .map_err(|_| UpstreamFault::broken_answer())?,
         };
         let Some(frames) = &mut self.frames else {
-            return reader.push(chunk, end, leaving);
+            return reader.push(chunk, end, ready);
         };
         let mut events = Vec::with_capacity(chunk.len());
         let outcome = frames.push(&chunk, &mut events);
-        reader.push(events.into(), end && outcome.is_ok(), leaving)?;
+        reader.push(events.into(), end && outcome.is_ok(), ready)?;
         match outcome {
             Err(fault) if !reader.is_complete() => Err(fault),
             _ => Ok(()),
         }
     }
 
-    fn let_pass(&mut self, leaving: &mut Vec<Bytes>, end: bool) -> Next {
+    fn forward(&mut self, ready: &mut Vec<Bytes>, end: bool) -> Next {
         if !end && self.is_cut_short() {
-            self.held.append(leaving);
+            self.held.append(ready);
             self.stage = Stage::Over;
             self.has_ended = true;
             self.open = None;
@@ -241,27 +239,27 @@ impl Answer {
                 self.stage = Stage::Over;
                 self.has_ended = true;
             }
-            let piece = join(leaving);
-            self.note_passing(&piece);
+            let piece = join(ready);
+            self.note_sent(&piece);
             return Next::Pass(piece);
         }
         self.held_size = self
             .held_size
-            .saturating_add(leaving.iter().map(kept_size).sum());
-        self.held.append(leaving);
-        match self.judge_held(end) {
+            .saturating_add(ready.iter().map(kept_size).sum());
+        self.held.append(ready);
+        match self.can_commit(end) {
             Ok(false) => Next::Hold,
             Ok(true) => self.commit(end),
             Err(fault) => self.fail(Vec::new(), fault),
         }
     }
 
-    /// Whether what is held is worth committing.
+    /// Whether the held part can be committed.
     ///
     /// # Errors
     ///
-    /// When what is held turns out to be an error.
-    fn judge_held(&mut self, end: bool) -> Result<bool, UpstreamFault> {
+    /// The held part is an error.
+    fn can_commit(&mut self, end: bool) -> Result<bool, UpstreamFault> {
         let is_full = end || self.held_size >= MOST_HELD;
         let began = self.began;
         let is_late = || began.is_some_and(|began| began.elapsed() >= LONGEST_HELD);
@@ -270,7 +268,7 @@ impl Answer {
             Some(Reader::Stream(events)) => {
                 Ok(is_full || *events.phase() != Phase::Preamble || is_late())
             }
-            // It is not written before it was read to its end, but no longer read than it is JSON.
+            // Written when it is complete; given up as soon as it is not JSON.
             Some(Reader::TranslatedWhole(translator)) => match translator.kind_so_far() {
                 Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
                 _ => Ok(end),
@@ -281,7 +279,7 @@ impl Answer {
                 }
                 Some(AnswerKind::Error) => Ok(false),
                 Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
-                // Much stands before the answer, or it is none.
+                // 64 KiB without a field of an answer.
                 None if is_full && !end && !answer.is_named() => {
                     Err(UpstreamFault::broken_answer())
                 }
@@ -316,7 +314,7 @@ impl Answer {
         let mut body = join(&mut self.held);
         self.held = Vec::new();
         if let Some(Reader::Whole(answer)) = &mut self.reader {
-            body = answer.let_go(body);
+            body = answer.release(body);
         }
         let is_stream = self.is_stream();
         let length = match () {
@@ -328,7 +326,7 @@ impl Answer {
         self.open = (is_stream && !end).then(OpenStream::begin);
         self.has_ended = end;
         self.stage = if end { Stage::Over } else { Stage::Forwarding };
-        self.note_passing(&body);
+        self.note_sent(&body);
         Next::Commit { head, body, length }
     }
 
@@ -341,9 +339,8 @@ impl Answer {
         Next::Fail(fault)
     }
 
-    /// What ends a stream that cannot go on and of which `written` bytes have left: what may
-    /// still leave of it, and the error event of its format. `None` where the answer is no
-    /// stream, or has ended by itself.
+    /// The last bytes of a stream that has failed: unwritten pieces and an error event in the client's
+    /// format. `None` if the answer is no stream, or was complete.
     pub fn failure_event(
         &mut self,
         error: &PublicError,
@@ -363,8 +360,7 @@ impl Answer {
         }
     }
 
-    /// What is left of a stream that is whole and of which `written` bytes have left; `None`
-    /// where the answer is no stream.
+    /// The unwritten bytes of a complete stream. `None` if the answer is no stream.
     pub fn rest_of_stream(&mut self, written: usize) -> Option<Bytes> {
         self.stage = Stage::Over;
         self.open = None;
@@ -378,12 +374,12 @@ impl Answer {
         })
     }
 
-    /// What the provider reported, as far as it has.
+    /// The usage that the provider has reported so far.
     pub fn usage(&self) -> Option<ReportedUsage> {
         self.reader.as_ref()?.usage()
     }
 
-    /// The answer as it is remembered, once it is whole; nothing the second time.
+    /// The answer as it is remembered, once it is complete. `None` the second time.
     pub fn take_remembered(&mut self) -> Option<Bytes> {
         match &mut self.reader {
             Some(reader) => reader.take_remembered(),
@@ -404,13 +400,13 @@ impl Answer {
         self.reader.as_ref().map_or(0, Reader::text_bytes)
     }
 
-    /// A sample of that text, about a KiB of it.
+    /// A sample of that text, about 1 KiB.
     pub fn text_sample(&self) -> String {
         let reader = self.reader.as_ref();
         reader.map(Reader::text_sample).unwrap_or_default()
     }
 
-    /// Whether what came so far is more than the preamble of a stream.
+    /// Whether more than the preamble of a stream has arrived.
     pub fn has_content(&self) -> bool {
         match &self.reader {
             Some(Reader::Stream(events)) => *events.phase() != Phase::Preamble,
@@ -418,19 +414,17 @@ impl Answer {
         }
     }
 
-    /// Whether everything has come that a caller needs to have the whole answer. More may
-    /// come, and is of no matter.
+    /// Whether the client has the whole answer with what has arrived.
     pub fn is_complete(&self) -> bool {
         self.has_ended || self.reader.as_ref().is_some_and(Reader::is_complete)
     }
 
-    /// Whether it ended at a stop sequence of the caller's, before its provider did.
+    /// Whether the gateway ended it at a stop sequence of the client, before the provider did.
     pub fn is_cut_short(&self) -> bool {
         self.reader.as_ref().is_some_and(Reader::is_cut_short)
     }
 
-    /// Whether its end is about to come: a stream has said why it stops, or an answer in one piece
-    /// has begun.
+    /// Whether it is about to end: a stream has a stop reason, or an answer in one piece has begun.
     pub fn is_about_to_end(&self) -> bool {
         !self.is_complete()
             && match &self.reader {
@@ -440,7 +434,7 @@ impl Answer {
             }
     }
 
-    /// What the answer said of itself.
+    /// The facts that the answer has reported so far.
     pub fn facts(&self) -> Option<&AnswerFacts> {
         self.reader.as_ref()?.facts()
     }
@@ -465,7 +459,7 @@ fn classify_answer(head: &UpstreamHead, body: &[u8]) -> UpstreamFault {
     })
 }
 
-/// Takes one piece out of several: without a copy where there is one only.
+/// Joins pieces. A single piece is not copied.
 fn join(pieces: &mut Vec<Bytes>) -> Bytes {
     if pieces.len() > 1 {
         pieces.retain(|piece| !piece.is_empty());

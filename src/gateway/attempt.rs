@@ -1,4 +1,4 @@
-//! The attempts of a request: which candidate is asked next. `outgoing` decides what it is sent.
+//! The attempts of a request: which candidate is next. `outgoing` prepares the request to it.
 
 use super::deadlines::Deadlines;
 use super::exchange::Exchange;
@@ -41,9 +41,9 @@ pub struct Attempts {
     again: usize,
     /// How long to wait before the next attempt.
     pause: Option<Duration>,
-    /// What the next candidate is sent.
+    /// The prepared request to the next candidate.
     ready: Option<Outgoing>,
-    /// What the current attempt sends. Its body is taken once.
+    /// The request of the current attempt. Its body is taken once.
     sent: Outgoing,
     /// When the first attempt began.
     began: Option<Instant>,
@@ -51,9 +51,9 @@ pub struct Attempts {
     ticket: Option<(Ticket, Instant)>,
     /// Whether the current attempt has brought content.
     has_content: bool,
-    /// Candidates whose breaker was open at their turn.
+    /// Candidates whose breaker was open when they were reached.
     spares: Vec<Candidate>,
-    /// Why a candidate was full that had room when the plan was made: the shortest wait.
+    /// Of candidates that have become full since the plan was made: the shortest wait.
     full: Option<Full>,
 }
 
@@ -105,7 +105,7 @@ impl Candidate {
         Some(list.at(SystemTime::now()))
     }
 
-    /// How to log in to send a request of its format. `None`: there is no token yet.
+    /// How to log in for a request of its format. `None`: there is no token yet.
     pub fn log_in(&self) -> Option<LogIn> {
         let credential = self.credential()?;
         let Some(configured) = &credential.configured else {
@@ -152,7 +152,7 @@ impl Candidate {
 pub struct LogIn {
     /// The credential's name; empty for none.
     pub name: Arc<str>,
-    /// What proves it. `None`: the provider asks for nothing.
+    /// What proves it. `None`: the provider needs no credential.
     pub proof: Option<Proof>,
 }
 
@@ -289,7 +289,7 @@ impl Attempts {
         }
     }
 
-    /// Keeps what the next candidate is sent, and in which format.
+    /// Keeps the prepared request to the next candidate, and its format.
     pub fn make_ready(&mut self, format: Format, outgoing: Outgoing) {
         if let Some(coming) = self.candidates.get_mut(self.begun) {
             coming.format = format;
@@ -388,12 +388,12 @@ impl Attempts {
     }
 }
 
-/// Makes ready what the next candidate is sent that can take the request; those before it
-/// are left out. `room`: the memory that the first of them was waited for.
+/// Prepares the request for the next candidate that can carry it, and leaves out the candidates before it.
+/// `room`: the memory that the request has waited for.
 ///
 /// # Errors
 ///
-/// Why none can take it.
+/// Why no candidate can carry it.
 pub fn make_ready(
     exchange: &mut Exchange,
     mut room: Option<MemoryPermit>,
@@ -410,7 +410,7 @@ pub fn make_ready(
         }
         exchange.attempts.leave_out();
     }
-    // A lack of memory is temporary: report it rather than what a candidate cannot carry.
+    // A lack of memory is temporary, so it is the better error.
     let refusal = shed.map(load::shed).or(refusal);
     refusal.map_or(Ok(()), Err)
 }

@@ -118,7 +118,7 @@ impl RequestBody {
         if length.is_some_and(|length| length > limits.size) {
             return Err(too_large(limits.size).into());
         }
-        go_ahead(session).await?;
+        send_continue(session).await?;
         let mut reader = Reader::new(peeker, coding, length, limits, bounds, of_key);
         reader.read(session).await?;
         reader.finish()
@@ -178,7 +178,7 @@ impl RequestBody {
     }
 
     /// Whether this is the body itself, not a copy.
-    pub fn is_itself(&self, bytes: &Bytes) -> bool {
+    pub fn is_uncopied(&self, bytes: &Bytes) -> bool {
         matches!(self.chunks.as_slice(), [whole] if whole.as_ptr() == bytes.as_ptr())
     }
 
@@ -219,12 +219,12 @@ impl RequestBody {
         matches!(self.replay, Replay::Once { sent: false })
     }
 
-    /// Looks at a piece that follows the JSON of a body whose end was left unread.
+    /// Checks a piece that follows the JSON of a body whose end was left unread.
     ///
     /// # Errors
     ///
     /// It is not only white space, is too long or too late: the body must not be sent.
-    pub fn look_behind(&mut self, piece: &[u8], now: Instant) -> Result<(), ()> {
+    pub fn check_trailing(&mut self, piece: &[u8], now: Instant) -> Result<(), ()> {
         if !self.is_awaited() {
             return Ok(());
         }
@@ -290,7 +290,7 @@ impl RequestBody {
 /// # Errors
 ///
 /// The caller has disconnected.
-pub async fn go_ahead(session: &mut Session) -> Result<(), BodyFault> {
+pub async fn send_continue(session: &mut Session) -> Result<(), BodyFault> {
     if !expects_continue(session) {
         return Ok(());
     }

@@ -114,7 +114,7 @@ pub fn limit_timeouts(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Bo
 }
 
 /// Notes that a provider's count is about to be sent.
-pub fn passed(exchange: &Exchange, body: &Bytes) {
+pub fn before_send(exchange: &Exchange, body: &Bytes) {
     if !is_count(exchange) {
         return;
     }

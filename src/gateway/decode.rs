@@ -23,7 +23,7 @@ impl Decoder {
     /// is unknown.
     #[expect(
         clippy::option_option,
-        reason = "no decoder needed is one thing, none known another"
+        reason = "no decoder needed differs from none known"
     )]
     pub fn for_encoding(encoding: Option<&HeaderValue>) -> Option<Option<Self>> {
         let Some(encoding) = encoding else {

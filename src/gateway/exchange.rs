@@ -1,6 +1,6 @@
 //! The state of one exchange: a request, its attempts and its answer.
 //!
-//! The phases in `mod.rs` pass it on. The phase that sends the head of the answer sets `sent`.
+//! The phases in `mod.rs` share it. The phase that sends the head of the answer sets `sent`.
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
@@ -199,7 +199,7 @@ impl Exchange {
         route.or_else(|| request.fixed.as_ref().map(|fixed| &fixed.name))
     }
 
-    /// The body, if it passes to the provider while it arrives.
+    /// The body, if it is forwarded while it arrives.
     pub fn upload(&self) -> Option<&StreamedBody> {
         self.opened.as_ref()?.upload.as_ref()
     }
@@ -224,7 +224,7 @@ impl Exchange {
     /// Bytes of the body.
     pub fn request_bytes(&self) -> u64 {
         let read = self.stage.body().map_or(0, RequestBody::len);
-        self.upload().map_or(read, StreamedBody::passed)
+        self.upload().map_or(read, StreamedBody::forwarded)
     }
 
     /// Why the body is not sent after all.
@@ -251,6 +251,6 @@ impl Exchange {
 impl Drop for Exchange {
     /// Settles and records a request whose task was dropped.
     fn drop(&mut self) {
-        record::cut(self);
+        record::record_dropped(self);
     }
 }

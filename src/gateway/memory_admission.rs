@@ -1,5 +1,5 @@
 //! Decides which large request waits longest for memory. Otherwise, large requests that leave no room for one
-//! another would all be refused. One request of each key, and one of all keys, has a turn: it waits until the
+//! another would all be refused. One request of each key, and one of all keys, has a slot: it waits until the
 //! others have given up, and continues with the memory that they return.
 
 use crate::events::Shed;
@@ -7,31 +7,31 @@ use once_cell::sync::Lazy;
 use std::time::Duration;
 use tollgate_types::{KeyShares, Resource, Share};
 
-/// How long a request with the turn of its key waits: longer than any request without a turn.
+/// How long a request with the slot of its key waits: longer than any request without a slot.
 const OF_KEY: Duration = Duration::from_secs(2);
 
-/// The same with the turn of all keys. A request that holds the turn of its key and the memory that
+/// The same with the slot of all keys. A request that has the slot of its key and the memory that
 /// this one waits for gives up earlier.
 const OF_ALL: Duration = Duration::from_secs(4);
 
-/// The same with the turn of all keys with priority.
+/// The same with the slot of all keys with priority.
 const OF_PRIORITY: Duration = Duration::from_secs(6);
 
-/// The turns of all keys: those with priority, and the others.
+/// The slots of all keys: with priority, and without.
 static ALL: Lazy<[KeyShares; 2]> = Lazy::new(Default::default);
 
-/// The turns that one request has taken; given back when they are dropped.
+/// The slots that one request has taken; given back on drop.
 #[derive(Default)]
-pub struct Turns {
+pub struct WaitSlots {
     of_key: Option<Share>,
     of_all: Option<Share>,
 }
 
-impl Turns {
-    /// How long a request that finds no room (`shed` is the reason) waits: the longest time of its turns, or
-    /// `least` without a turn. Takes the turn for `shed` if no other request has it. A request that waits for
-    /// its key gives up the turn of all keys, which would not help it. Keys with priority have their own
-    /// turn, so that no other key causes their refusal.
+impl WaitSlots {
+    /// How long a request that finds no room (`shed` is the reason) waits: the longest time of its slots, or
+    /// `least` without a slot. Takes the slot for `shed` if no other request has it. A request that waits for
+    /// its key gives up the slot of all keys, which would not help it. Keys with priority have their own
+    /// slot, so that no other key causes their refusal.
     pub fn patience(
         &mut self,
         shed: Shed,

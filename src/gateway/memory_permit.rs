@@ -3,7 +3,7 @@
 //! A request gets a permit for each byte before it allocates the byte. `load.rs` has the limits; `machine.rs`
 //! measures the memory of the process, including memory that is not counted here.
 
-use super::memory_admission::Turns;
+use super::memory_admission::WaitSlots;
 use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
@@ -130,7 +130,7 @@ impl MemoryPermit {
         Ok(())
     }
 
-    /// As [`Self::grow`], but a large request waits for room: for `patience`, and longer if it gets a turn.
+    /// As [`Self::grow`], but a large request waits for room: for `patience`, and longer if it gets a slot.
     /// `waited` is the total time that the request has waited, which counts and is updated: a request that
     /// takes its memory in pieces waits no longer than another one.
     ///
@@ -151,12 +151,12 @@ impl MemoryPermit {
         if is_small || bytes > self.bounds.alone_beside(self.bytes) {
             return Err(shed);
         }
-        let (begun, before, mut turns) = (Instant::now(), *waited, Turns::default());
+        let (begun, before, mut slots) = (Instant::now(), *waited, WaitSlots::default());
         loop {
             let of_key = self.of_key.as_ref().map(Share::of);
             let has_priority = self.bounds.of_priority;
             *waited = before.saturating_add(begun.elapsed());
-            if *waited >= turns.patience(shed, has_priority, of_key, patience) {
+            if *waited >= slots.patience(shed, has_priority, of_key, patience) {
                 return Err(shed);
             }
             tokio::time::sleep(LOOK).await;
@@ -284,7 +284,7 @@ mod tests {
         the_pieces_of_a_request_wait_no_longer_than_the_request().await;
         assert_eq!(events::held(), before);
         one_request_of_each_key_and_one_of_all_wait_longest();
-        a_request_that_waits_for_its_key_leaves_the_turn_of_all_keys_to_others();
+        a_request_that_waits_for_its_key_leaves_the_slot_of_all_keys_to_others();
 
         assert_eq!(refused_beside_a_request_that_is_too_large(), 0);
         assert_eq!(events::held(), before);
@@ -338,11 +338,11 @@ mod tests {
     fn one_request_of_each_key_and_one_of_all_wait_longest() {
         const LEAST: Duration = Duration::from_secs(1);
         let (one, another) = (KeyShares::default(), KeyShares::default());
-        let seconds = |turns: &mut Turns, shed, has_priority, key| {
-            let patience = turns.patience(shed, has_priority, Some(key), LEAST);
+        let seconds = |slots: &mut WaitSlots, shed, has_priority, key| {
+            let patience = slots.patience(shed, has_priority, Some(key), LEAST);
             patience.as_secs()
         };
-        let [mut first, mut second, mut third] = [(); 3].map(|()| Turns::default());
+        let [mut first, mut second, mut third] = [(); 3].map(|()| WaitSlots::default());
         assert_eq!(seconds(&mut first, Shed::Memory, false, &one), 4);
         assert_eq!(seconds(&mut second, Shed::Bodies, false, &another), 1);
         assert_eq!(seconds(&mut second, Shed::Bodies, true, &another), 6);
@@ -353,18 +353,18 @@ mod tests {
         assert_eq!(seconds(&mut third, Shed::Memory, false, &one), 4);
     }
 
-    fn a_request_that_waits_for_its_key_leaves_the_turn_of_all_keys_to_others() {
+    fn a_request_that_waits_for_its_key_leaves_the_slot_of_all_keys_to_others() {
         const LEAST: Duration = Duration::from_secs(1);
         let (one, another) = (KeyShares::default(), KeyShares::default());
-        let [mut first, mut second] = [(); 2].map(|()| Turns::default());
-        let seconds = |turns: &mut Turns, shed, key| {
-            let patience = turns.patience(shed, false, Some(key), LEAST);
+        let [mut first, mut second] = [(); 2].map(|()| WaitSlots::default());
+        let seconds = |slots: &mut WaitSlots, shed, key| {
+            let patience = slots.patience(shed, false, Some(key), LEAST);
             patience.as_secs()
         };
         assert_eq!(seconds(&mut first, Shed::Memory, &one), 4);
         assert_eq!(seconds(&mut first, Shed::KeyBodies, &one), 2);
         assert_eq!(seconds(&mut second, Shed::Bodies, &another), 4);
-        assert_eq!(seconds(&mut first, Shed::Memory, &one), 2, "its key's turn");
+        assert_eq!(seconds(&mut first, Shed::Memory, &one), 2, "its key's slot");
         drop(second);
         assert_eq!(seconds(&mut first, Shed::Memory, &one), 4);
     }
@@ -405,7 +405,7 @@ mod tests {
             let begun = Instant::now();
             let grown = piece.grow_or_wait(SMALL + 1, Duration::ZERO, &mut waited);
             assert_eq!(grown.await, Err(Shed::Bodies));
-            // The turn of all keys ends after four seconds.
+            // The slot of all keys ends after four seconds.
             assert!(begun.elapsed() < Duration::from_secs(1));
         }
         let mut waited = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //!    [`stage`] has what is known of the request.
 //! 2. [`attempt`]: a candidate, its peer and its head, until one answers. [`timer`] limits the time,
 //!    [`failure`] decides what follows a failure.
-//! 3. [`answer`]: holds the answer until it can be committed; then [`passthrough`] sends it on.
+//! 3. [`answer`]: holds the answer until it can be committed; then [`forward`] sends it.
 //! 4. [`respond`]: writes heads and bodies to the client.
 //! 5. [`settlement`]: charges the request before its last bytes are sent.
 //! 6. [`record`]: metrics, one line of the access log and the [`trace`], once for each request.
@@ -23,13 +23,13 @@ mod downstream_backlog;
 mod drain;
 mod exchange;
 mod failure;
+mod forward;
 mod load;
 mod memory_admission;
 mod memory_permit;
 mod open_path;
 mod outcome;
 mod outgoing;
-mod passthrough;
 mod reader;
 mod record;
 mod remembered;
@@ -302,7 +302,7 @@ impl ProxyHttp for Gateway {
         }
         if let Some(read) = exchange.stage.body_mut() {
             let piece = body.as_deref().unwrap_or_default();
-            if read.look_behind(piece, Instant::now()).is_err() {
+            if read.check_trailing(piece, Instant::now()).is_err() {
                 let error = Error::explain(ErrorType::InvalidHTTPHeader, "no body follows");
                 return Err(error.into_down());
             }
@@ -391,11 +391,11 @@ impl ProxyHttp for Gateway {
             return Err(error.into_down());
         }
         let now = Instant::now();
-        match passthrough::take_piece(exchange, body.take(), end, written, now) {
+        match forward::take_piece(exchange, body.take(), end, written, now) {
             Next::Hold => {}
             Next::Pass(piece) => {
-                outcome::passes(exchange, now);
-                settlement::passed(exchange, now);
+                outcome::before_send(exchange, now);
+                settlement::before_send(exchange, now);
                 *body = Some(exchange.timer.hand_over(piece));
             }
             Next::Commit {
@@ -403,16 +403,16 @@ impl ProxyHttp for Gateway {
                 body: first,
                 length,
             } => {
-                outcome::passes(exchange, now);
-                count::passed(exchange, &first);
+                outcome::before_send(exchange, now);
+                count::before_send(exchange, &first);
                 respond::commit(session, exchange, &head, length, now)?;
                 *body = Some(exchange.timer.hand_over(first));
             }
             Next::Finish { head } => {
-                outcome::passes(exchange, now);
+                outcome::before_send(exchange, now);
                 match head {
                     Some(head) => respond::commit(session, exchange, &head, None, now)?,
-                    None => settlement::passed(exchange, now),
+                    None => settlement::before_send(exchange, now),
                 }
                 // The rest of the answer follows in `fail_to_proxy`.
                 return Err(failure::end_attempt(false));
@@ -424,7 +424,7 @@ impl ProxyHttp for Gateway {
                 if again || committed || !end || count::can_stand_in(exchange) {
                     return Err(failure::end_attempt(again));
                 }
-                passthrough::commit_error(session, exchange, body)?;
+                forward::commit_error(session, exchange, body)?;
             }
         }
         Ok(None)
@@ -446,7 +446,7 @@ impl ProxyHttp for Gateway {
         let written = session.body_bytes_sent();
         match exchange.answer.push(None, true, written) {
             Next::Pass(last) => {
-                settlement::passed(exchange, Instant::now());
+                settlement::before_send(exchange, Instant::now());
                 Ok((!last.is_empty()).then_some(last))
             }
             Next::Fail(fault) => {
@@ -552,13 +552,13 @@ impl ProxyHttp for Gateway {
             return done;
         }
         let outcome = if session.response_written().is_some() {
-            passthrough::finish_broken_stream(session, exchange).await
+            forward::finish_broken_stream(session, exchange).await
         } else {
             if exchange.fault.is_none() {
                 log::error!("{}: {error}", exchange.id);
             }
             session.set_keepalive(None);
-            let answer = passthrough::last_answer(exchange).await;
+            let answer = forward::last_answer(exchange).await;
             respond::write(session, exchange, answer).await
         };
         if let Err(gone) = outcome {
@@ -577,7 +577,7 @@ impl ProxyHttp for Gateway {
         if exchange.sent.is_none() && error.is_none() {
             // The answer ended without a piece of a body: it had no body, or it had trailers.
             self.may_leave(session);
-            if let Err(gone) = passthrough::finish_held(session, exchange).await {
+            if let Err(gone) = forward::finish_held(session, exchange).await {
                 log::debug!("{}: the client has disconnected: {gone}", exchange.id);
             }
         }

@@ -1,6 +1,6 @@
 //! Requests for the open paths of providers: images, audio, files, batches. They go to one provider, unread.
 //!
-//! `streamed_body` passes their large bodies on. The charge is fixed: `settlement` charges it once the
+//! `streamed_body` forwards large bodies. The charge is fixed: `settlement` charges it once the
 //! provider has answered with 2xx.
 
 use super::attempt::{Attempts, Candidate};
@@ -238,7 +238,7 @@ pub fn public_error(exchange: &Exchange, fault: &UpstreamFault) -> Option<Public
     }
 }
 
-/// Reads the body, or arranges that it passes while it arrives.
+/// Reads the body, or arranges that it is forwarded while it arrives.
 ///
 /// # Errors
 ///
@@ -261,7 +261,7 @@ pub async fn read_body(
     let limits = exchange.snapshot.limits.body;
     let is_streamed = length.map_or(!session.is_body_done(), |it| it > StreamedBody::FROM);
     if is_streamed && !is_signed && coding.is_none() {
-        body::go_ahead(session).await?;
+        body::send_continue(session).await?;
         opened.upload = Some(StreamedBody::new(length, most, limits));
         return Ok(());
     }

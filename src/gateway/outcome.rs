@@ -14,7 +14,7 @@ use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Notes that a part of the answer is about to be sent. The first content, which a comment or a ping is not,
 /// makes the attempt a success.
-pub fn passes(exchange: &mut Exchange, now: Instant) {
+pub fn before_send(exchange: &mut Exchange, now: Instant) {
     if exchange.attempts.has_content() || !exchange.answer.has_content() {
         return;
     }

@@ -38,7 +38,7 @@ use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
 use tollgate_wire::{body::BodyEdits, patch, reasoning};
 
-/// Bytes of an untranslated answer in one piece that are held until it is complete.
+/// The most bytes of an untranslated answer in one piece that are held until it is complete.
 const MOST_HELD: usize = 1024 * 1024;
 
 /// What one attempt sends.
@@ -80,21 +80,20 @@ impl From<Shed> for NotReady {
     }
 }
 
-/// Makes the body that a candidate is sent, in the caller's format where it speaks it, else in
-/// the first of its formats that carries the request. `waited_for`: the memory that it waited for
-/// ([`wait_for_room`]).
+/// Prepares the body for a candidate: in the client's format if the candidate supports it, else in the first
+/// of its formats that can carry the request. `waited_for`: the memory from [`wait_for_room`].
 ///
 /// # Errors
 ///
-/// The request holds what none of the candidate's formats can carry: what is said of the one that
-/// carries most. Or there is no memory for that now.
+/// No format of the candidate can carry the request: the error of the one that carries most. Or there is no
+/// memory now.
 pub fn prepare(
     exchange: &Exchange,
     candidate: &Candidate,
     waited_for: Option<MemoryPermit>,
 ) -> Result<(Format, Outgoing), NotReady> {
     let Some(admitted) = exchange.stage.admitted() else {
-        // A request for something stored has no body.
+        // A request for a stored item has no body.
         let sent = open_path::outgoing(exchange).unwrap_or_default();
         return Ok((candidate.format, sent));
     };
@@ -111,7 +110,7 @@ pub fn prepare(
         waited_for => waited_for,
     };
     let base = |to| candidate.pool.base(to, purpose(&admitted.request));
-    let (to, mut sent) = if passes(admitted, candidate) {
+    let (to, mut sent) = if is_untranslated(admitted, candidate) {
         let patch = &base(format).ok_or_else(fault)?.patch;
         let strict = Strict(&exchange.snapshot.translation.strict);
         let same = same_format(admitted, candidate, patch, strict, permit)?;
@@ -129,9 +128,9 @@ pub fn prepare(
         (format, sent)
     } else {
         let asked = limited(admitted).ok_or_else(fault)?;
-        // A copy may be kept until the answer is remembered, and longer than what is made of it. Without
-        // one, the whole permit is for the translation.
-        let part = match body.is_itself(&asked) {
+        // A copy can be kept until the answer is remembered, longer than the translation. Without a copy, the
+        // whole permit is for the translation.
+        let part = match body.is_uncopied(&asked) {
             true => None,
             false => permit.as_mut().map(|permit| permit.split(body.len())),
         };
@@ -160,7 +159,7 @@ pub fn prepare(
 }
 
 /// Whether the body is sent in its own format, as the client wrote it.
-fn passes(admitted: &Admitted, candidate: &Candidate) -> bool {
+fn is_untranslated(admitted: &Admitted, candidate: &Candidate) -> bool {
     let capabilities = &candidate.deployment.provider.capabilities;
     let format = admitted.format;
     if format != candidate.format {
@@ -232,7 +231,7 @@ fn no_room(exchange: &Exchange, body: &RequestBody) -> MemoryPermit {
 /// is high: a body that needs nearly all of the memory may have all of it.
 fn needed(admitted: &Admitted, candidate: &Candidate, bounds: Bounds) -> Option<u64> {
     let body = &admitted.body;
-    let most = takes(admitted, candidate);
+    let most = most_memory(admitted, candidate);
     // The estimate includes unescaped copies of all text, of which most bodies need little.
     let least = most.saturating_sub(body.len().saturating_mul(3).div_euclid(4));
     let alone = bounds.alone_beside(body.len());
@@ -242,7 +241,7 @@ fn needed(admitted: &Admitted, candidate: &Candidate, bounds: Bounds) -> Option<
 /// Attaches the permit to what was made from a body.
 fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes {
     match permit {
-        Some(permit) if !body.is_itself(&made) => permit.keep(made),
+        Some(permit) if !body.is_uncopied(&made) => permit.keep(made),
         _ => made,
     }
 }
@@ -251,8 +250,8 @@ fn length(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// The most bytes of memory that patching a body of `length` bytes takes: the patched copy, and the values that are
-/// set once more, while they are put in.
+/// The most bytes of memory that patching a body of `length` bytes takes: the patched copy, and a second copy
+/// of the values that are set.
 fn of_patch(patch: &BodyPatch, length: u64) -> u64 {
     if patch.is_empty() {
         return 0;
@@ -265,13 +264,13 @@ fn of_patch(patch: &BodyPatch, length: u64) -> u64 {
 }
 
 /// The most bytes of memory that preparing a large body takes. Most of it is given back afterwards.
-fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
+fn most_memory(admitted: &Admitted, candidate: &Candidate) -> u64 {
     let (length, peeked) = (admitted.body.len(), admitted.body.peeked());
     let of_patch = |to| {
         let base = candidate.pool.base(to, purpose(&admitted.request));
         base.map_or(0, |base| of_patch(&base.patch, length))
     };
-    if !passes(admitted, candidate) {
+    if !is_untranslated(admitted, candidate) {
         let copy = admitted.request.output_limit.map_or(0, |_| length);
         // Which of the formats carries the request is not known before.
         let formats = candidate.deployment.formats_for(admitted.format);
@@ -303,10 +302,9 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u
     length.saturating_mul(copies).saturating_add(of_nodes)
 }
 
-/// Waits up to a second, or longer in its turn, for the memory that it takes to make of a large body
-/// what the first candidate is sent: the body is all there, and other requests may end, or be refused,
-/// before long. `None` if no memory came, or none is needed. Waits are jittered, so that requests that
-/// wait for one another do not all give up together.
+/// Waits up to a second, or longer with a slot, for the memory to prepare a large body for the first
+/// candidate. `None` if there was no memory in time, or none is needed. Waits are jittered, so that requests
+/// that wait for one another do not all give up together.
 pub async fn wait_for_room(exchange: &Exchange) -> Option<MemoryPermit> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (admitted, candidate) = exchange.stage.admitted().zip(exchange.attempts.coming())?;
@@ -492,7 +490,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         is_unread: exchange.opened.is_some(),
         whole: passes.then(|| answer_permit(exchange)),
         most_held: match exchange.version {
-            // Its client takes the end of the connection for the end of the answer.
+            // For this client, the end of the connection is the end of the answer.
             Version::HTTP_10 => usize::MAX,
             _ => MOST_HELD,
         },

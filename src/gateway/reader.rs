@@ -26,35 +26,33 @@ pub struct Expectation {
     pub format: Format,
     /// Events of the provider's streams that the format does not define.
     pub stream_events: StreamEvents,
-    /// How the answer is translated, where the caller's format is another.
+    /// The translation into the client's format, if that is another.
     pub translation: Option<Translation>,
-    /// For embeddings of Amazon Bedrock: what their answer does not say, and what it may hold of the memory until
-    /// it is whole.
+    /// For embeddings of Amazon Bedrock: what their answer lacks, and the memory for it until it is complete.
     pub embeddings: Option<(BedrockVectorsNotes, MemoryPermit)>,
     /// Whether the answer is a count of tokens.
     pub counts_tokens: bool,
-    /// Whether the answer is about something that the provider has stored.
+    /// Whether the request is for an item that the provider stores.
     pub is_stored: bool,
-    /// Whether the answer passes unread.
+    /// Whether the answer is forwarded unread.
     pub is_unread: bool,
-    /// What an answer in one piece that passes as it came may hold of the memory until it is whole.
+    /// The memory for an untranslated answer in one piece until it is complete.
     pub whole: Option<MemoryPermit>,
-    /// Bytes of such an answer that are held at most.
+    /// The most bytes of such an answer that are held.
     pub most_held: usize,
-    /// Where that is a response that has not been paid for: what it may hold of the memory until
-    /// it is whole.
+    /// The memory for a stored response that is not paid, until it is complete.
     pub unpaid: Option<MemoryPermit>,
-    /// Whether the gateway asked for the usage chunk of a chat stream by itself.
+    /// Whether to remove the usage chunk of a chat stream, which only the gateway has requested.
     pub strip_usage: bool,
 }
 
 /// What a translation of the answer needs to know.
 pub struct Translation {
-    /// What was remembered of the request.
+    /// What the translation of the request has noted.
     pub notes: Arc<TranslationNotes>,
-    /// What the provider does not say.
+    /// What the provider's answer lacks.
     pub context: AnswerContext,
-    /// What the answer holds of the memory, where it is kept until it is whole.
+    /// The memory for an answer in one piece until it is complete.
     pub permit: MemoryPermit,
 }
 
@@ -62,32 +60,32 @@ pub struct Translation {
 pub enum Reader {
     /// An event stream.
     Stream(Events),
-    /// A body in one piece, that passes as it came.
+    /// A body in one piece, forwarded as received.
     Whole(Box<PassingAnswer>),
-    /// A body in one piece, that is written anew when it is whole.
+    /// A body in one piece, translated when it is complete.
     TranslatedWhole(Box<WholeAnswer>),
-    /// A count of tokens: small, and looked at as a whole.
+    /// A count of tokens: small, and read when it is complete.
     Count,
-    /// Something that was stored, or a body of any kind: it passes as it comes.
+    /// A stored item, or a body of any kind: forwarded unread.
     Unread,
-    /// A stored response that is kept until it is whole, for its usage is charged first.
+    /// A stored response, kept until it is complete, because its usage is charged first.
     Unpaid(Box<UnpaidResponse>),
-    /// An error, whose body says what it is.
+    /// An error, which its body explains.
     Error,
 }
 
-/// An answer that passes as it came: when it is whole, if it is not too large to be held.
+/// An answer that is forwarded as received: when it is complete, unless it is too large to be held.
 pub struct PassingAnswer {
     scanner: AnswerScanner,
-    /// If the answer is translated before it passes.
+    /// Translates the answer before it is forwarded.
     embeddings: Option<Embeddings>,
     permit: Option<MemoryPermit>,
     most_held: usize,
-    /// Bytes for which the permit stands.
+    /// Bytes that the permit covers.
     counted: usize,
-    /// Some of it has left as an answer.
-    has_left: bool,
-    /// All of it has come, and its provider goes on.
+    /// A part of it was forwarded.
+    is_committed: bool,
+    /// It is complete, but the provider continues.
     is_over: bool,
 }
 
@@ -108,13 +106,13 @@ impl PassingAnswer {
             permit: permit.filter(|_| length.is_none_or(|length| length <= most)),
             most_held,
             counted: 0,
-            has_left: false,
+            is_committed: false,
             is_over: false,
         }
     }
 
-    /// Takes a piece. An answer that breaks or turns into an error after some of it has left is cut before
-    /// that. What follows a whole answer is dropped.
+    /// Reads a piece. If the answer breaks or becomes an error after a part was forwarded, it ends before that
+    /// piece. Bytes after a complete answer are dropped.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
         if self.is_over {
             return Ok(());
@@ -129,11 +127,11 @@ impl PassingAnswer {
         };
         self.scanner.push(&chunk);
         match self.kind_so_far() {
-            Some(AnswerKind::Broken) if self.has_left && was_whole => {
+            Some(AnswerKind::Broken) if self.is_committed && was_whole => {
                 self.is_over = true;
                 return Ok(());
             }
-            Some(AnswerKind::Broken | AnswerKind::Error) if self.has_left => {
+            Some(AnswerKind::Broken | AnswerKind::Error) if self.is_committed => {
                 return Err(UpstreamFault::broken_answer());
             }
             _ => {}
@@ -145,14 +143,14 @@ impl PassingAnswer {
         }
     }
 
-    /// Whether all of it has come.
+    /// Whether it is complete.
     pub const fn is_whole(&self) -> bool {
         self.is_over || self.scanner.is_whole()
     }
 
-    /// Whether `bytes` of it may be held until the rest has come. Memory for them is taken.
+    /// Takes memory to hold `bytes` until the rest has arrived. `false`: there is none.
     pub fn has_room(&mut self, bytes: usize) -> bool {
-        /// What a byte takes: pieces are joined when they pass.
+        /// Memory per byte: pieces are joined when they are forwarded.
         const OF_A_BYTE: u64 = 2;
         let Some(permit) = self.permit.as_mut().filter(|_| bytes <= self.most_held) else {
             return false;
@@ -169,21 +167,21 @@ impl PassingAnswer {
         has_room
     }
 
-    /// Lets go of what was held, which passes as `body` and stays counted until it has left.
-    pub fn let_go(&mut self, body: Bytes) -> Bytes {
-        self.has_left = true;
+    /// Ends the hold: `body` is forwarded, and its memory stays counted until it is dropped.
+    pub fn release(&mut self, body: Bytes) -> Bytes {
+        self.is_committed = true;
         match self.permit.take() {
             Some(permit) if self.counted > 0 => permit.keep(body),
             _ => body,
         }
     }
 
-    /// What the body is, as soon as that is certain.
+    /// The kind of the body, once it is certain.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         self.scanner.kind_so_far()
     }
 
-    /// Whether it has the name of an answer.
+    /// Whether a field of the body names an answer of the format.
     pub const fn is_named(&self) -> bool {
         self.scanner.is_named()
     }
@@ -193,7 +191,7 @@ impl PassingAnswer {
 struct Embeddings {
     notes: BedrockVectorsNotes,
     permit: MemoryPermit,
-    /// Input tokens by the head of the answer.
+    /// Input tokens by the headers of the answer.
     input_tokens: Option<u64>,
     body: Vec<u8>,
 }
@@ -209,9 +207,9 @@ impl Embeddings {
         }
     }
 
-    /// Takes a piece, and gives the answer once that was the last one.
+    /// Reads a piece. Returns the answer after the last one.
     fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
-        /// What a byte takes: it is kept in a list that doubles as it grows, and written anew.
+        /// Memory per byte: in a list that doubles as it grows, and in the translation.
         const OF_A_BYTE: u64 = 4;
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         keep(&mut self.permit, size.saturating_mul(OF_A_BYTE))?;
@@ -225,20 +223,20 @@ impl Embeddings {
     }
 }
 
-/// An answer that is kept until it is whole, and then written anew.
+/// An answer that is kept until it is complete, and then translated.
 pub struct WholeAnswer {
     translator: AnswerTranslator,
     permit: MemoryPermit,
-    /// The answer is written a second time, to be remembered.
+    /// The answer is also written to be remembered.
     is_remembered: bool,
 }
 
 impl WholeAnswer {
-    /// Takes a piece, and gives the answer once that was the last one.
+    /// Reads a piece. Returns the answer after the last one.
     fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
-        /// What a byte takes: it is kept in a list that doubles as it grows, and written anew.
+        /// Memory per byte: in a list that doubles as it grows, and in the translation.
         const OF_A_BYTE: u64 = 4;
-        /// The same of what is remembered, and of its list.
+        /// The same if the answer is also written to be remembered.
         const OF_A_REMEMBERED_BYTE: u64 = 7;
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         let of_a_byte = match self.is_remembered {
@@ -253,13 +251,13 @@ impl WholeAnswer {
         }
     }
 
-    /// What the body is, as soon as that is certain.
+    /// The kind of the body, once it is certain.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         self.translator.kind_so_far()
     }
 }
 
-/// A stored response that is kept until it is whole.
+/// A stored response that is kept until it is complete.
 pub struct UnpaidResponse {
     scanner: AnswerScanner,
     pieces: Vec<Bytes>,
@@ -275,7 +273,7 @@ impl UnpaidResponse {
         }
     }
 
-    /// Takes a piece, and gives all of them once that was the last one.
+    /// Reads a piece. Adds all pieces to `out` after the last one.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
         let size = u64::try_from(kept_size(&chunk)).unwrap_or(u64::MAX);
         keep(&mut self.permit, size)?;
@@ -295,10 +293,10 @@ impl UnpaidResponse {
     }
 }
 
-/// Whether the provider may still add to a stored response, or has not said what it used for it.
+/// Whether the provider may still add to a stored response, or has not reported its usage.
 fn is_running(response: &AnswerScanner) -> bool {
     let facts = response.facts();
-    let has_usage = response.usage().believed().is_some();
+    let has_usage = response.usage().plausible().is_some();
     let has_ended = has_usage && !facts.is_running || facts.stop.is_some();
     !has_ended && (has_usage || response.text_bytes() > 0)
 }
@@ -312,13 +310,13 @@ fn still_running() -> UpstreamFault {
     }
 }
 
-/// What a piece takes while it is kept, in bytes: Pingora gives each chunk an allocation of its own.
+/// The memory that a kept piece takes, in bytes: Pingora allocates each chunk separately.
 pub fn kept_size(piece: &Bytes) -> usize {
     const OF_A_PIECE: usize = 64;
     piece.len().saturating_add(OF_A_PIECE)
 }
 
-/// Counts bytes that are kept of an answer.
+/// Counts kept bytes of an answer.
 fn keep(permit: &mut MemoryPermit, bytes: u64) -> Result<(), UpstreamFault> {
     permit.grow(bytes).map_err(|shed| {
         events::request_shed(shed);
@@ -326,11 +324,11 @@ fn keep(permit: &mut MemoryPermit, bytes: u64) -> Result<(), UpstreamFault> {
     })
 }
 
-/// An event stream that passes, or is written anew as it comes.
+/// An event stream, forwarded or translated event by event.
 pub enum Events {
-    /// The bytes that came.
+    /// Forwards the received bytes.
     Passing(Box<StreamScanner>),
-    /// What they are in the caller's format.
+    /// Translates them into the client's format.
     Translated(Box<StreamTranslator>),
 }
 
@@ -339,7 +337,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// The head belongs to no answer to the request.
+    /// No answer to the request has such a head.
     pub fn for_head(head: &UpstreamHead, expected: Expectation) -> Result<Self, UpstreamFault> {
         match head.status {
             200..=299 if expected.is_unread => return Ok(Self::Unread),
@@ -397,11 +395,11 @@ impl Reader {
         })
     }
 
-    /// Reads a piece and puts into `out` what of it may leave.
+    /// Reads a piece and adds to `out` what can be sent.
     ///
     /// # Errors
     ///
-    /// The attempt has failed; what is in `out` may leave all the same.
+    /// The attempt has failed; `out` can be sent nevertheless.
     pub fn push(
         &mut self,
         chunk: Bytes,
@@ -423,7 +421,7 @@ impl Reader {
         }
     }
 
-    /// What the provider reported, as far as it has.
+    /// The usage that the provider has reported so far.
     pub fn usage(&self) -> Option<ReportedUsage> {
         Some(match self {
             Self::Stream(Events::Passing(scanner)) => scanner.usage(),
@@ -435,7 +433,7 @@ impl Reader {
         })
     }
 
-    /// The answer as it is remembered, where it is translated and whole; nothing the second time.
+    /// The answer as it is remembered, if it is translated and complete. `None` the second time.
     pub fn take_remembered(&mut self) -> Option<Bytes> {
         match self {
             Self::Stream(Events::Translated(translator)) => translator.take_remembered(),
@@ -444,7 +442,7 @@ impl Reader {
         }
     }
 
-    /// What the answer said of itself.
+    /// The facts that the answer has reported so far.
     pub const fn facts(&self) -> Option<&AnswerFacts> {
         Some(match self {
             Self::Stream(Events::Passing(scanner)) => scanner.facts(),
@@ -468,7 +466,7 @@ impl Reader {
         }
     }
 
-    /// A sample of that text, about a KiB of it.
+    /// A sample of that text, about 1 KiB.
     pub fn text_sample(&self) -> String {
         match self {
             Self::Stream(Events::Passing(scanner)) => scanner.text_sample(),
@@ -480,12 +478,12 @@ impl Reader {
         }
     }
 
-    /// Whether the gateway has ended the answer, and its provider goes on.
+    /// Whether the gateway has ended the answer before the provider did.
     pub fn is_cut_short(&self) -> bool {
         matches!(self, Self::Stream(Events::Translated(translator)) if translator.is_cut_short())
     }
 
-    /// Whether nothing more can come that a caller needs.
+    /// Whether the client needs nothing more.
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Stream(events) => *events.phase() == Phase::Terminal,
@@ -556,7 +554,7 @@ impl Events {
         }
     }
 
-    /// What ends the stream with an error, in the caller's format.
+    /// The error event that ends the stream, in the client's format.
     pub fn failure_event(&self, error: &PublicError, id: &RequestId) -> Bytes {
         match self {
             Self::Passing(scanner) => scanner.failure_event(error, id),

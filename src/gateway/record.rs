@@ -18,7 +18,7 @@ use tollgate_wire::fault::{FaultClass, UpstreamFault};
 pub const CLIENT_CLOSED: u16 = 499;
 
 /// The status in the log if the gateway ended before the client got one.
-const CUT: u16 = 503;
+const DROPPED: u16 = 503;
 
 /// Records a request that is over, once.
 pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
@@ -31,7 +31,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let usage = exchange
         .answer
         .usage()
-        .and_then(|reported| reported.believed());
+        .and_then(|reported| reported.plausible());
     if let Some(usage) = &usage {
         outcome::used(exchange, usage);
     }
@@ -178,14 +178,14 @@ fn whole(number: usize) -> u64 {
 
 /// Settles and records a request whose task was dropped before its end. This is a failure of the gateway
 /// and costs what was delivered.
-pub fn cut(exchange: &mut Exchange) {
+pub fn record_dropped(exchange: &mut Exchange) {
     if exchange.log.is_none() {
         return;
     }
     let code = ErrorCode::ServiceUnavailable;
     if exchange.sent.is_none() {
         exchange.sent = Some(SentHead {
-            status: CUT,
+            status: DROPPED,
             code: Some(code),
         });
     } else if !exchange.answer.is_complete() {

@@ -20,7 +20,7 @@ use pingora_proxy::Session;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_filter::{Endpoint, StoredThings};
+use tollgate_filter::{Endpoint, StoredItems};
 use tollgate_ledger::{MemoryLookup, Remembered, StoreError, Unavailable};
 use tollgate_translate::AnswerMemory;
 use tollgate_translate::references::{self, Reference, Turn, Turns, Unresolved};

@@ -211,7 +211,7 @@ pub fn commit(
     if let Some(body) = exchange.stage.body_mut() {
         body.release();
     }
-    settlement::passed(exchange, now);
+    settlement::before_send(exchange, now);
     let mut headers = own_headers(exchange, Some(&upstream.headers));
     open_path::pass_answer(exchange, &upstream.headers, &mut headers);
     match length {

@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// The request header that asks for the reason.
 const EXPLAIN: &str = "x-explain";
 /// The most candidates that the text lists as left out.
-const MOST_TOLD: usize = 16;
+const MOST_LISTED: usize = 16;
 
 /// Whether the client asks for the reason and the configuration allows it.
 pub fn is_requested(exchange: &Exchange, headers: &HeaderMap) -> bool {
@@ -34,7 +34,7 @@ pub fn text(exchange: &Exchange) -> Option<String> {
     };
     let left_out = exchange.left_out.0.iter();
     let left_out = left_out.filter(|out| !is_asked(out.deployment, out.credential));
-    for (number, out) in left_out.take(MOST_TOLD).enumerate() {
+    for (number, out) in left_out.take(MOST_LISTED).enumerate() {
         text.push_str(if number == 0 { "; left out: " } else { ", " });
         // Writing to a string cannot fail.
         let _ = write!(

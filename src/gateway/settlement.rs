@@ -35,7 +35,7 @@ pub struct SettlementGuard {
 }
 
 impl SettlementGuard {
-    /// Takes what the filters have taken, even if one of them has refused the request.
+    /// Takes over the reservation and limits that the filters have taken, even if one has refused the request.
     pub fn take(&mut self, request: &mut RequestContext) {
         if let Some(admission) = request.admission.take() {
             self.admission = Some(admission);
@@ -52,7 +52,7 @@ impl SettlementGuard {
     }
 
     /// Adds a reservation for a stored response that is not paid yet.
-    pub fn hold_due(&mut self, reservation: Reservation, due: Payable, paying: Paying) {
+    pub fn reserve_due(&mut self, reservation: Reservation, due: Payable, paying: Paying) {
         self.reservation = Some(Box::new(reservation));
         self.due = Some(Box::new((due, paying)));
     }
@@ -62,7 +62,7 @@ impl SettlementGuard {
         self.due.is_some()
     }
 
-    /// Charges a stored response no more than is due for it, and nothing if the client does not get it.
+    /// Charges a stored response at most the amount due, and nothing if the client does not get it.
     fn limit_to_due(&mut self, used: &mut Used, how: &mut Outcome) {
         let Some((due, paying)) = self.due.take().map(|due| *due) else {
             return;
@@ -145,7 +145,7 @@ impl SettlementGuard {
             // Dropping the admission of a refused request gives everything back.
             if was_done {
                 let usage = match settled {
-                    // As charged: a report that is not believed does not count for the limits either.
+                    // As charged: an implausible report does not count for the limits either.
                     Some(settled) => settled.usage,
                     // Free requests count as zero usage.
                     None if state.is_free(used.delivered.output) => Usage::default(),
@@ -167,7 +167,7 @@ struct Outcome {
     status: u16,
     code: Option<ErrorCode>,
     model: Option<std::sync::Arc<str>>,
-    /// Whether a provider was asked, or the gateway has done the work itself.
+    /// Whether a provider got the request, or the gateway has done the work itself.
     was_done: bool,
 }
 
@@ -193,7 +193,7 @@ struct Used {
 
 /// Notes that a piece of the answer is about to be sent. From here on it is charged even if the client
 /// disconnects. Settles an answer that is complete.
-pub fn passed(exchange: &mut Exchange, now: Instant) {
+pub fn before_send(exchange: &mut Exchange, now: Instant) {
     stored::note(exchange);
     if exchange.answer.is_complete() {
         let state = record::ending(exchange, None);
@@ -228,7 +228,7 @@ pub fn cost(exchange: &Exchange) -> Option<Money> {
     }
     let report = exchange.answer.usage()?;
     let prices = exchange.attempts.current()?.prices()?;
-    Some(prices.cost(&report.believed()?, &details(exchange)))
+    Some(prices.cost(&report.plausible()?, &details(exchange)))
 }
 
 /// Settles an answer that ends with this error after its head was sent.
@@ -288,12 +288,12 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
 }
 
-/// What was reported of the tier, the parts and the tools.
+/// The reported tier, parts and tools.
 fn details(exchange: &Exchange) -> UsageDetails {
     let report = exchange.answer.usage().unwrap_or_default();
     let facts = exchange.stage.admitted().map(Admitted::facts);
     let tier = match report.details.tier {
-        // The provider has not said yet whether it serves in this mode.
+        // The provider has not reported yet whether it serves in this mode.
         _ if !report.has_input && facts.is_some_and(|facts| facts.fast) => ServiceTier::Fast,
         tier => tier,
     };
@@ -327,7 +327,7 @@ fn used(exchange: &Exchange, state: BillingState, reported: Option<Usage>) -> Us
     let is_left = state == BillingState::ClientClosed
         || exchange.answer.is_cut_short()
         || exchange.has_unfit_answer();
-    // Text that has arrived was produced, whether it was sent on or not.
+    // Text that has arrived was produced, whether it was forwarded or not.
     let (produced, hidden_input) = match is_left {
         true => {
             let produced = produced(exchange).max(output(exchange));
@@ -413,7 +413,7 @@ fn hidden_input(exchange: &Exchange) -> u64 {
         return 0;
     };
     let facts = admitted.facts();
-    let is_reported = on_the_way(&exchange.answer).is_some();
+    let is_reported = plausible_so_far(&exchange.answer).is_some();
     if facts.hosted_tools > 0 || (!is_reported && has_unmeasured_input(facts)) {
         return u64::MAX;
     }
@@ -461,7 +461,7 @@ pub fn reported(exchange: &Exchange) -> Option<Usage> {
         .usage()
         // An answer that the gateway cuts at a stop sequence has no final report.
         .filter(|_| !answer.is_cut_short() && is_final())?
-        .believed()
+        .plausible()
 }
 
 /// What was sent and delivered so far. `output` counts the tokens of the answer's text.
@@ -479,7 +479,7 @@ fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
         output: exchange.first_byte.map_or(0, |_| output(exchange)),
         ..Usage::default()
     };
-    on_the_way(&exchange.answer).map_or(counted, |said| Usage {
+    plausible_so_far(&exchange.answer).map_or(counted, |said| Usage {
         output: match exchange.first_byte {
             Some(_) => counted.output.max(said.output),
             None => 0,
@@ -529,7 +529,7 @@ fn how_counted(exchange: &Exchange) -> Option<How> {
 }
 
 /// The provider's report so far, if it is plausible.
-fn on_the_way(answer: &Answer) -> Option<Usage> {
+fn plausible_so_far(answer: &Answer) -> Option<Usage> {
     let report = answer.usage()?;
     // Every request has input: a report without any is ignored.
     (report.usage.total_input() > 0 && !report.absurd).then_some(report.usage)

@@ -14,7 +14,7 @@ use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_filter::{Endpoint, StoredThings};
+use tollgate_filter::{Endpoint, StoredItems};
 use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
@@ -135,8 +135,11 @@ pub async fn find_unpaid(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     let unpaid = owned.unpaid(&identity.key, named).await;
     exchange.unpaid = unpaid.map_err(|cause| {
-        log::error!("{}: what is due for named responses: {cause}", exchange.id);
-        let message = "the responses that the request names cannot be checked at the moment; \
+        log::error!(
+            "{}: the amount due for named responses is unknown: {cause}",
+            exchange.id
+        );
+        let message = "the responses that the request names cannot be checked now; \
                        retry in a few seconds";
         PublicError::new(ErrorCode::ServiceUnavailable, message)
     })?;
@@ -165,20 +168,23 @@ async fn check_input(
              for: retrieve that response first (GET /v1/responses/{{id}})"
         ))),
         Err(cause) => {
-            log::error!("{}: what is due for an input: {cause}", exchange.id);
+            log::error!(
+                "{}: the amount due for an input is unknown: {cause}",
+                exchange.id
+            );
             Err(not_settled())
         }
     }
 }
 
-/// Reserves what is due for a response that the key is about to retrieve: its request was charged an
+/// Reserves the amount due for a response that the key is about to retrieve: its request was charged an
 /// estimate, and the rest is charged before the response is sent.
 ///
 /// # Errors
 ///
 /// The request that made the response is not settled, the balance is used up, or the ledger does not
 /// answer.
-pub async fn hold_due(
+pub async fn reserve_due(
     exchange: &mut Exchange,
     identity: &Identity,
     id: &str,
@@ -200,7 +206,10 @@ pub async fn hold_due(
         Ok(Due::Unknown) => return Err(not_settled()),
         Ok(Due::Rest(due)) => due,
         Err(cause) => {
-            log::error!("{}: what is due for a response: {cause}", exchange.id);
+            log::error!(
+                "{}: the amount due for a response is unknown: {cause}",
+                exchange.id
+            );
             return Err(not_settled());
         }
     };
@@ -220,10 +229,10 @@ pub async fn hold_due(
     };
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
-    let held = owned.hold(&identity.key, &due, most, tariff).await;
+    let held = owned.reserve(&identity.key, &due, most, tariff).await;
     let mut reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
     reservation.set_prices(tariff.prices);
-    exchange.settlement.hold_due(reservation, due, paying);
+    exchange.settlement.reserve_due(reservation, due, paying);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long bytes that arrived before the end of a late write may take from the connection to the hooks.
 /// The gateway waits longer for bytes that are still unread.
-const MOMENT: Duration = Duration::from_millis(100);
+const LATE_ANSWER_WAIT: Duration = Duration::from_millis(100);
 
 /// Whether an attempt has no answer yet. The upload and the timer of the attempt share it.
 #[derive(Clone, Default)]
@@ -37,14 +37,14 @@ impl Unanswered {
         *self.0.lock() = State::Over;
     }
 
-    /// Notes that the write has ended late: the attempt ends if no answer comes within [`MOMENT`].
+    /// Notes that the write has ended late: the attempt ends if no answer comes within [`LATE_ANSWER_WAIT`].
     fn late(&self, socket: Socket, request_ends: Instant) {
         let mut state = self.0.lock();
         if !matches!(*state, State::Sends) {
             return;
         }
         let now = Instant::now();
-        let ends = now.checked_add(MOMENT).unwrap_or(now);
+        let ends = now.checked_add(LATE_ANSWER_WAIT).unwrap_or(now);
         // Without a watch, the attempt ends by its time-out.
         if let Some(watch) = Watch::begin(socket, false, None, ends, request_ends) {
             *state = State::Late(watch);

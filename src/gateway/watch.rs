@@ -38,7 +38,7 @@ struct Watched {
     socket: Mutex<Option<Socket>>,
     /// What the client has not read yet; the socket shows only what has arrived and was not read.
     backlog: Option<DownstreamBacklog>,
-    /// Its time was over while its caller did not read.
+    /// Its caller did not read at the last check.
     was_held_up: AtomicBool,
     /// Whether its connection is read even while its caller reads nothing, as over HTTP/2.
     is_always_read: bool,
@@ -64,9 +64,9 @@ impl Watch {
             was_held_up: AtomicBool::new(false),
             is_always_read: is_http2,
         });
-        let keeper = (*KEEPER)?;
-        keeper.arriving.lock().push(Arc::clone(&watched));
-        keeper.wake.notify_one();
+        let deadlines = (*DEADLINE_THREAD)?;
+        deadlines.arriving.lock().push(Arc::clone(&watched));
+        deadlines.wake.notify_one();
         Some(Self(watched))
     }
 
@@ -98,8 +98,8 @@ impl Drop for Watch {
 }
 
 impl Watched {
-    /// Shuts the connection down if its time is over. Returns whether to look again.
-    fn look(&self, now: u64) -> bool {
+    /// Shuts the connection down if its time is over. Returns whether to check again.
+    fn check(&self, now: u64) -> bool {
         if self.is_over.load(Ordering::Relaxed) {
             return false;
         }
@@ -126,24 +126,24 @@ impl Watched {
 }
 
 impl Watched {
-    /// Whether its caller does not read now, or did not at the last look.
+    /// Whether its caller does not read now, or did not at the last check.
     fn is_held_up(&self, now: u64) -> bool {
         let Some(backlog) = &self.backlog else {
             return false;
         };
-        let holds = backlog.is_any();
-        let held = self.was_held_up.swap(holds, Ordering::Relaxed);
-        if held && !holds {
+        let is_held = backlog.is_any();
+        let was_held = self.was_held_up.swap(is_held, Ordering::Relaxed);
+        if was_held && !is_held {
             let again = now.saturating_add(CATCHING_UP);
             self.silence_ends.fetch_max(again, Ordering::Relaxed);
         }
-        held || holds
+        was_held || is_held
     }
 }
 
 /// The thread that checks the deadlines.
 #[derive(Default)]
-struct Keeper {
+struct DeadlineThread {
     /// Attempts that were not checked yet.
     arriving: Mutex<Vec<Arc<Watched>>>,
     wake: Condvar,
@@ -151,11 +151,11 @@ struct Keeper {
 
 static START: Lazy<Instant> = Lazy::new(Instant::now);
 
-static KEEPER: Lazy<Option<&'static Keeper>> = Lazy::new(|| {
-    let keeper: &'static Keeper = Box::leak(Box::default());
+static DEADLINE_THREAD: Lazy<Option<&'static DeadlineThread>> = Lazy::new(|| {
+    let deadlines: &'static DeadlineThread = Box::leak(Box::default());
     let thread = std::thread::Builder::new().name("deadlines".to_owned());
-    match thread.spawn(|| keeper.keep()) {
-        Ok(_) => Some(keeper),
+    match thread.spawn(|| deadlines.run()) {
+        Ok(_) => Some(deadlines),
         Err(cause) => {
             log::error!("no thread for the deadlines of attempts: {cause}");
             None
@@ -163,8 +163,8 @@ static KEEPER: Lazy<Option<&'static Keeper>> = Lazy::new(|| {
     }
 });
 
-impl Keeper {
-    fn keep(&self) {
+impl DeadlineThread {
+    fn run(&self) {
         let mut watched: Vec<Arc<Watched>> = Vec::new();
         loop {
             let mut arriving = self.arriving.lock();
@@ -174,7 +174,7 @@ impl Keeper {
             watched.append(&mut arriving);
             drop(arriving);
             let now = millis(Instant::now());
-            watched.retain(|it| it.look(now));
+            watched.retain(|it| it.check(now));
             // An attempt that arrives meanwhile is checked with the others.
             self.rest();
         }
@@ -190,12 +190,12 @@ impl Keeper {
 }
 
 /// The first full millisecond after an instant.
-fn full_millis(moment: Instant) -> u64 {
-    millis(moment).saturating_add(1)
+fn full_millis(instant: Instant) -> u64 {
+    millis(instant).saturating_add(1)
 }
 
-fn millis(moment: Instant) -> u64 {
-    let since = moment.saturating_duration_since(*START);
+fn millis(instant: Instant) -> u64 {
+    let since = instant.saturating_duration_since(*START);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 

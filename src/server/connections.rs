@@ -1,8 +1,7 @@
-//! Callers' connections: how many there may be, how long a head may take, which heads are
-//! requests at all, and which clients read or send too slowly.
+//! Clients' connections: their number, the time for a head, valid heads, and clients that read or send too slowly.
 //!
-//! Pingora gets connections from here: of HTTP/1.1 one request at a time, whose head was
-//! found good, of HTTP/2 the frames as they come. What a request means is the gateway's.
+//! Pingora gets its connections from here: over HTTP/1.1 one request at a time, whose head was checked; over
+//! HTTP/2 the frames as they arrive. `gateway` handles the requests.
 
 mod arrival;
 mod connection_limits;
@@ -20,7 +19,7 @@ mod wire;
 pub(super) use arrival::Gate;
 pub(super) use connection_limits::Connections;
 
-use super::grace_period::{Cuttable, Ends};
+use super::grace_period::{Ends, InterruptibleProxy};
 use super::stop::Session;
 use crate::events;
 use crate::gateway::CallerConnection;
@@ -46,17 +45,17 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use wire::Wire;
 
-/// Takes callers' connections and gives Pingora what is fit to be served.
-pub(super) struct Doorkeeper {
-    app: Arc<Cuttable>,
+/// Serves clients' connections: checks them, then passes them to Pingora.
+pub(super) struct ConnectionServer {
+    app: Arc<InterruptibleProxy>,
     current: Arc<Current>,
     gate: Gate,
     ends: Ends,
-    /// Whether HTTP/2 is spoken besides HTTP/1.1.
+    /// Whether HTTP/2 is served besides HTTP/1.1.
     http2: bool,
 }
 
-/// What the gateway shares with a caller's connection; `None` for one that is not of HTTP/1.1.
+/// The state that the gateway shares with a client's HTTP/1.1 connection; `None` for any other.
 pub(super) fn shared(session: &ServerSession) -> Option<CallerConnection> {
     let stream = session.as_http1()?.stream();
     let wire = (**stream).as_any().downcast_ref::<Wire>();
@@ -66,19 +65,19 @@ pub(super) fn shared(session: &ServerSession) -> Option<CallerConnection> {
     })
 }
 
-/// What a caller has begun with.
+/// The first bytes of a connection.
 enum Begun {
-    /// A request of HTTP/1.1: its head, and what has come of its body.
+    /// An HTTP/1.1 request: its head, and the part of its body that has arrived.
     Request(BytesMut),
     /// HTTP/2.
     Http2,
-    /// Nothing, or nothing that is served.
+    /// Nothing, or an unsupported protocol.
     Nothing,
 }
 
-impl Doorkeeper {
-    /// Stands before `app`.
-    pub(super) fn new(app: Cuttable, gate: Gate, ends: Ends, http2: bool) -> Self {
+impl ConnectionServer {
+    /// Serves connections for `app`.
+    pub(super) fn new(app: InterruptibleProxy, gate: Gate, ends: Ends, http2: bool) -> Self {
         Self {
             app: Arc::new(app),
             current: Arc::clone(&gate.current),
@@ -88,13 +87,13 @@ impl Doorkeeper {
         }
     }
 
-    /// A connection with its place; `None` where it is refused.
-    async fn let_in(&self, mut stream: Stream) -> Option<Wire> {
+    /// Counts a connection against the limits. `None`: it is refused.
+    async fn admit(&self, mut stream: Stream) -> Option<Wire> {
         let mut ahead = BytesMut::new();
-        // Under TLS it has been let in before the handshake.
+        // With TLS, it was counted before the handshake.
         let place = match stream.get_ssl_digest() {
             Some(_) => None,
-            None => match self.gate.let_in(&mut *stream, &mut ahead).await {
+            None => match self.gate.admit(&mut *stream, &mut ahead).await {
                 Ok(place) => Some(place),
                 Err(refused) => {
                     events::connection_refused(refused);
@@ -134,8 +133,8 @@ impl Doorkeeper {
     /// client is about to send the request for which it was opened, and many clients give up a request
     /// that a new connection refuses.
     async fn serve_http2(&self, mut wire: Wire, session: Session, shutdown: &ShutdownWatch) {
-        /// How long a request may be under way from the caller to here.
-        const MOMENT: Duration = Duration::from_secs(1);
+        /// The longest time from the client's write until its request arrives here.
+        const ARRIVAL_TIME: Duration = Duration::from_secs(1);
         let opened = Instant::now();
         wire.speak_http2();
         let stream: Stream = Box::new(wire);
@@ -144,11 +143,11 @@ impl Doorkeeper {
         let telling = async {
             // A dropped sender counts as the end.
             let _ = ending.wait_for(|ends| *ends).await;
-            sleep_until(opened.checked_add(MOMENT).unwrap_or(opened)).await;
+            sleep_until(opened.checked_add(ARRIVAL_TIME).unwrap_or(opened)).await;
             tell.send_replace(true);
-            // What the caller had sent before it could know of that comes in; from then on the
-            // streams are counted, each by itself.
-            tokio::time::sleep(MOMENT).await;
+            // Requests that the client sent before it received the `GOAWAY` still arrive; from then on,
+            // the open streams are counted.
+            tokio::time::sleep(ARRIVAL_TIME).await;
             drop(session);
             std::future::pending::<()>().await;
         };
@@ -158,7 +157,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Serves the request of which `read` has come, and those behind it.
+    /// Serves the request that begins with `read`, and those after it.
     async fn serve_http1(
         &self,
         wire: Wire,
@@ -324,13 +323,13 @@ pub(super) fn http2_options(limits: &Limits) -> H2Options {
 }
 
 #[async_trait]
-impl ServerApp for Doorkeeper {
+impl ServerApp for ConnectionServer {
     async fn process_new(
         self: &Arc<Self>,
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        if let Some(wire) = self.let_in(stream).await {
+        if let Some(wire) = self.admit(stream).await {
             self.serve(wire, shutdown).await;
         }
         None

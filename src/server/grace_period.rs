@@ -23,7 +23,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 /// A proxy whose requests end at once at the end of the grace period.
-pub(super) struct Cuttable {
+pub(super) struct InterruptibleProxy {
     proxy: Arc<HttpProxy<Gateway>>,
     current: Arc<Current>,
     end: Ends,
@@ -32,16 +32,16 @@ pub(super) struct Cuttable {
 /// The signals of the program's end.
 #[derive(Clone)]
 pub(super) struct Ends {
-    /// All that is still under way is cut once this is true.
+    /// True once the running requests are cut.
     pub(super) cut: watch::Receiver<bool>,
     /// How the program ends.
     pub(super) ending: watch::Receiver<Ending>,
-    /// Where what callers have open is counted.
+    /// Counts the open sessions of clients.
     pub(super) sessions: Sessions,
 }
 
-impl Cuttable {
-    /// The proxy, which ends as `end` says.
+impl InterruptibleProxy {
+    /// A proxy that ends by the signals in `end`.
     pub(super) fn new(proxy: HttpProxy<Gateway>, current: Arc<Current>, end: Ends) -> Self {
         Self {
             proxy: Arc::new(proxy),
@@ -51,8 +51,8 @@ impl Cuttable {
     }
 }
 
-impl Cuttable {
-    /// Serves one request; `None` where its connection cannot be used again.
+impl InterruptibleProxy {
+    /// Serves one request; `None` if its connection cannot be reused.
     pub(super) async fn serve(
         &self,
         session: ServerSession,
@@ -76,21 +76,21 @@ impl Cuttable {
             waiting = Some(context.waker().clone());
             match cut.as_mut().poll(context) {
                 Poll::Ready(Ok(_)) => Poll::Ready(None),
-                // A sender that is gone has nothing to cut any more.
+                // Without a sender, nothing is cut any more.
                 Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
             }
         })
         .await
     }
 
-    /// Whether anything was said of a cut.
+    /// Whether the signal has changed.
     fn may_be_cut(&self) -> bool {
         self.end.cut.has_changed().unwrap_or(false)
     }
 }
 
 #[async_trait]
-impl HttpServerApp for Cuttable {
+impl HttpServerApp for InterruptibleProxy {
     async fn process_new_http(
         self: &Arc<Self>,
         session: ServerSession,

@@ -1,28 +1,28 @@
-//! The messages between a gateway and the process that takes over from it, over one Unix
-//! stream: a line each way, and once the listening sockets themselves.
+//! The messages between a gateway and the process that takes over from it, over one Unix stream: lines, and once
+//! the listening sockets.
 //!
 //! | Process | sends | meaning |
 //! |---|---|---|
-//! | new | `take 1` | give me your listeners |
-//! | old | addresses as JSON, with the sockets | here they are; I go on serving |
-//! | new | `ready confirms` | I could serve now |
-//! | old | `go` | the ledger knows that there are two of us |
-//! | new | `serving PID` | I serve |
+//! | new | `take 1` | requests the listeners |
+//! | old | addresses as JSON, with the sockets | hands them over and continues to serve |
+//! | new | `ready confirms` | is ready to serve |
+//! | old | `go` | the ledger knows both processes |
+//! | new | `serving PID` | serves |
 //! | old | `commit` | the new process has the service |
-//! | new | `acknowledge` | I have it |
-//! | old | `drained` | I take no connection any more |
+//! | new | `acknowledge` | confirms `commit` |
+//! | old | `drained` | accepts no more connections |
 //!
-//! Either sends `failed TEXT` if it cannot go on. `upgrade` instead of `take 1` asks the
-//! old process to start the new one by itself; it answers `done PID` or `failed TEXT`.
+//! Either sends `failed TEXT` if it cannot continue. `upgrade` instead of `take 1` makes the old process start the
+//! new one; the answer is `done PID` or `failed TEXT`.
 //!
-//! In every case exactly one of them serves. The old process alone decides, by `commit` or by
-//! `failed`, and the new one waits for the decision. Lines arrive in order while both live, so
-//! the end of the stream without a line means that the other process is dead. The old one then
-//! continues to serve until `acknowledge`; the new one serves once it has the sockets.
+//! Exactly one of them serves in the end. Only the old process decides, with `commit` or `failed`; the new one
+//! waits for the decision. Lines arrive in order, so the end of the stream without a line means that the other
+//! process has crashed. The old process then continues to serve until `acknowledge`; the new one serves once it
+//! has the sockets.
 //!
-//! Versions before `commit` decide by their own clocks. A new process that confirms says so
-//! after `ready`, an old one that sends its verdict says so beside the addresses. With other versions the
-//! former protocol applies, and the end of the stream does not prove that the other process is dead.
+//! Versions before `commit` decide by time-outs. A new process that confirms adds `confirms` to `ready`; an old one
+//! that decides marks the addresses. With other versions the former protocol applies, and the end of the stream
+//! does not prove a crash.
 
 use rustix::io::retry_on_intr;
 use rustix::net::{
@@ -35,12 +35,12 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Asks for the listeners.
+/// Requests the listeners.
 pub(super) const TAKE: &str = "take 1";
-/// Asks to be succeeded.
+/// Requests that the gateway starts its successor.
 pub(super) const UPGRADE: &str = "upgrade";
 pub(super) const READY: &str = "ready";
-/// Behind `ready`: the new process waits for `commit` and answers `acknowledge`.
+/// After `ready`: the new process waits for `commit` and answers `acknowledge`.
 pub(super) const CONFIRMS: &str = "confirms";
 pub(super) const GO: &str = "go";
 pub(super) const SERVING: &str = "serving";
@@ -52,17 +52,17 @@ pub(super) const FAILED: &str = "failed";
 
 /// The longest line; the addresses of 64 listeners are a tenth of it.
 pub(super) const MOST_LINE_BYTES: usize = 64 * 1024;
-/// The most sockets that pass: what the kernel takes in one message is 253.
+/// The most sockets; the kernel accepts 253 in one message.
 pub(super) const MOST_SOCKETS: usize = 128;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_SOCKETS));
 
-/// Where the sockets listen that come with it, in their order: first the operator's.
+/// The addresses of the sockets that come with it, in the same order: first the operator's.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Addresses {
     pub(super) admin: SocketAddr,
     pub(super) callers: Vec<SocketAddr>,
-    /// The old process says `commit` or `failed` before it ends the stream, unless it dies.
+    /// The old process sends `commit` or `failed` before it ends the stream, unless it crashes.
     #[serde(default)]
     pub(super) tells: bool,
 }
@@ -97,7 +97,7 @@ pub(super) fn send(
 ///
 /// # Errors
 ///
-/// The other end is gone, or says something else.
+/// The other end is gone, or has sent something else.
 pub(super) fn receive(stream: impl AsFd) -> io::Result<(Addresses, Vec<OwnedFd>)> {
     let mut line = Vec::new();
     let mut sockets = Vec::new();
@@ -132,7 +132,7 @@ pub(super) fn receive(stream: impl AsFd) -> io::Result<(Addresses, Vec<OwnedFd>)
     Ok((addresses, sockets))
 }
 
-/// What the other end says instead of what was asked for.
+/// The fault for an unexpected answer of the other end.
 pub(super) fn refused(line: &[u8]) -> io::Error {
     let text = String::from_utf8_lossy(line);
     let text = text.trim();

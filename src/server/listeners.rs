@@ -1,8 +1,7 @@
-//! Where callers come in: one socket for each address, taken here or inherited, and the
-//! certificates behind them, which a reload can replace.
+//! The listeners for clients: a socket for each address, opened here or inherited, and their certificates, which a
+//! reload can replace.
 //!
-//! Pingora would take the addresses by itself, and panic on a thread of its own where it
-//! cannot. What callers may do on a connection is not decided here.
+//! If Pingora opened the sockets itself, it would panic on its own thread if that failed.
 
 use super::RunError;
 use crate::config::{self, Answering, Config, Faults, MOST_CERTIFICATE_BYTES};
@@ -34,13 +33,13 @@ use tollgate_settings::{Environment, Fault, KeyPath};
 pub(super) struct Sockets(Vec<(SocketAddr, TcpListener)>);
 
 impl Sockets {
-    /// Those that another process has handed over.
+    /// The sockets that another process has handed over.
     pub(super) fn inherited(sockets: impl IntoIterator<Item = (SocketAddr, OwnedFd)>) -> Self {
         let listener = |(address, socket)| (address, TcpListener::from(socket));
         Self(sockets.into_iter().map(listener).collect())
     }
 
-    /// Those that systemd has opened for this process (`LISTEN_FDS`).
+    /// The sockets that systemd has opened for this process (`LISTEN_FDS`).
     ///
     /// # Errors
     ///
@@ -68,11 +67,11 @@ impl Sockets {
         Some(self.0.swap_remove(place))
     }
 
-    /// Takes over the socket for an address from `earlier`, else takes the address itself.
+    /// Takes over the socket for an address from `earlier`, else opens one.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had.
+    /// The address is not available.
     pub(super) fn take(&mut self, address: SocketAddr, earlier: &mut Self) -> Result<(), RunError> {
         let fault = |cause| RunError::Listen { address, cause };
         let listener = match earlier.remove(address) {
@@ -84,13 +83,13 @@ impl Sockets {
         Ok(())
     }
 
-    /// Another handle for the socket at a place, and where it listens.
+    /// Another handle for the socket at this index, and its address.
     pub(super) fn share(&self, place: usize) -> io::Result<(SocketAddr, TcpListener)> {
         let (_, listener) = self.0.get(place).ok_or(io::ErrorKind::NotFound)?;
         Ok((self.address(place)?, listener.try_clone()?))
     }
 
-    /// Where the socket at a place listens.
+    /// The address of the socket at this index.
     pub(super) fn address(&self, place: usize) -> io::Result<SocketAddr> {
         let (_, listener) = self.0.get(place).ok_or(io::ErrorKind::NotFound)?;
         listener.local_addr()
@@ -104,14 +103,14 @@ impl Sockets {
     }
 }
 
-/// A service of Pingora that listens on sockets of ours.
+/// A Pingora service that listens on the gateway's sockets.
 pub(super) struct OnSockets<A> {
     service: Service<A>,
     sockets: ListenFds,
 }
 
 impl<A> OnSockets<A> {
-    /// A service that listens nowhere yet.
+    /// A service without sockets.
     pub(super) fn new(service: Service<A>) -> Self {
         Self {
             service,
@@ -124,7 +123,7 @@ impl<A> OnSockets<A> {
         &mut self.service
     }
 
-    /// Gives it a socket for the endpoint of this address; it is the service's from now on.
+    /// Gives the service a socket for this address.
     pub(super) fn give(&self, address: SocketAddr, socket: TcpListener) {
         let mut sockets = self.sockets.lock();
         sockets.add(address.to_string(), socket.into_raw_fd());
@@ -151,10 +150,10 @@ impl<A: ServerApp + Send + Sync + 'static> pingora_core::services::Service for O
     }
 }
 
-/// What checks the certificates of clients; `None`: they present none.
+/// Verifies the certificates of clients; `None`: clients present none.
 type Verifier = Option<Arc<dyn ClientCertVerifier>>;
 
-/// The certificates of the listeners, by address. What checks those of clients stays the same.
+/// The certificates of the listeners, by address. The verifier of client certificates never changes.
 #[derive(Default)]
 pub(super) struct Certificates(HashMap<SocketAddr, (Arc<Renewable>, Verifier)>);
 
@@ -163,7 +162,7 @@ pub(super) struct Certificates(HashMap<SocketAddr, (Arc<Renewable>, Verifier)>);
 pub(super) struct Read(Vec<(SocketAddr, Arc<CertifiedKey>, Verifier)>);
 
 impl Certificates {
-    /// Begins with these.
+    /// Starts with these certificates.
     pub(super) fn with(read: &Read) -> Self {
         let renewable = |(address, key, verifier): &(_, Arc<_>, Verifier)| {
             let key = ArcSwap::new(Arc::clone(key));
@@ -172,10 +171,10 @@ impl Certificates {
         Self(read.0.iter().map(renewable).collect())
     }
 
-    /// What Pingora is to know of TLS at an address; `None` where there is none.
+    /// Pingora's TLS settings for an address; `None` without TLS.
     pub(super) fn settings(&self, address: SocketAddr, http2: bool) -> Option<TlsSettings> {
         let (certificate, verifier) = self.0.get(&address)?.clone();
-        // The paths are not looked at: the certificate is asked for at each handshake.
+        // The paths are not used: each handshake gets the current certificate.
         let mut settings = TlsSettings::intermediate("", "").ok()?;
         settings.set_cert_resolver(certificate);
         if let Some(verifier) = verifier {
@@ -187,7 +186,7 @@ impl Certificates {
         Some(settings)
     }
 
-    /// From the next handshake on, these. An address that does not serve TLS stays so.
+    /// Replaces the certificates from the next handshake on. An address without TLS stays without.
     pub(super) fn replace(&self, read: &Read) {
         for (address, key, _) in &read.0 {
             if let Some((certificate, _)) = self.0.get(address) {
@@ -202,7 +201,7 @@ impl Read {
     ///
     /// # Errors
     ///
-    /// Every one that cannot be used, with its place in the configuration.
+    /// Every certificate that cannot be used, with its place in the configuration.
     pub(super) fn of(config: &Config) -> Result<Self, Faults> {
         let mut read = Self::default();
         let mut faults = Vec::new();
@@ -270,7 +269,7 @@ fn read_certificate(
     })
 }
 
-/// Checks clients' certificates by the authorities in a file.
+/// Verifies clients' certificates with the authorities in a file.
 fn client_verifier(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
     tls::install_default_crypto_provider();
     let authorities = || {

@@ -1,7 +1,7 @@
-//! Runs a gateway: opens the store, takes the addresses, serves, and ends in good order.
+//! Runs a gateway: opens the store and the listeners, serves, and shuts down gracefully.
 //!
-//! Pingora runs on a thread of its own, so that this one can end the program as soon as the
-//! last request has ended: Pingora itself would sleep through the whole grace period.
+//! Pingora runs on its own thread, so that this one can end the process after the last request. Pingora itself
+//! would sleep for the whole grace period.
 
 mod connections;
 mod grace_period;
@@ -33,8 +33,8 @@ use crate::gateway::{Gateway, RetryBudgets};
 use crate::keys::{self, OpenError};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
-use connections::{Connections, Doorkeeper, Gate};
-use grace_period::{Cuttable, Ends};
+use connections::{ConnectionServer, Connections, Gate};
+use grace_period::{Ends, InterruptibleProxy};
 use listeners::{Certificates, OnSockets, Sockets};
 use once_cell::sync::OnceCell;
 use operator::Operator;
@@ -70,10 +70,10 @@ pub enum RunError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The gateway that runs does not hand over.
+    /// The running gateway does not hand over.
     #[error("the running gateway does not hand over: {0}")]
     Predecessor(io::Error),
     /// The settlement file of this process was removed, and another process has closed it.
@@ -84,27 +84,27 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
-/// How to load the configuration again; what was looked at is noted.
+/// How to load the configuration again. Notes the files that were read.
 pub type Reload = Arc<dyn Fn(&mut Sources) -> Result<Config, Faults> + Send + Sync>;
 
-/// How a gateway begins.
+/// How a gateway starts.
 pub struct Start {
-    /// What it serves at first.
+    /// The initial configuration.
     pub config: Config,
-    /// How to load that again.
+    /// How to load it again.
     pub reload: Reload,
-    /// The process from which it takes over; `None`: it takes the addresses itself.
+    /// The process from which it takes over; `None`: it opens the listeners itself.
     pub predecessor: Option<Predecessor>,
-    /// How to start the process that takes over from it; `None`: it hands nothing over.
+    /// How to start its successor; `None`: it hands nothing over.
     pub program: Option<Program>,
 }
 
 impl Start {
-    /// Serves until a signal says to end. `announce` is called once requests are taken.
+    /// Serves until a signal ends it. Calls `announce` once it accepts requests.
     ///
     /// # Errors
     ///
-    /// When it cannot begin to serve. A predecessor gets the reason and continues.
+    /// It cannot begin to serve. A predecessor gets the reason and continues.
     pub fn run(
         mut self,
         hangups: Hangups,
@@ -134,7 +134,7 @@ impl Start {
         }
     }
 
-    /// Puts everything together without serving yet.
+    /// Builds everything without serving yet.
     fn begin(&mut self, hangups: Hangups) -> Result<Assembled, RunError> {
         let config = &self.config;
         reload::check_models(config)?;
@@ -169,8 +169,8 @@ impl Start {
         }
         let material = Material::of(config)?;
         let certificates = Arc::new(Certificates::with(&material.certificates));
-        // After all that may be at fault: a newer program brings an older ledger to its own form, and
-        // the one that was to be replaced could not be started with it again.
+        // Last, after everything that can fail: a newer version migrates an older ledger, with which the old
+        // version could not start again.
         Snapshot::build(config, &material.authorities, None, None)?;
         let accounts = Arc::new(Accounts::open(config)?);
         keys::check_plans(config, accounts.store())?;
@@ -180,7 +180,7 @@ impl Start {
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
         let tokens = Tokens::new();
         if self.predecessor.is_some() {
-            // It serves meanwhile. A gateway that starts alone serves what needs no token.
+            // The predecessor serves meanwhile. Without one, models that need no token are served.
             runtime.block_on(tokens.fetch_first(&snapshot.fleet));
         }
         let current = Arc::new(Current::from_pointee(snapshot));
@@ -212,8 +212,8 @@ impl Start {
             options.h2c = http2;
             options.h2_idle_timeout = Some(current.load().limits.keepalive);
             proxy.server_options = Some(options);
-            let app = Cuttable::new(proxy, Arc::clone(&current), ends.clone());
-            Doorkeeper::new(app, gate, ends.clone(), http2)
+            let app = InterruptibleProxy::new(proxy, Arc::clone(&current), ends.clone());
+            ConnectionServer::new(app, gate, ends.clone(), http2)
         };
         let gate = |proxy_protocol| Gate {
             connections: Arc::clone(&connections),
@@ -252,7 +252,7 @@ impl Start {
     }
 }
 
-/// A gateway that is put together and does not serve yet.
+/// A gateway that was built and does not serve yet.
 struct Assembled {
     runtime: tokio::runtime::Runtime,
     signals: Signals,
@@ -267,9 +267,9 @@ struct Assembled {
     cut: watch::Sender<bool>,
     stop: watch::Sender<stop::Ending>,
     ends: Ends,
-    /// Writes what is left of the access log at the very end.
+    /// Writes the rest of the access log at the end of the process.
     _writer: Option<access_log::Writer>,
-    /// Exports the last spans at the very end.
+    /// Exports the last spans at the end of the process.
     _exporter: Option<Exporter>,
 }
 
@@ -360,7 +360,7 @@ impl Assembled {
     }
 }
 
-/// Where a listener serves, as a client names it.
+/// The URL of a listener.
 fn shown(address: SocketAddr, settings: &ListenSettings) -> String {
     let scheme = if settings.tls.is_some() {
         "https"
@@ -375,7 +375,7 @@ fn shown(address: SocketAddr, settings: &ListenSettings) -> String {
     format!("listening on {scheme}://{address} for callers (HTTP/1.1{http2}{proxied})")
 }
 
-/// The operator's socket: the one that was handed over, where it listens on this address.
+/// The operator's socket: the inherited one if it listens on this address.
 fn take_admin(
     address: SocketAddr,
     inherited: Option<(SocketAddr, TcpListener)>,
@@ -392,11 +392,11 @@ fn take_admin(
     }
 }
 
-/// Checks what only shows when a gateway is put together, and serves nothing.
+/// Checks what only building a gateway can show, and serves nothing.
 ///
 /// # Errors
 ///
-/// What is wrong with the configuration, but not what the machine lacks.
+/// The faults of the configuration, but not those of the machine.
 pub fn check(config: &Config) -> Result<(), RunError> {
     reload::check_models(config)?;
     let material = Material::of(config)?;
@@ -404,10 +404,9 @@ pub fn check(config: &Config) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open
-/// stream holds, and saves no read: heads and bodies are read in large pieces. In its write
-/// buffer of 1,460 bytes the head of most answers has no room beside the body, and is sent by
-/// itself.
+/// Pingora's read buffer of 64 KiB is cleared for each connection, takes half of an open stream's memory, and saves
+/// no read, because heads and bodies are read in large pieces. Its write buffer of 1,460 bytes is too small for the
+/// head and body of most answers, which are then sent separately.
 const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     read: Some(0),
     write: Some(4096),
@@ -444,21 +443,21 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
             .unwrap_or(usize::MAX)
             .min(machine::most_kept()),
         max_retries: Gateway::MOST_ATTEMPTS,
-        // This program ends before that by itself, and logs what was cut.
+        // The process ends before that, and logs the interrupted requests.
         grace_period_seconds: Some(settings.shutdown.grace.get().as_secs().saturating_add(5)),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
     }
 }
 
-/// One service for each kind of listeners: whether HTTP/2 is served over cleartext, and what comes
-/// before TLS, are options of the service.
+/// One service for each kind of listeners: HTTP/2 over cleartext and the PROXY protocol are options of the
+/// service.
 fn add_services(
     server: &mut Server,
     listeners: &[ListenSettings],
     sockets: &Sockets,
     certificates: &Certificates,
-    proxy: impl Fn(&Arc<ServerConf>, Gate, bool) -> Doorkeeper,
+    proxy: impl Fn(&Arc<ServerConf>, Gate, bool) -> ConnectionServer,
     gate: impl Fn(bool) -> Gate,
 ) -> Result<(), RunError> {
     for (http2, proxy_protocol) in [(true, false), (false, false), (true, true), (false, true)] {

@@ -1,5 +1,5 @@
-//! Reports the state of the program to a service manager that asks for it: sd_notify(3), a
-//! datagram to the socket that `NOTIFY_SOCKET` names.
+//! Reports the state of the process to the service manager: sd_notify(3), a datagram to the socket in
+//! `NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,12 +7,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// It serves, as process `pid`.
+/// Process `pid` serves.
 pub(super) fn serving(pid: u32) {
     tell(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving"));
 }
 
-/// Another process, of this number, is the service from now on.
+/// Another process is the service from now on.
 pub(super) fn succeeded_by(pid: u32) {
     tell(&format!("MAINPID={pid}"));
 }
@@ -22,8 +22,8 @@ pub(super) fn upgrading() {
     tell("RELOADING=1\nSTATUS=another process takes over");
 }
 
-/// It did not, and this one goes on, as the service that it was: where the manager listens to all
-/// processes, the other one may have called itself that before it failed.
+/// It did not, and this one continues. It reports its own process id, because the other process may have reported
+/// itself as the service before it failed.
 pub(super) fn upgrade_failed() {
     let pid = std::process::id();
     tell(&format!(
@@ -31,7 +31,7 @@ pub(super) fn upgrade_failed() {
     ));
 }
 
-/// It ends.
+/// The process ends.
 pub(super) fn stopping() {
     tell("STOPPING=1\nSTATUS=finishing the running requests");
 }

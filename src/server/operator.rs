@@ -1,5 +1,5 @@
-//! The work beside the requests: the admin listener, the names and tokens of providers, reloads,
-//! and the signals that end the program.
+//! The background work: the admin listener, the names and tokens of providers, reloads, and the signals that end
+//! the process.
 
 use super::notify;
 use super::predecessor::{PATIENCE, Predecessor, Verdict};
@@ -19,27 +19,27 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-/// The most orders of operators that wait for one another.
+/// The most waiting orders of operators.
 const MOST_ORDERS: usize = 4;
 
-/// What it needs for that.
+/// The dependencies of this work.
 pub(super) struct Operator {
     pub(super) current: Arc<Current>,
     pub(super) tokens: Tokens,
     pub(super) accounts: Arc<Accounts>,
     pub(super) reloader: Reloader,
     pub(super) readiness: Readiness,
-    /// What operators reach over HTTP.
+    /// The HTTP API for operators.
     pub(super) api: Arc<Api>,
-    /// Notified when callers are served.
+    /// Notified when clients are served.
     pub(super) accepting: broadcast::Receiver<ExecutionPhase>,
     /// The process from which this one takes over.
     pub(super) predecessor: Option<Predecessor>,
-    /// What the process gets that takes over from this one.
+    /// The parts for the process that takes over from this one.
     pub(super) succession: Option<Succession>,
-    /// Why the process before goes on, where it does and this one ends.
+    /// Why the predecessor continues, if this process ends for that.
     pub(super) refused: Arc<OnceCell<String>>,
-    /// How long requests under way may take to end.
+    /// How long running requests may take to end.
     pub(super) grace: Duration,
     /// How long unused connections are kept once another process serves.
     pub(super) idle: Duration,
@@ -47,7 +47,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Does all of it, for as long as the program lives.
+    /// Does this work until the process ends.
     pub(super) async fn serve(
         self,
         listener: TcpListener,
@@ -93,7 +93,7 @@ impl Operator {
             }
         };
         let admin = async {
-            // Until this process is ready, the one before answers at the same address.
+            // Until this process is ready, its predecessor answers at the same address.
             if takes_over && accepts.await.is_err() {
                 return;
             }
@@ -113,8 +113,7 @@ impl Operator {
                 log::error!("the admin listener has ended: {fault}");
             }
         };
-        // Whatever ends this process, and however far a hand-over has come by then: what it holds
-        // unused is for those that go on.
+        // This process ends, at any point of a hand-over: the other processes get its unused leases.
         let leave_to_others = |how: End| {
             accounts.ledger().retire();
             begin_end(&stop, how);
@@ -133,7 +132,7 @@ impl Operator {
         let fenced = async {
             accounts.ledger().fenced().await;
             log::error!("this process ends, so that another one can be started in its place");
-            // One that was succeeded is the service no more.
+            // After a hand-over, this process is no longer the service.
             if stop.borrow().is_none() {
                 notify::stopping();
             }
@@ -195,20 +194,20 @@ impl Operator {
     }
 }
 
-/// How this process begins.
+/// How this process starts.
 enum Begun {
     /// It serves.
     Serving,
-    /// It serves, and the process before does not say whether it is to: that comes.
+    /// It serves, and the predecessor has not decided yet.
     Undecided(oneshot::Receiver<Verdict>),
-    /// It is not to: why.
+    /// The predecessor has refused, for this reason.
     Refused(String),
-    /// It ends already.
+    /// It already ends.
     Ending,
 }
 
-/// Waits until callers are served, and reports it to the predecessor and the service manager. `be_ready`
-/// returns whether this process is to go on.
+/// Waits until clients are served, and reports it to the predecessor and the service manager. `be_ready` returns
+/// whether this process continues.
 async fn serve_now(
     mut accepting: broadcast::Receiver<ExecutionPhase>,
     predecessor: Option<Predecessor>,
@@ -255,8 +254,8 @@ async fn serve_now(
     begun
 }
 
-/// Waits until another process serves; `None`: this one ends without. Either way it has let
-/// go of the sockets afterwards, but for those that Pingora still accepts on.
+/// Waits until another process serves; `None`: this process ends without one. Then it has closed the sockets,
+/// except those on which Pingora still accepts.
 async fn hand_over(
     succession: Option<Succession>,
     mut quit: Signal,
@@ -286,7 +285,7 @@ fn health(current: Arc<Current>) -> HealthSource {
 }
 
 async fn keep_names_resolved(current: &Current) {
-    /// How soon a name that a reload added is looked up.
+    /// The longest delay of the look-up of a name that a reload added.
     const LOOK: Duration = Duration::from_secs(1);
     let mut resolved = Instant::now();
     loop {
@@ -299,7 +298,7 @@ async fn keep_names_resolved(current: &Current) {
     }
 }
 
-/// Checks providers until another process does.
+/// Checks providers until another process takes over.
 async fn keep_checked(current: &Current, mut service: watch::Receiver<Service>) {
     let mut checks = Checks::default();
     let checking = async {

@@ -1,4 +1,4 @@
-//! The process from which this one takes over: its side of the hand-over is in `successor`.
+//! The process from which this one takes over. `successor` is the other side of the hand-over.
 
 use super::handover::{
     self, ACKNOWLEDGE, COMMIT, CONFIRMS, DRAINED, FAILED, GO, MOST_LINE_BYTES, READY, SERVING, TAKE,
@@ -11,19 +11,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the other process may take for an answer.
+/// The time limit for an answer of the other process.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A gateway that runs, and has given its listening sockets to this process.
+/// A running gateway that has handed its listening sockets to this process.
 pub struct Predecessor {
     stream: BufReader<UnixStream>,
-    /// What has come of a line.
+    /// The received part of a line.
     line: Vec<u8>,
-    /// It ends the stream without a verdict only by dying.
+    /// It ends the stream without a decision only by a crash.
     tells: bool,
-    /// The operator's socket and where it listens.
+    /// The operator's socket and its address.
     pub(super) admin: Option<(SocketAddr, TcpListener)>,
-    /// Those of callers.
+    /// The sockets for clients.
     pub(super) callers: Sockets,
 }
 
@@ -32,12 +32,12 @@ pub struct Predecessor {
 pub(super) enum Verdict {
     /// This process.
     Ours,
-    /// The one before, and why.
+    /// The predecessor, and why.
     Theirs(String),
 }
 
 impl Predecessor {
-    /// Asks the gateway behind a Unix socket.
+    /// Asks the gateway at a Unix socket.
     ///
     /// # Errors
     ///
@@ -46,12 +46,11 @@ impl Predecessor {
         Self::ask(UnixStream::connect(socket)?)
     }
 
-    /// Asks the gateway that has started this process and holds the other end of its standard
-    /// input.
+    /// Asks the gateway that has started this process and has the other end of its standard input.
     ///
     /// # Errors
     ///
-    /// It is none, or hands nothing over.
+    /// It is no gateway, or hands nothing over.
     pub fn at_standard_input() -> io::Result<Self> {
         let stream = io::stdin().as_fd().try_clone_to_owned()?;
         Self::ask(UnixStream::from(stream))
@@ -73,14 +72,14 @@ impl Predecessor {
         })
     }
 
-    /// Reports that this process could serve, and waits for `go`. It serves as well if the other process
-    /// has died, because it alone has the sockets.
+    /// Reports that this process is ready, and waits for `go`. It also serves if the other process has crashed,
+    /// because only this one has the sockets then.
     ///
     /// # Errors
     ///
-    /// The word does not come, or the other process has thought better of it.
+    /// `go` does not arrive, or the other process has refused.
     pub(super) fn ready(&mut self) -> io::Result<()> {
-        // Whether it is heard shows by the answer.
+        // The answer shows whether it has arrived.
         let _ = self.say(&format!("{READY} {CONFIRMS}"));
         match self.hear() {
             Ok(line) if line == GO => Ok(()),
@@ -96,14 +95,14 @@ impl Predecessor {
     /// Reports that this process serves, and waits without limit until the other one has decided which
     /// process does; for an earlier version at most [`PATIENCE`].
     pub(super) fn serving(mut self, pid: u32) -> Verdict {
-        // A line that the other one sent before it ended the stream counts.
+        // A line that was sent before the end of the stream counts.
         let _ = self.say(&format!("{SERVING} {pid}"));
         loop {
             match self.hear() {
                 Ok(line) if line == COMMIT => {
-                    // A dead process does not wait for it.
+                    // A crashed process does not wait for it.
                     let _ = self.say(ACKNOWLEDGE);
-                    // The other process sends a line when it accepts no connection any more.
+                    // The other process sends a line when it accepts no more connections.
                     let _ = self.hear();
                     return Verdict::Ours;
                 }
@@ -118,10 +117,10 @@ impl Predecessor {
         }
     }
 
-    /// Says why this process cannot serve.
+    /// Reports why this process cannot serve.
     pub fn fail(mut self, cause: &str) {
         let cause = cause.replace('\n', "; ");
-        // It finds out by the end of the stream, too.
+        // The end of the stream shows it, too.
         let _ = self.say(&format!("{FAILED} {cause:.4000}"));
     }
 
@@ -129,7 +128,7 @@ impl Predecessor {
         writeln!(self.stream.get_mut(), "{line}")
     }
 
-    /// The next line. What of it has come before an error is kept for the next call.
+    /// The next line. A part that arrives before an error is kept for the next call.
     fn hear(&mut self) -> io::Result<String> {
         let left = MOST_LINE_BYTES.saturating_sub(self.line.len());
         let most = u64::try_from(left).unwrap_or(u64::MAX);
@@ -143,7 +142,7 @@ impl Predecessor {
     }
 }
 
-/// Nothing has come in time.
+/// No line arrived in time.
 fn is_late(fault: &io::Error) -> bool {
     matches!(
         fault.kind(),
@@ -151,7 +150,7 @@ fn is_late(fault: &io::Error) -> bool {
     )
 }
 
-/// Nothing more comes.
+/// The stream has ended.
 fn is_the_end(fault: &io::Error) -> bool {
     !is_late(fault)
 }

@@ -34,21 +34,21 @@ use tollgate_settings::KeyPath;
 /// How long names of providers may take to be resolved.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long it may take to see which plans keys have.
+/// How long reading the plans of keys may take.
 const PLANS_LIMIT: Duration = Duration::from_secs(10);
 
 /// The most differences that are listed one by one.
 const MOST_CHANGES: usize = 200;
 
-/// Where a configuration goes.
+/// The parts of the process that use a configuration.
 pub(super) struct Places {
-    /// What requests are served by.
+    /// The current snapshot.
     pub(super) current: Arc<Current>,
     pub(super) accounts: Arc<Accounts>,
     pub(super) certificates: Arc<Certificates>,
     pub(super) api: Arc<Api>,
     pub(super) tokens: Tokens,
-    /// What a reload cannot change.
+    /// The settings that a reload cannot change.
     pub(super) started: Started,
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Reloader {
     previous: Option<Held>,
     last_number: u64,
     watch: Watch,
-    /// Work that was given up before, and has not ended.
+    /// Earlier work that timed out and has not ended.
     stuck: Option<JoinHandle<()>>,
 }
 
-/// A configuration with all that belongs to it.
+/// A configuration with its files.
 #[derive(Clone)]
 struct Held {
     number: u64,
@@ -73,8 +73,8 @@ struct Held {
     material: Material,
 }
 
-/// What stands in the certificates that a configuration names, read once with it: a rollback
-/// finds it as it was, whatever the files hold by then.
+/// The certificates of a configuration, read once with it, so that a rollback uses the same ones even if the files
+/// have changed.
 #[derive(Clone)]
 pub(super) struct Material {
     pub(super) certificates: Arc<listeners::Read>,
@@ -96,7 +96,7 @@ impl Material {
 }
 
 impl Reloader {
-    /// Begins with the configuration that the process was started with.
+    /// Starts with the configuration of the process.
     pub(super) fn new(places: Places, load: Reload, config: Config, material: Material) -> Self {
         let held = Held {
             number: 1,
@@ -117,12 +117,12 @@ impl Reloader {
         }
     }
 
-    /// What is served, for all to see.
+    /// The current configuration, for operators.
     pub(super) const fn serving(&self) -> &Arc<ArcSwap<Serving>> {
         &self.serving
     }
 
-    /// Explains requests by what is served.
+    /// Explains requests by the current configuration.
     pub(super) fn explainer(&self) -> Explainer {
         let serving = Arc::clone(&self.serving);
         let current = Arc::clone(&self.places.current);
@@ -139,8 +139,8 @@ impl Reloader {
         })
     }
 
-    /// Reloads whenever it is asked to, until another process serves. While one takes over nothing
-    /// is reloaded: it has read the files already and would not know of it.
+    /// Reloads on request, until another process serves. During a hand-over it does not reload, because the other
+    /// process has already read the files.
     pub(super) async fn serve(
         mut self,
         mut hangup: Signal,
@@ -148,7 +148,7 @@ impl Reloader {
         mut service: watch::Receiver<Service>,
     ) {
         let how = ReloadQuery::default();
-        // What was to be done while another process was taking over.
+        // Requests that arrived during a hand-over.
         let mut put_off = None;
         loop {
             let whose = *service.borrow_and_update();
@@ -182,7 +182,7 @@ impl Reloader {
                 let _ = self.reload(cause, how).await;
             } else {
                 log::warn!("the configuration is not reloaded during an upgrade");
-                // The log must answer a signal, whatever comes after it.
+                // A signal gets its answer in the log.
                 put_off = put_off.filter(|it| *it == Cause::Signal).or(Some(cause));
             }
         }
@@ -253,7 +253,7 @@ impl Reloader {
         self.take(cause, next, changes).await
     }
 
-    /// Brings the configuration before back, whatever the files say.
+    /// Restores the previous configuration, independent of the files.
     async fn roll_back(&mut self) -> Result<ReloadView, String> {
         let Some(previous) = self.previous.clone() else {
             return Err("there is no previous configuration".to_owned());
@@ -265,7 +265,7 @@ impl Reloader {
         self.take(Cause::Rollback, previous, changes).await
     }
 
-    /// Puts another configuration in the place of the one that is served.
+    /// Replaces the current configuration.
     async fn take(
         &mut self,
         cause: Cause,
@@ -320,8 +320,8 @@ impl Reloader {
         Ok(self.view(true, &changes, &self.held))
     }
 
-    /// Whether every plan is there that keys have. The file is read on another thread, and not
-    /// waited for without end: the operator's runtime has more to do.
+    /// Checks that the configuration has every plan of the keys. Reads the file on another thread, with a time
+    /// limit, because the operator's runtime must not wait.
     async fn plans_are_there(&self, config: &Arc<Config>) -> Result<(), RunError> {
         let config = Arc::clone(config);
         let store = Arc::clone(self.places.accounts.store());
@@ -342,12 +342,12 @@ impl Reloader {
         }
     }
 
-    /// Does work that may wait for files, while the operator and the signals are served.
+    /// Does work that can wait for files, without blocking operators and signals.
     async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, &'static str> {
-        /// Each file has a bound of its own; this is for all of them, and for those that others read.
+        /// For all files together; each has its own limit, too.
         const PATIENCE: Duration = Duration::from_secs(30);
         if self.stuck.as_ref().is_some_and(|it| !it.is_finished()) {
             return Err("an earlier reload still reads its files");
@@ -412,7 +412,7 @@ pub(super) fn check_models(config: &Config) -> Result<(), Faults> {
     Err(config.locate([fault]))
 }
 
-/// What does not need the running gateway to be found wrong.
+/// Checks that do not need the running gateway.
 fn checked(config: Config) -> Result<Held, RunError> {
     check_models(&config)?;
     Ok(Held {
@@ -431,7 +431,7 @@ fn first(changes: &[Change]) -> Vec<Change> {
     changes.iter().take(MOST_CHANGES).cloned().collect()
 }
 
-/// The difference for the log: a line for each, within reason.
+/// Logs the differences, one per line, up to a limit.
 fn report(view: &ConfigurationView, changes: &[Change]) {
     const MOST_LINES: usize = 50;
     events::reloaded(ReloadOutcome::Applied);
@@ -477,17 +477,17 @@ impl Held {
     }
 }
 
-/// Looks at the files of a configuration. By their contents, so that it does not matter how
-/// they are replaced: an editor's new file, or the symbolic links of a mounted volume.
+/// Watches the files of a configuration. Compares their contents, so that every way of replacing them is noticed:
+/// an editor's new file, or the symbolic links of a mounted volume.
 struct Watch {
-    /// How often; `None`: never.
+    /// The interval; `None`: never.
     every: Option<Duration>,
-    /// What was in the files when they were last taken or refused.
+    /// The contents that were last applied or refused.
     seen: Sources,
-    /// What is in them since the last look, where that is something else: it is taken when the
-    /// next look finds it unchanged, since a file can be looked at while it is written.
+    /// Different contents at the last check. They are applied when the next check finds them unchanged, because a
+    /// file can be read while it is written.
     pending: Option<Sources>,
-    /// A look under way.
+    /// The current check.
     looking: Option<JoinHandle<Sources>>,
 }
 
@@ -508,15 +508,15 @@ impl Watch {
         self.every = settings.watch.then(|| settings.interval.get());
     }
 
-    /// The files were read. Of one that is at fault not all may have been: those that were
-    /// known before are looked at too.
+    /// Notes the files that were read. If the configuration has faults, some files may be missing: those known
+    /// before are watched, too.
     fn note(&mut self, sources: &Sources, is_whole: bool) {
         let earlier = std::mem::replace(&mut self.seen, sources.files());
         if !is_whole {
             self.seen.add(&earlier);
         }
         self.pending = None;
-        // It was at other files.
+        // The current check reads other files.
         self.looking = None;
     }
 
@@ -543,7 +543,7 @@ impl Watch {
             if now == self.seen {
                 self.pending = None;
             } else if self.pending.as_ref() == Some(&now) {
-                // Whatever comes of it, it is not tried twice.
+                // The same contents are not tried twice.
                 self.seen = now;
                 self.pending = None;
                 return;

@@ -1,4 +1,4 @@
-//! How the program ends: which signals end it, and how long it waits for requests.
+//! Ends the process: the signals that end it, and how long it waits for requests.
 
 use crate::events::InFlight;
 use crate::gateway::Leaves;
@@ -15,23 +15,22 @@ use tokio::sync::watch;
 /// How long requests may take to end after an interrupt from the keyboard.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
-/// How long requests that are cut may take to settle and to be logged.
+/// How long interrupted requests may take to settle and to be logged.
 const CUT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How the program ends.
+/// How the process ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    /// When it ends at the latest.
+    /// The latest end.
     pub(super) deadline: Instant,
-    /// Until when callers' connections that are unused at its beginning are kept for one more request.
+    /// Until when clients' unused connections are kept for one more request.
     pub(super) idle_until: Instant,
-    /// How long that was from the beginning of the end; others are kept as long from their last use.
+    /// The same as a duration; other connections are kept for as long after their last use.
     idle_for: Duration,
 }
 
 impl End {
-    /// The end that begins now and lets requests under way take `grace`; unused connections
-    /// are kept for as long as `idle`.
+    /// An end that begins now: running requests may take `grace`, and unused connections are kept for `idle`.
     pub(super) fn within(grace: Duration, idle: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -48,7 +47,7 @@ impl End {
         self.idle_until.max(own.min(self.deadline))
     }
 
-    /// Both: a later one can bring the end forward, and never puts it off.
+    /// The earlier of both: a later signal never postpones the end.
     fn and(self, later: Self) -> Self {
         Self {
             deadline: self.deadline.min(later.deadline),
@@ -58,7 +57,7 @@ impl End {
     }
 }
 
-/// The end of the program, as soon as it has begun.
+/// The end of the process, once it has begun.
 pub(super) type Ending = Option<End>;
 
 /// Begins the end, or brings it forward.
@@ -69,14 +68,12 @@ pub(super) fn begin_end(ending: &watch::Sender<Ending>, end: End) {
 /// Whether the end has begun.
 pub(super) fn begun(ending: &watch::Receiver<Ending>) -> Leaves {
     let ending = ending.clone();
-    // Looked at with each piece of an answer, and never marked as seen: an atomic, no lock. A sender
-    // that is gone has ended already.
+    // Runs for each piece of an answer: reads an atomic, takes no lock. Without a sender, the end has begun.
     Box::new(move || ending.has_changed().unwrap_or(true))
 }
 
-/// Waits until an unused connection is to be closed: the same time after `last_used` and after the
-/// beginning of the end, because its client did not know of the end before. Waits for ever while
-/// the program does not end.
+/// Waits until an unused connection must be closed: for the same time after `last_used` and after the beginning of
+/// the end, which its client did not know before. Waits for ever until the end begins.
 pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>, last_used: Instant) {
     loop {
         let until = ending
@@ -97,12 +94,12 @@ pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>, last_used:
     }
 }
 
-/// Counts what callers have open: a connection of HTTP/1.1, used or not, one of HTTP/2 whose caller
-/// does not know of the end yet, or a stream of it.
+/// Counts the open sessions of clients: HTTP/1.1 connections, used or not; HTTP/2 connections whose client does
+/// not know of the end yet; and HTTP/2 streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions(Arc<AtomicUsize>);
 
-/// One of them, for as long as this lives.
+/// One session, until it is dropped.
 pub(super) struct Session(Arc<AtomicUsize>);
 
 impl Sessions {
@@ -122,18 +119,18 @@ impl Drop for Session {
     }
 }
 
-/// Waits until no request is under way, and cuts the rest at the deadline.
+/// Waits until all requests have ended, and interrupts the rest at the deadline.
 ///
 /// # Errors
 ///
-/// When Pingora has ended by itself, which it never should.
+/// Pingora has ended unexpectedly.
 pub(super) fn wait_for_the_end(
     pingora: &mpsc::Receiver<()>,
     ending: &watch::Receiver<Ending>,
     sessions: &Sessions,
     cut: &watch::Sender<bool>,
 ) -> io::Result<()> {
-    /// How often requests under way are counted while the program ends.
+    /// The interval at which running requests are counted during the end.
     const LOOK: Duration = Duration::from_millis(20);
     let mut last_busy = Instant::now();
     loop {
@@ -163,32 +160,31 @@ pub(super) fn wait_for_the_end(
     }
 }
 
-/// Whether no caller counts on a connection any more, where requests were under way until `last_busy`.
+/// Whether no client uses a connection any more, if requests ran until `last_busy`.
 fn is_left(end: End, sessions: &Sessions, last_busy: Instant, now: Instant) -> bool {
-    /// How long closing the unused ones may take; and how long a connection that was just
-    /// taken may need until it counts, where there is time.
-    const MOMENT: Duration = Duration::from_secs(1);
+    /// The time to close unused connections, and for a connection that was just accepted to be counted.
+    const MARGIN: Duration = Duration::from_secs(1);
     let until_idle = end.idle_until.saturating_duration_since(now);
     match sessions.count() {
-        0 => until_idle.is_zero() || until_idle + MOMENT < end.idle_for,
-        _ => now.saturating_duration_since(end.idle_until_since(last_busy)) >= MOMENT,
+        0 => until_idle.is_zero() || until_idle + MARGIN < end.idle_for,
+        _ => now.saturating_duration_since(end.idle_until_since(last_busy)) >= MARGIN,
     }
 }
 
-/// Makes Pingora stop taking requests, once it is known how this program is to end.
+/// Makes Pingora stop accepting requests once the end has begun.
 pub(super) struct Stopping(pub(super) watch::Receiver<Ending>);
 
 #[async_trait]
 impl ShutdownSignalWatch for Stopping {
     async fn recv(&self) -> ShutdownSignal {
-        // The sender has gone only when the program is ending already.
+        // Without a sender, the process is already ending.
         let _ = self.0.clone().wait_for(Option::is_some).await;
         ShutdownSignal::GracefulTerminate
     }
 }
 
 /// The operator's runtime, which handles `SIGHUP`: once this exists, the signal does not end the process.
-/// A signal that comes before the program serves takes effect when it does.
+/// A signal that arrives before the process serves takes effect when it does.
 ///
 /// Created first, because a signal to all processes of a service also reaches one that is starting.
 pub struct Hangups {
@@ -222,16 +218,16 @@ impl Hangups {
     }
 }
 
-/// The signals that the program hears. From the moment this exists none of them kills it.
+/// The handled signals. Once this exists, none of them kills the process.
 pub(super) struct Signals {
     pub(super) end: EndSignals,
-    /// Asks for another process to take over.
+    /// Starts a hand-over to another process.
     pub(super) quit: Signal,
-    /// Asks for a reload.
+    /// Starts a reload.
     pub(super) hangup: Signal,
 }
 
-/// The signals that end the program, in good order.
+/// The signals that end the process gracefully.
 pub(super) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -253,8 +249,8 @@ impl Signals {
 }
 
 impl EndSignals {
-    /// How long requests may take to end after the next signal, where `grace` is the
-    /// configured time: at a keyboard it is short.
+    /// How long requests may take to end after the next signal. `grace`: the configured time. At a keyboard it is
+    /// shorter.
     pub(super) async fn recv(&mut self, grace: Duration) -> Duration {
         tokio::select! {
             _ = self.terminate.recv() => grace,

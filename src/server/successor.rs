@@ -1,6 +1,6 @@
-//! The process that takes over from this one: which users may ask for it, how it is started, and which
-//! of the two serves in the end. If the new process fails, this one continues unchanged.
-//! `handover` has the messages, `predecessor` the other side.
+//! The process that takes over from this one: the users that may request it, its start, and the decision which of
+//! the two serves. If the new process fails, this one continues unchanged. `handover` has the messages,
+//! `predecessor` the other side.
 
 use super::handover::{
     self, ACKNOWLEDGE, Addresses, COMMIT, CONFIRMS, DONE, DRAINED, FAILED, GO, MOST_LINE_BYTES,
@@ -28,11 +28,11 @@ use tollgate_ledger::Ledger;
 
 /// How long a client of the socket may take to send its request.
 const FIRST_WORD: Duration = Duration::from_secs(5);
-/// How long the ledger may take to find that there is another process.
+/// How long the ledger may take to give back half of the unreserved balances.
 const SHARING: Duration = Duration::from_secs(2);
-/// How long a process that serves may take to hear that it does.
+/// How long a serving process may take to acknowledge `commit`.
 const CONFIRMING: Duration = Duration::from_secs(10);
-/// How long one may take to hear that it does not.
+/// How long the new process may take to receive a refusal.
 const REFUSING: Duration = Duration::from_secs(1);
 
 /// How to start this program again.
@@ -44,38 +44,37 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// All that a successor is given, and how it comes to be.
+/// The parts that a successor gets, and how it is started.
 pub(super) struct Succession {
     pub(super) program: Program,
-    /// Where it is asked for.
+    /// The socket for requests.
     pub(super) socket: PathBuf,
     /// How long the new process may take until it serves.
     pub(super) timeout: Duration,
     pub(super) admin: (SocketAddr, TcpListener),
     pub(super) callers: Sockets,
     pub(super) ledger: Ledger,
-    /// How long a process that had begun to serve, and is not to, may take to end what it has begun.
+    /// How long a refused process that had begun to serve may take to end its requests.
     pub(super) grace: Duration,
 }
 
-/// Whose the service is.
+/// The process that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
-    /// This process's.
+    /// This process.
     Ours,
-    /// This process's, and another one is about to take it over: it reads the files by itself, and
-    /// knows nothing of what changes here.
+    /// This process, while another one takes over, which has read the files already and does not see later changes.
     Passing,
-    /// Another process's.
+    /// Another process.
     Theirs,
 }
 
-/// How far a new process has come.
+/// The progress of a new process.
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    /// It waits for the verdict of this one.
+    /// It waits for the decision of this process.
     confirms: bool,
-    /// It was sent `go`, and may have callers.
+    /// It was sent `go`, and may have clients.
     may_serve: bool,
 }
 
@@ -83,7 +82,7 @@ struct Progress {
 pub(super) struct Succeeded {
     pid: u32,
     successor: Peer,
-    /// The client that asked for it, unless the successor itself did.
+    /// The client that requested it, unless the successor itself did.
     client: Option<Peer>,
 }
 
@@ -189,7 +188,7 @@ impl Succession {
             Ok(pid) => Ok((pid, peer)),
             Err(cause) => {
                 if progress.confirms && progress.may_serve {
-                    // It ends by itself, behind the callers that it has.
+                    // It ends by itself, after its requests.
                     tokio::spawn(end(child, self.grace));
                 } else {
                     end(child, Duration::ZERO).await;
@@ -199,7 +198,7 @@ impl Succession {
         }
     }
 
-    /// Hands everything to a process that has asked, and decides which of the two serves. Returns the
+    /// Hands everything to a process that has requested it, and decides which of the two serves. Returns the
     /// process number of the new one if it serves; otherwise the new one has been sent the refusal.
     async fn hand_over(
         &self,
@@ -219,7 +218,7 @@ impl Succession {
         };
         if let Err(cause) = &given {
             let line = format!("{FAILED} {}", cause.replace('\n', "; "));
-            // A dead process does not need it.
+            // A crashed process does not need it.
             let _ = timeout(REFUSING, say(peer, &line)).await;
         }
         given
@@ -235,15 +234,17 @@ impl Succession {
         Ok((child, BufReader::new(UnixStream::from_std(ours)?)))
     }
 
-    /// Gives a process that has asked everything, and waits until it serves: its number.
+    /// Hands everything to a process, and waits until it serves. Returns its process id.
     async fn give(&self, peer: &mut Peer, progress: &mut Progress) -> Result<u32, String> {
         self.offer(peer)
             .await
             .map_err(|fault| format!("the listeners cannot be handed over: {fault}"))?;
         progress.confirms = expect(peer, READY).await?.trim() == CONFIRMS;
-        // Each of the two has a part of every balance from now on.
-        if timeout(SHARING, self.ledger.share_out()).await != Ok(true) {
-            log::warn!("the ledger could not make room for another process in time");
+        // From here on, both processes have a part of every balance.
+        if timeout(SHARING, self.ledger.give_up_half()).await != Ok(true) {
+            log::warn!(
+                "half of the unreserved balances was not given back in time for the new process"
+            );
         }
         progress.may_serve = true;
         say(peer, GO).await.map_err(|fault| fault.to_string())?;
@@ -283,7 +284,7 @@ impl Succeeded {
     /// connections any more.
     pub(super) async fn over(mut self) {
         notify::succeeded_by(self.pid);
-        // It serves already: there is nothing to be done for one that does not listen.
+        // It already serves, so a failure to report has no effect.
         let _ = say(&mut self.successor, DRAINED).await;
         if let Some(client) = &mut self.client {
             let _ = say(client, &format!("{DONE} {}", self.pid)).await;
@@ -291,16 +292,16 @@ impl Succeeded {
     }
 }
 
-/// The socket on which a successor or an operator asks; it is removed with this.
+/// The socket for requests of a successor or an operator. The file is removed on drop.
 struct Control {
     listener: Option<UnixListener>,
     file: Option<SocketFile>,
-    /// The user that may ask, besides root.
+    /// The user that may send requests, besides root.
     own: Option<u32>,
 }
 
 impl Control {
-    /// Takes the socket. Without it an upgrade is still possible by signal.
+    /// Opens the socket. Without it, a signal can still start an upgrade.
     fn bind(path: &Path) -> Self {
         let own = || Ok::<_, io::Error>(UnixStream::pair()?.0.peer_cred()?.uid());
         let bound = bind(path).and_then(|(listener, file)| Ok((listener, file, own()?)));
@@ -322,14 +323,14 @@ impl Control {
         }
     }
 
-    /// The next client that may ask; waits for ever if there is no socket.
+    /// The next client with permission; waits for ever if there is no socket.
     async fn accept(&self) -> Option<Peer> {
         let Some(listener) = &self.listener else {
             return pending().await;
         };
         loop {
             let Ok((stream, _)) = listener.accept().await else {
-                // Out of file descriptors, for one: that passes.
+                // Temporary, such as a lack of file descriptors.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -342,7 +343,7 @@ impl Control {
     }
 }
 
-/// The file of a Unix socket, removed with this unless another process has put its own there.
+/// The file of a Unix socket, removed on drop unless another process has replaced it.
 struct SocketFile {
     path: PathBuf,
     /// Device and number of the file.
@@ -362,7 +363,7 @@ impl SocketFile {
         Ok((file.dev(), file.ino()))
     }
 
-    /// Leaves the file to another process, which puts its own in its place.
+    /// Leaves the file to another process, which replaces it.
     fn leave(mut self) {
         self.path = PathBuf::new();
     }
@@ -371,20 +372,20 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if Self::identity(&self.path).is_ok_and(|there| there == self.made) {
-            // A file that stays behind is replaced by the next process.
+            // The next process replaces a leftover file.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    // What a process has left that is gone; one that lives keeps its socket.
+    // A leftover file of an ended process; a running process keeps its socket.
     if StdUnixStream::connect(path).is_ok() {
         return Err(io::Error::other("another gateway listens there"));
     }
     match fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
-        // Another file: perhaps the ledger itself, by a mistake in the configuration.
+        // Another file, perhaps the ledger itself, because of a mistake in the configuration.
         Ok(_) => {
             return Err(io::Error::other(
                 "the path is not a socket and is left unchanged",
@@ -398,8 +399,8 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile::at(path)?))
 }
 
-/// Asks the gateway behind a Unix socket to have itself succeeded, and waits for that: the
-/// number of the new process. Blocks, no longer than the gateway itself waits and a little.
+/// Requests an upgrade of the gateway at a Unix socket, and waits for it. Returns the process id of the new
+/// process. Blocks for at most little more than the gateway's own time limit.
 ///
 /// # Errors
 ///
@@ -423,7 +424,7 @@ pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
     pid.ok_or_else(|| handover::refused(line.as_bytes()))
 }
 
-/// Whether the process with this number may leave its service to another one.
+/// Whether another process may replace the one with this id.
 fn may_leave(own: u32) -> Result<(), String> {
     match own {
         1 => Err("process 1 of a container cannot be replaced: restart the container".into()),
@@ -431,8 +432,8 @@ fn may_leave(own: u32) -> Result<(), String> {
     }
 }
 
-/// Leaves the service to a process that serves. From `commit` on it is that one's, unless it dies
-/// before it has answered.
+/// Hands the service to a serving process. It takes effect with `commit`, unless the process crashes before it
+/// answers.
 async fn confirm(peer: &mut Peer) -> Result<(), String> {
     let dead = |fault: io::Error| format!("the new process has ended: {fault}");
     let said = timeout(CONFIRMING, say(peer, COMMIT)).await;
@@ -443,14 +444,14 @@ async fn confirm(peer: &mut Peer) -> Result<(), String> {
         Ok(Ok(line)) => Err(failure(&line)),
         Ok(Err(fault)) => Err(dead(fault)),
         Err(_) => {
-            // It has the word, lives, and serves as soon as it runs.
+            // It has received `commit` and serves as soon as it runs.
             log::warn!("the new process did not confirm that it has taken over");
             Ok(())
         }
     }
 }
 
-/// Waits for the end of a process that is not to serve, and brings it about after `patience`.
+/// Waits until a refused process ends, and kills it after `patience`.
 async fn end(mut child: Child, patience: Duration) {
     if patience.is_zero() || timeout(patience, child.wait()).await.is_err() {
         // It may have ended by itself.
@@ -459,7 +460,7 @@ async fn end(mut child: Child, patience: Duration) {
     }
 }
 
-/// The rest of the line that must come next, and begins with `word`.
+/// The rest of the next line, which must begin with `word`.
 async fn expect(peer: &mut Peer, word: &str) -> Result<String, String> {
     let line = hear(peer).await.map_err(|fault| match fault.kind() {
         io::ErrorKind::UnexpectedEof => "the new process has ended: see its log".to_owned(),

@@ -25,31 +25,31 @@ impl Tokens {
         Self(Refresher::new(Arc::new(Answering), clock))
     }
 
-    /// Fetches those of a fleet that have never been fetched, as far as that takes no longer than resolving
-    /// names may: a configuration that replaces another one serves its first request with them.
+    /// Fetches the tokens of a fleet that were never fetched, within the time limit of resolving names, so that a
+    /// new configuration has them for its first request.
     pub(super) async fn fetch_first(&self, fleet: &Fleet) {
         let mut under_way = JoinSet::new();
         self.begin(fleet, &mut under_way);
-        let all = async { while take_in(&mut under_way).await {} };
+        let all = async { while report_next(&mut under_way).await {} };
         // Dropped attempts are due again.
         let _ = timeout(RESOLVE_LIMIT, all).await;
     }
 
-    /// Fetches tokens ahead of their end, for as long as the program lives.
+    /// Refreshes tokens before they expire, until the process ends.
     pub(super) async fn keep_fresh(&self, current: &Current) {
         let mut under_way = JoinSet::new();
         loop {
             self.begin(&current.load().fleet, &mut under_way);
-            // One that takes long holds up no other one.
+            // A slow refresh delays no other one.
             let ended = async {
-                while take_in(&mut under_way).await {}
+                while report_next(&mut under_way).await {}
                 std::future::pending::<()>().await;
             };
             let _ = timeout(LOOK_EVERY, ended).await;
         }
     }
 
-    /// Begins to fetch what is due.
+    /// Begins to fetch the tokens that are due.
     fn begin(&self, fleet: &Fleet, under_way: &mut JoinSet<(Arc<CredentialHealth>, Report)>) {
         for (_, credential) in fleet.credentials() {
             let token = credential.token.as_ref();
@@ -61,15 +61,15 @@ impl Tokens {
     }
 }
 
-/// Takes in an attempt that has ended. `false`: none is under way.
-async fn take_in(under_way: &mut JoinSet<(Arc<CredentialHealth>, Report)>) -> bool {
+/// Waits for the next attempt to end, and reports it. `false`: none is under way.
+async fn report_next(under_way: &mut JoinSet<(Arc<CredentialHealth>, Report)>) -> bool {
     let Some(ended) = under_way.join_next().await else {
         return false;
     };
     if let Ok((credential, report)) = ended {
         events::token_refreshed(&report);
         if report.was_refused && report.failure.is_none() {
-            // What the provider has refused is not sent any more.
+            // The refused token is not sent any more.
             let now = clock::steady_ms(Instant::now());
             credential.breaker.release(now);
         }

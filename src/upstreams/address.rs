@@ -1,4 +1,4 @@
-//! The addresses of a provider: in turn, and one that refuses connections last for half a minute.
+//! The addresses of a provider, in rotation. An unreachable address comes last for 30 seconds.
 
 use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora_core::upstreams::peer::HttpPeer;
@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How long an address is tried last after it could not be reached, in milliseconds. It is
-/// one of several then, and the provider's breaker is there for all of them.
+/// How long an unreachable address comes last, in milliseconds. The provider's breaker covers all addresses.
 const REST_MS: u64 = 30_000;
 
 /// One address, ready to connect to.
@@ -33,7 +32,7 @@ impl Address {
         self.address
     }
 
-    /// The peer of the one to connect to; `None` where there is none.
+    /// The peer to connect to; `None` if there is no address.
     pub(super) fn choose<'a>(
         all: &'a [Arc<Self>],
         turn: &AtomicUsize,

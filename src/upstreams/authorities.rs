@@ -1,6 +1,5 @@
-//! The certificate authorities that providers are trusted by: read once with a configuration, so
-//! that whatever is built of it, now or by a rollback, trusts the same, whatever the files hold by
-//! then.
+//! The certificate authorities of providers. They are read once with a configuration, so that a rollback trusts
+//! the same authorities even if the files have changed.
 
 use crate::config::{Answering, MOST_CERTIFICATE_BYTES};
 use pingora_core::utils::tls::{WrappedX509, parse_x509};
@@ -14,12 +13,12 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 type Trusted = Arc<[WrappedX509]>;
 
-/// Those of the providers of one configuration that have authorities of their own.
+/// The authorities of the providers that have their own.
 #[derive(Default)]
 pub struct Authorities(HashMap<Arc<str>, Result<Trusted, Fault>>);
 
 impl Authorities {
-    /// Reads them. Faults are reported when they are put to use, together with all others.
+    /// Reads them. Faults are reported when they are used, together with all others.
     pub fn read(providers: &[Arc<Provider>]) -> Self {
         let own = providers.iter().filter_map(|provider| {
             let file = provider.tls.as_ref()?.ca.as_ref()?;
@@ -28,7 +27,7 @@ impl Authorities {
         Self(own.collect())
     }
 
-    /// Those of a provider; `None`: the system's.
+    /// The authorities of a provider; `None`: the system's.
     pub(super) fn of(&self, provider: &str) -> Option<Result<Trusted, Fault>> {
         self.0.get(provider).cloned()
     }
@@ -63,7 +62,7 @@ fn parsed(pem: &[u8]) -> Result<Trusted, String> {
     Ok(certificates.into())
 }
 
-/// Checks a certificate before Pingora parses it, which panics on what is none.
+/// Checks a certificate before Pingora parses it, because Pingora panics on an invalid one.
 fn certificate(der: Vec<u8>) -> Result<WrappedX509, String> {
     X509Certificate::from_der(&der).map_err(|fault| fault.to_string())?;
     Ok(WrappedX509::new(der, parse_x509))

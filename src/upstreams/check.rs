@@ -58,11 +58,11 @@ struct Series {
 }
 
 impl Checks {
-    /// Makes the checks that are due and takes in those that have ended, then waits a little.
+    /// Starts the checks that are due and applies the results of those that have ended, then waits.
     pub async fn step(&mut self, upstreams: &Upstreams, fleet: &Fleet) {
         while let Some(ended) = self.under_way.try_join_next() {
             if let Ok((provider, health, found)) = ended {
-                self.take_in(upstreams, &provider, &health, found);
+                self.apply(upstreams, &provider, &health, found);
             }
         }
         let now = Instant::now();
@@ -84,7 +84,7 @@ impl Checks {
             };
             let series = self.of.entry(Arc::clone(name)).or_insert_with(fresh);
             if !Arc::ptr_eq(&series.health, health) {
-                // A reload has put it somewhere else: what is known of it is of the other place.
+                // A reload has changed the address: earlier results do not apply.
                 *series = fresh();
             }
             let is_due = |it| now.saturating_duration_since(it) >= check.every;
@@ -96,7 +96,7 @@ impl Checks {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 
-    /// Makes no more. Whom they held back is up to requests again, as of any other provider.
+    /// Stops the checks. Requests decide again about the providers that they held back.
     pub fn end(self) {
         for series in self.of.values() {
             series.health.breaker.hold(false);
@@ -126,8 +126,8 @@ impl Checks {
         });
     }
 
-    /// Reports the result of a check to the provider's breaker, where it was one of where it is now.
-    fn take_in(
+    /// Reports the result of a check to the provider's breaker, unless its address has changed since.
+    fn apply(
         &mut self,
         upstreams: &Upstreams,
         name: &Arc<str>,

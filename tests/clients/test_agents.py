@@ -1,4 +1,4 @@
-"""Command-line agents finish a prompt that needs a tool, by base address and key alone."""
+"""Command-line agents finish a prompt that needs a tool, by base URL and key alone."""
 
 import json
 import re

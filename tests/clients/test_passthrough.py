@@ -1,4 +1,4 @@
-"""Other paths of a provider through the official SDK, whose base address names the provider."""
+"""Other paths of a provider through the official SDK, whose base URL names the provider."""
 
 import base64
 import json

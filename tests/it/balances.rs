@@ -61,7 +61,7 @@ fn answer_of(stream: bool, cost: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
+async fn a_balance_for_ten_admits_ten_of_two_hundred() {
     const CALLERS: usize = 200;
     const ADMITTED: usize = 10;
     const REPETITIONS: usize = 100;
@@ -505,8 +505,8 @@ async fn another_process_with_all_of(gateway: &Gateway, key: &str) -> Ledger {
     let one = UpperBound {
         input: 1,
         hidden_input: 0,
-        believed_input: u64::MAX,
-        believed_output: u64::MAX,
+        plausible_input: u64::MAX,
+        plausible_output: u64::MAX,
         output: 1,
         useful_output: 1,
     };

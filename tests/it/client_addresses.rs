@@ -1,4 +1,4 @@
-//! The client's address behind a load balancer: the PROXY protocol and `x-forwarded-for`, believed
+//! The client's address behind a load balancer: the PROXY protocol and `x-forwarded-for`, trusted
 //! from trusted networks alone.
 
 use crate::support::slow::from;

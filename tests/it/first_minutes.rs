@@ -157,7 +157,7 @@ async fn the_demo_runs_from_any_folder() {
                 .await
                 .unwrap();
             let line = line.unwrap_or_else(|| panic!("{arguments:?}: it ends"));
-            if line.starts_with("Base address") {
+            if line.starts_with("Base URL") {
                 break;
             }
         }
@@ -211,7 +211,7 @@ async fn the_demo_needs_no_file_of_the_repository() {
         let line = bounded("the demo's start", lines.next_line())
             .await
             .unwrap();
-        if line.expect("it serves").starts_with("Base address") {
+        if line.expect("it serves").starts_with("Base URL") {
             break;
         }
     }

@@ -235,8 +235,8 @@ impl Share {
         let bound = UpperBound {
             input: 0,
             hidden_input: 0,
-            believed_input: u64::MAX,
-            believed_output: u64::MAX,
+            plausible_input: u64::MAX,
+            plausible_output: u64::MAX,
             output: tokens,
             useful_output: tokens,
         };

@@ -83,7 +83,7 @@ fn answer_of(cost: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn of_two_hundred_at_once_on_money_for_ten_ten_are_admitted() {
+async fn money_for_ten_admits_ten_of_two_hundred() {
     const CALLERS: usize = 200;
     const ADMITTED: usize = 10;
     const OUTPUT: u64 = 10;

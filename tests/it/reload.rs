@@ -319,7 +319,7 @@ async fn a_renewed_certificate_is_served_without_a_restart_and_one_that_does_not
     next.write(gateway.folder.path(), "tls");
     gateway.signal("HUP").await;
     gateway
-        .log_line("server.listen[0].tls.key: holds something else")
+        .log_line("server.listen[0].tls.key: content changed")
         .await;
     ask(&new).await;
     // Sessions that are open go on.

@@ -84,7 +84,7 @@ async fn a_ledger_that_does_not_add_up_is_named_and_fails_the_command() {
         let by_hand = "a row of grants is not as it was committed";
         assert!(output.stdout.contains(by_hand), "{output:?}");
         assert!(
-            output.stderr.contains("3 things do not add up"),
+            output.stderr.contains("the ledger has 3 faults"),
             "{output:?}"
         );
     }

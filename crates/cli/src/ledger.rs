@@ -107,8 +107,8 @@ fn verify(store: &Store, json: bool) -> Outcome {
     // Faults decide the exit code, whether the output was read or not.
     match found.faults.len() {
         0 => printed,
-        1 => Err("1 thing does not add up".into()),
-        many => Err(format!("{many} things do not add up").into()),
+        1 => Err("the ledger has 1 fault".into()),
+        many => Err(format!("the ledger has {many} faults").into()),
     }
 }
 

@@ -103,13 +103,13 @@ impl Trace {
             }
             let text = String::from_utf8_lossy(&line);
             if text.contains(id) {
-                self.take_in(text.trim_end(), id);
+                self.add_line(text.trim_end(), id);
             }
         }
     }
 
-    fn take_in(&mut self, line: &str, id: &str) {
-        // Behind what a supervisor puts before it.
+    fn add_line(&mut self, line: &str, id: &str) {
+        // A supervisor can put a prefix before the object.
         let object = line.find('{').and_then(|at| line.get(at..));
         let object = object.and_then(|it| serde_json::from_str::<Map<_, _>>(it).ok());
         match object {
@@ -194,7 +194,7 @@ mod tests {
             r#"{"id":"req_2","path":"/req_1"}"#,
             "[WARN] req_1: provider alpha: server_error, status 500",
         ] {
-            trace.take_in(line, "req_1");
+            trace.add_line(line, "req_1");
         }
         assert_eq!(trace.access.as_ref().unwrap()["status"], 200);
         assert_eq!(trace.lines.len(), 2);

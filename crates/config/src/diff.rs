@@ -30,17 +30,17 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// How something differs.
+/// How a key differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It was not there.
+    /// It is new.
     Added,
-    /// It was otherwise.
+    /// It has another value.
     Changed,
-    /// It is not there any more.
+    /// It is gone.
     Removed,
-    /// It reads the same, and the file or variable that it names holds something else.
+    /// Its text is the same, but the file or variable that it names has other content.
     Content,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Change {
             ChangeKind::Added => "added",
             ChangeKind::Changed => "changed",
             ChangeKind::Removed => "removed",
-            ChangeKind::Content => "holds something else",
+            ChangeKind::Content => "content changed",
         };
         write!(f, "{}: {kind}", self.path)?;
         match (&self.before, &self.after) {
@@ -63,7 +63,7 @@ impl fmt::Display for Change {
 }
 
 impl Config {
-    /// What is otherwise here than in `earlier`, in the order of the file.
+    /// What differs from `earlier`, in the order of the file.
     pub fn changes_since(&self, earlier: &Self) -> Vec<Change> {
         let mut found = Vec::new();
         compare(

@@ -570,7 +570,7 @@ fn a_certificate_is_known_by_its_bytes_be_it_no_text_or_long() {
         assert!(reported.is_empty(), "{reported:?}");
         std::fs::write(&ca, after).unwrap();
         let (_, reported) = changed(&path, Some(&first));
-        assert_eq!(reported, ["providers.a.tls.ca: holds something else"]);
+        assert_eq!(reported, ["providers.a.tls.ca: content changed"]);
     }
     // A change of one that is longer still would not be noticed.
     let file = std::fs::File::create(&ca).unwrap();
@@ -604,7 +604,7 @@ fn the_same_name_in_another_folder_is_another_file() {
     let (first, _) = changed(&path, None);
     include("two");
     let (_, reported) = changed(&path, Some(&first));
-    assert_eq!(reported, ["keys.pepper: holds something else"]);
+    assert_eq!(reported, ["keys.pepper: content changed"]);
     // Elsewhere, and the same.
     secret("two", "the first of two that are long enough");
     let (_, reported) = changed(&path, Some(&first));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollgate_config::{Config, MemorySettings};
 use tollgate_filter::{
     Admission, Admitted, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders,
-    Limiter, Load, NotAdmitted, RequestContext, Reserved, Services, StoredThing, StoredThings,
+    Limiter, Load, NotAdmitted, RequestContext, Reserved, Services, StoredItem, StoredItems,
 };
 use tollgate_ledger::{
     Clock, Ledger, LedgerSettings, Memory, MemoryLimits, PendingAccount, RequestInfo, Reservation,
@@ -560,8 +560,8 @@ impl Limiter for NoAccounts {
     }
 }
 
-impl StoredThings for NoAccounts {
-    fn find(&self, _: &KeyId, _: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+impl StoredItems for NoAccounts {
+    fn find(&self, _: &KeyId, _: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
         MaybeReady::ready(Err(Unavailable::Closed.into()))
     }
 

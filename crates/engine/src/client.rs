@@ -31,17 +31,17 @@ impl std::fmt::Display for ClientNetwork {
     }
 }
 
-/// The networks of proxies that are believed.
+/// The networks of trusted proxies.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<Network>);
 
 impl TrustedProxies {
-    /// These.
+    /// Trusts these networks.
     pub const fn new(networks: Vec<Network>) -> Self {
         Self(networks)
     }
 
-    /// Whether the address is a proxy's that is believed.
+    /// Whether the address is that of a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(address))

@@ -1,4 +1,4 @@
-//! The key store as the gateway uses it: opened by the configuration, asked by filters.
+//! The key store of the gateway: opened by the configuration, used by filters.
 
 use crate::client::ClientNetwork;
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub enum OpenError {
 ///
 /// # Errors
 ///
-/// When the pepper or the file cannot be used.
+/// The pepper or the file cannot be used.
 pub fn open_store(config: &Config) -> Result<Store, OpenError> {
     check_folder(config)?;
     let (hasher, clock) = (hasher(config)?, Clock::system());
@@ -51,12 +51,12 @@ pub fn open_store(config: &Config) -> Result<Store, OpenError> {
     })
 }
 
-/// Makes the tables of a database on a server, or brings them up to date. Returns how many steps were
-/// missing; `None` if the configuration has a file.
+/// Creates the tables of a database on a server, or migrates them. Returns the number of steps taken; `None` if the
+/// configuration has a file.
 ///
 /// # Errors
 ///
-/// When the server cannot be reached or refuses a change, or a newer program has made the tables.
+/// The server cannot be reached or refuses a change, or a newer version has created the tables.
 pub fn migrate(config: &Config) -> Result<Option<usize>, OpenError> {
     let server = server(config)?;
     Ok(server
@@ -115,8 +115,7 @@ pub fn check_limit_server(config: &Config) -> Result<Option<String>, OpenError> 
     Ok(Some(server.address().to_owned()))
 }
 
-/// Opens the store of a configuration although it lacks commits or has damaged rows; from then on
-/// what is in it counts.
+/// Opens the store of a configuration although it lacks commits or has damaged rows, and accepts its contents.
 ///
 /// # Errors
 ///
@@ -129,7 +128,7 @@ pub fn accept_loss(config: &Config) -> Result<Store, OpenError> {
     )?)
 }
 
-/// Checks that the folder of the store exists; the file itself is made when it is first opened.
+/// Checks that the folder of the store exists. The first opening creates the file.
 ///
 /// # Errors
 ///
@@ -150,11 +149,11 @@ pub fn check_folder(config: &Config) -> Result<(), OpenError> {
     Err(config.locate([fault]).into())
 }
 
-/// Checks that the store was made under the pepper of the configuration. Only reads the file.
+/// Checks that the store was created with the pepper of the configuration. Only reads the file.
 ///
 /// # Errors
 ///
-/// It was made under another pepper, or it cannot be read.
+/// It was created with another pepper, or it cannot be read.
 pub fn check_pepper(config: &Config) -> Result<(), OpenError> {
     match tollgate_ledger::check_pepper(&config.store.path, &hasher(config)?) {
         Err(fault @ StoreError::WrongPepper) => {
@@ -165,7 +164,7 @@ pub fn check_pepper(config: &Config) -> Result<(), OpenError> {
     }
 }
 
-/// Looks at the file of the ledger without writing to it: its format, its pepper, lost commits and,
+/// Checks the file of the ledger without writing to it: its format, its pepper, lost commits and,
 /// within `patience`, its structure.
 ///
 /// # Errors
@@ -184,11 +183,11 @@ fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
     Ok(hasher.map_err(StoreError::from)?)
 }
 
-/// At most so many plans are listed: more usually mean that the whole section is missing.
+/// The most plans that are listed: more usually mean that the whole section is missing.
 const LISTED: u32 = 8;
 
-/// Sees that a configuration has every plan that the keys of a store have: a key without its plan would go on
-/// without limits, unnoticed. Reads every key; blocks.
+/// Checks that a configuration has every plan of the keys of a store: a key without its plan would have no limits.
+/// Reads every key; blocks.
 ///
 /// # Errors
 ///
@@ -197,7 +196,7 @@ pub fn check_plans(config: &Config, store: &Store) -> Result<(), OpenError> {
     report_lost(store.plans_beyond(&known_plans(config), LISTED)?)
 }
 
-/// The same of the file of the configuration, which it only reads.
+/// The same for the file of the configuration, which it only reads.
 ///
 /// # Errors
 ///
@@ -227,20 +226,19 @@ fn report_lost(lost: Vec<PlanInUse>) -> Result<(), OpenError> {
     Err(OpenError::PlansInUse(lines.collect()))
 }
 
-/// Look-ups of one address in the store at once; its others wait.
+/// Concurrent look-ups of one address in the store; more wait.
 const LOOKUPS_OF_AN_ADDRESS: usize = 8;
-/// Callers of all addresses that look a key up or wait for it. More than one address may have
-/// connections by default.
+/// Look-ups of all addresses, running or waiting. More than one address may have connections by default.
 const CALLERS: usize = 4096;
-/// How long a look-up takes at least that found nothing, of an address beyond its limit: it can make
-/// some 4,000 of them in a second.
+/// The least time of a look-up that finds nothing, for an address beyond its limit: it allows about 4,000 look-ups
+/// per second.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The keys of a ledger file, for the `key` filter.
 ///
-/// A valid key gets in whatever else its address has sent: a key that is not in memory is always
-/// looked up. The bounds are on the concurrent look-ups of an address, and on the rate of those that
-/// find nothing.
+/// A valid key is accepted even from an address that has sent many invalid ones: a key that is not in memory is
+/// always looked up. The limits are on the concurrent look-ups of an address, and on the rate of those that find
+/// nothing.
 pub struct Directory {
     keys: tollgate_ledger::KeyDirectory,
     /// By address.
@@ -249,11 +247,11 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The keys of a store, of which an address may guess so many a minute.
+    /// The keys of a store. `failed_per_minute`: the limit of invalid keys from one address.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub fn open(store: &Store, failed_per_minute: Option<NonZeroU32>) -> Result<Self, StoreError> {
         let attempts = failed_per_minute.map(|limit| Attempts::new(limit, store.clock().clone()));
         Ok(Self {
@@ -284,8 +282,7 @@ impl KeyDirectory for Directory {
     }
 }
 
-/// Asks the store for a key that is not in memory, once its address has fewer look-ups under way than
-/// it may.
+/// Looks up a key that is not in memory, once its address is within its limit of concurrent look-ups.
 async fn look_up(pending: PendingLookup, caller: Caller, lookups: KeyedSemaphore) -> KeyLookup {
     let Ok(_permit) = lookups.acquire(&caller.address).await else {
         return KeyLookup::Unavailable;
@@ -295,7 +292,7 @@ async fn look_up(pending: PendingLookup, caller: Caller, lookups: KeyedSemaphore
         Err(LookupFailure::Refused(refusal)) => {
             let refused = caller.refuse(refusal.as_str());
             if matches!(refused, KeyLookup::TooManyAttempts(_)) {
-                // With the permit, so that the next one of this address waits as long.
+                // With the permit, so that the next look-up of this address waits as long.
                 tokio::time::sleep(PAUSE).await;
             }
             refused
@@ -314,7 +311,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Counts a key that is not valid.
+    /// Counts an invalid key.
     fn refuse(&self, reason: &'static str) -> KeyLookup {
         let attempts = self.attempts.as_ref();
         let over = attempts.and_then(|attempts| attempts.note(&self.address));
@@ -322,14 +319,14 @@ impl Caller {
     }
 }
 
-/// How many keys of each address were not valid.
+/// Counts the invalid keys of each address.
 struct Attempts {
     limiter: Limiter,
     limits: Limits,
 }
 
 impl Attempts {
-    /// Addresses that are remembered; of more, those that were seen longest ago begin anew.
+    /// The most addresses that are remembered; of more, the least recent start again.
     const ADDRESSES: usize = 20_000;
 
     fn new(limit: NonZeroU32, clock: Clock) -> Self {
@@ -342,7 +339,7 @@ impl Attempts {
         }
     }
 
-    /// Counts a key that is not valid. Returns how long the client should wait if it was one too many.
+    /// Counts an invalid key. Returns how long the client should wait if the limit is exceeded.
     fn note(&self, from: &KeyId) -> Option<Duration> {
         match self.limiter.admit(from, &self.limits, 0, 0) {
             Ok(admission) => {

@@ -1,9 +1,9 @@
-//! What providers have stored for keys: whose it is, and what is due for a response before its key
-//! can retrieve it. Both are the ledger's; here they are put behind what filters and gateway know.
+//! The owners of items that providers store, and the amount due for a stored response. Connects the ledger to
+//! the interfaces of filters and gateway.
 
 use crate::accounts;
 use std::sync::Arc;
-use tollgate_filter::{StoredThing, StoredThings};
+use tollgate_filter::{StoredItem, StoredItems};
 use tollgate_ledger::{
     Claims, Due, InputDue, Ledger, Owner, Ownership, Payable, Paying, RequestInfo, Reservation,
     Reserve, Store, Unpaid,
@@ -13,17 +13,17 @@ use tollgate_types::{
     Tariff, Unavailable, UpperBound,
 };
 
-/// Stored things whose owners are kept in memory.
+/// The most owners of stored items in memory.
 const KNOWN_OWNED: usize = 20_000;
 
-/// Whose is what providers have stored.
+/// The owners of stored items, and the amounts due for them.
 pub struct Owned {
     ownership: Ownership,
     ledger: Ledger,
 }
 
 impl Owned {
-    /// What the file of `store` knows, and what is charged through `ledger`.
+    /// Owners are in `store`; `ledger` charges the amounts due.
     pub fn new(store: &Store, ledger: Ledger) -> Self {
         Self {
             ownership: Ownership::new(store, ledger.clone(), KNOWN_OWNED),
@@ -31,8 +31,8 @@ impl Owned {
         }
     }
 
-    /// Remembers that a provider has stored something for a key: how many tokens it is as the input of
-    /// a later request, if that is known, and of a response the request that had it made.
+    /// Remembers that a provider has stored an item for a key. `tokens`: its size as input of a later request, if
+    /// known. `request`: the request that made it, for a response.
     pub fn remember(
         &self,
         key: &KeyId,
@@ -48,7 +48,7 @@ impl Owned {
         });
     }
 
-    /// Remembers what the input of a new response shows that is not paid for.
+    /// Remembers the unpaid responses that the input of a new response shows.
     pub fn remember_shown(&self, key: &KeyId, id: &str, at: &StoredAt, unpaid: &[Unpaid]) {
         if !unpaid.is_empty() {
             self.ownership.remember_shown(&stored(key, id, at), unpaid);
@@ -60,11 +60,11 @@ impl Owned {
         self.ownership.note_paid(id);
     }
 
-    /// What is not paid for of the responses and items that a request names, and of what they show.
+    /// The unpaid ones of the responses and items that a request names, and of those that they show.
     ///
     /// # Errors
     ///
-    /// That cannot be found out now.
+    /// The ledger does not answer now.
     pub async fn unpaid(
         &self,
         key: &KeyId,
@@ -77,7 +77,7 @@ impl Owned {
     ///
     /// # Errors
     ///
-    /// That cannot be found out now.
+    /// The ledger does not answer now.
     pub async fn due_of_input(&self, key: &KeyId, id: &str) -> Result<InputDue, Unavailable> {
         match self.own(key, id).await? {
             Some(stored) => self.ownership.due_of_input(&stored).await,
@@ -85,11 +85,11 @@ impl Owned {
         }
     }
 
-    /// What is due before the key can retrieve a response that it had made.
+    /// The amount due before the key can retrieve a response.
     ///
     /// # Errors
     ///
-    /// That cannot be found out now.
+    /// The ledger does not answer now.
     pub async fn due(&self, key: &KeyId, id: &str) -> Result<Due, Unavailable> {
         match self.own(key, id).await? {
             Some(stored) => self.ownership.due(&stored).await,
@@ -97,7 +97,7 @@ impl Owned {
         }
     }
 
-    /// Finds a stored thing of the key again. `None`: it was dropped since the key was found to own it.
+    /// Finds a stored item of the key. `None`: it was dropped meanwhile.
     async fn own(
         &self,
         key: &KeyId,
@@ -115,17 +115,17 @@ impl Owned {
         }
     }
 
-    /// Begins to charge what is due for a response; `None`: another request does.
+    /// Begins to charge the amount due for a response. `None`: another request is charging it.
     pub fn begin_paying(&self, id: &str) -> Option<Paying> {
         self.ownership.begin_paying(&id.into())
     }
 
-    /// Holds what is left of the key's balance, up to `most` tokens of output, for what is due.
+    /// Reserves the rest of the key's balance, up to `most` tokens of output, for the amount due.
     ///
     /// # Errors
     ///
-    /// Nothing is left, or that cannot be found out now.
-    pub async fn hold(
+    /// Nothing is left, or the ledger does not answer now.
+    pub async fn reserve(
         &self,
         key: &KeyId,
         due: &Payable,
@@ -135,10 +135,10 @@ impl Owned {
         let bound = UpperBound {
             input: 0,
             hidden_input: 0,
-            // What the response says of itself comes from its provider.
-            believed_input: u64::MAX,
+            // The provider reports the usage of a stored response, so any report is plausible.
+            plausible_input: u64::MAX,
             output: most,
-            believed_output: u64::MAX,
+            plausible_output: u64::MAX,
             useful_output: 1,
         };
         let info = RequestInfo {
@@ -159,18 +159,18 @@ impl Owned {
     }
 }
 
-impl StoredThings for Owned {
-    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+impl StoredItems for Owned {
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
         match self.ownership.owner(key, id) {
-            Owner::Owned(stored) => MaybeReady::ready(Ok(thing(&stored))),
+            Owner::Owned(stored) => MaybeReady::ready(Ok(item(&stored))),
             Owner::NotOwned => MaybeReady::ready(Err(OwnerFailure::NotOwned)),
             Owner::Wait(answer) => MaybeReady::pending(async {
                 let stored = answer.await.inspect_err(|fault| {
                     if let OwnerFailure::Unavailable(cause) = fault {
-                        log::error!("the owner of a stored thing cannot be looked up: {cause}");
+                        log::error!("the owner of a stored item cannot be looked up: {cause}");
                     }
                 });
-                stored.map(|stored| thing(&stored))
+                stored.map(|stored| item(&stored))
             }),
         }
     }
@@ -189,7 +189,7 @@ impl StoredThings for Owned {
     }
 }
 
-/// A stored thing of a key, whose size is not known.
+/// A stored item of unknown size.
 fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
     tollgate_ledger::Stored {
         id: id.into(),
@@ -201,8 +201,8 @@ fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
     }
 }
 
-fn thing(stored: &tollgate_ledger::Stored) -> StoredThing {
-    StoredThing {
+fn item(stored: &tollgate_ledger::Stored) -> StoredItem {
+    StoredItem {
         at: StoredAt {
             provider: Arc::clone(&stored.provider),
             credential: Arc::clone(&stored.credential),

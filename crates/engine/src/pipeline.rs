@@ -1,6 +1,6 @@
-//! The filters of one configuration, in its order, and how a request walks through them.
+//! Runs the filters of one configuration in order.
 //!
-//! Which filters there are is the table in `tollgate_filters`; what they decide is theirs.
+//! `tollgate_filters` has the table of filters.
 
 use http::HeaderMap;
 use tollgate_config::FilterEntry;
@@ -10,16 +10,16 @@ use tollgate_filter::{
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::PublicError;
 
-/// The filters of one configuration, sorted by what they need to see.
+/// The filters of one configuration, by the phases in which they run.
 #[derive(Default)]
 pub struct Pipeline {
     /// Run on the head alone, before the body is read.
     head: Vec<Named>,
     /// Run once the body was read.
     body: Vec<Named>,
-    /// Those of them that see requests for what a provider has stored as well.
+    /// Those of them that also run on requests for stored items.
     stored: Vec<Named>,
-    /// The same for open paths of providers.
+    /// Those of them that also run on requests for open paths of providers.
     passthrough: Vec<Named>,
     answer: Vec<DynFilter>,
     error: Vec<DynFilter>,
@@ -28,16 +28,16 @@ pub struct Pipeline {
 /// A filter and its name.
 type Named = (&'static str, DynFilter);
 
-/// The parts of the way of a request.
+/// The phase of a request in which filters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Before the body is read.
     Head,
-    /// After.
+    /// After the body was read.
     Body,
-    /// In place of that, for what a provider has stored: filters that need to see it.
+    /// Instead, for a request for a stored item.
     Stored,
-    /// The same for an open path of a provider, whose body is not read.
+    /// Instead, for an open path of a provider, whose body is not read.
     Passthrough,
 }
 
@@ -46,7 +46,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// What each filter finds in its own settings.
+    /// Every fault in the settings of the filters.
     pub fn build(entries: &[FilterEntry], services: &Services) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let mut pipeline = Self::default();
@@ -74,7 +74,7 @@ impl Pipeline {
             self.error.push(filter.clone());
         }
         let named = (kind.name, filter);
-        // Once one filter has needed the body, those behind it run behind it too.
+        // Filters after one that needs the body run after the body, too.
         if kind.phases.body || !self.body.is_empty() {
             if kind.phases.stored {
                 self.stored.push(named.clone());
@@ -88,7 +88,7 @@ impl Pipeline {
         }
     }
 
-    /// Runs the filters of a part until one does not let the request continue.
+    /// Runs the filters of a phase until one ends the request.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Pipeline {
         Ok(Verdict::Continue)
     }
 
-    /// The filters of a part in order, with their names.
+    /// The filters of a phase in order, with their names.
     pub fn of(&self, part: Part) -> &[Named] {
         match part {
             Part::Head => &self.head,
@@ -130,7 +130,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets the filters reword an error.
+    /// Lets the filters change an error.
     pub fn error(&self, request: &RequestContext, error: &mut PublicError) {
         for filter in &self.error {
             filter.on_error(request, error);
@@ -138,7 +138,7 @@ impl Pipeline {
     }
 }
 
-/// A filter's own fault, with its place in the whole file.
+/// A fault of a filter's settings, with its path in the whole file.
 fn place(fault: &SettingsFault, entry: &KeyPath) -> Fault {
     let own: KeyPath = fault.path.parse().unwrap_or_else(|_| KeyPath::root());
     own.under(entry).fault(fault.message.clone())

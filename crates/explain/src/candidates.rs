@@ -300,7 +300,7 @@ pub(super) fn of_holder(
     has_address: bool,
 ) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
     let format = Some(Format::Responses);
-    let reason = "what is asked for is stored there".to_owned();
+    let reason = "it stores the requested item".to_owned();
     let shown = of_handle(handle, credential, format, reason, has_address);
     let outcome = sent_to(shown.asked.then_some(&shown));
     (vec![shown], outcome)

@@ -14,7 +14,7 @@ use tollgate_engine::endpoints::PlanLimits;
 use tollgate_filter::{
     Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory,
     KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext,
-    Reserved, Services, StoredThings,
+    Reserved, Services, StoredItems,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{
@@ -26,7 +26,7 @@ use tollgate_types::{
 pub(super) struct Dry {
     book: Arc<Book>,
     catalog: Arc<Looker>,
-    stored: Arc<dyn StoredThings>,
+    stored: Arc<dyn StoredItems>,
     counting: Arc<dyn Counting>,
     plans: Arc<[String]>,
 }

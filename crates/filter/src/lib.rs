@@ -28,7 +28,7 @@ pub use kind::{Built, FilterKind, Phases, SettingsFault, no_settings, settings};
 pub use services::{
     Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, KeyDirectory, KeyLookup,
     LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services,
-    StoredThing, StoredThings,
+    StoredItem, StoredItems,
 };
 pub use tollgate_types::MaybeReady;
 

@@ -20,7 +20,7 @@ pub struct Services {
     /// Reserves tokens and money on balances.
     pub balances: Arc<dyn Balances>,
     /// Looks up the owners of stored items.
-    pub stored: Arc<dyn StoredThings>,
+    pub stored: Arc<dyn StoredItems>,
     /// Counts input tokens.
     pub counting: Arc<dyn Counting>,
     /// The names of the plans in the configuration.
@@ -149,9 +149,9 @@ pub struct Chosen<'a> {
 }
 
 /// Looks up which key owns an item that a provider stores.
-pub trait StoredThings: Send + Sync {
+pub trait StoredItems: Send + Sync {
     /// Finds an item that the key has stored at a provider.
-    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>>;
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>>;
 
     /// Whether a key may send items with these ids. It may not send items of other keys; it may
     /// send items without a known owner only if they have contents.
@@ -160,7 +160,7 @@ pub trait StoredThings: Send + Sync {
 
 /// An item that a key has stored at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredThing {
+pub struct StoredItem {
     /// The provider and credential that store it.
     pub at: StoredAt,
     /// The most input tokens that it adds to a request, if known.
@@ -247,13 +247,13 @@ pub trait Balances: Send + Sync {
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool;
 
     /// Waits until other processes may have given back tokens of the key, after a refusal with
-    /// [`Shortage::Busy`]. `None`: no process was asked.
+    /// [`Shortage::Busy`]. `None`: there is nothing to wait for.
     fn more(&self, _: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         None
     }
 }
 
-/// What is reserved, or why nothing is.
+/// The reservation, or why there is none.
 pub type Reserved = Result<Box<dyn ReservationGuard>, Shortage>;
 
 /// Counts the input tokens of requests.

@@ -161,8 +161,8 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
         let request = setup::request(RequestId::from_parts(1, number));
         let bound = UpperBound {
             hidden_input: 0,
-            believed_input: u64::MAX,
-            believed_output: u64::MAX,
+            plausible_input: u64::MAX,
+            plausible_output: u64::MAX,
             input: 100,
             output: 1000,
             useful_output: 16,

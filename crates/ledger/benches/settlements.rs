@@ -154,8 +154,8 @@ impl Caller<'_> {
 
 const BOUND: UpperBound = UpperBound {
     hidden_input: 0,
-    believed_input: u64::MAX,
-    believed_output: u64::MAX,
+    plausible_input: u64::MAX,
+    plausible_output: u64::MAX,
     input: 300,
     output: 1000,
     useful_output: 16,

@@ -69,14 +69,14 @@ impl Charge {
         match counts.reported {
             Some(reported) if !missing(&reported) => {
                 let least = Least {
-                    output: counts.least.output.min(bound.believed_output),
+                    output: counts.least.output.min(bound.plausible_output),
                     ..counts.least
                 };
-                believe(reported, bound, weights).at_least(&least, weights)
+                clamp(reported, bound, weights).at_least(&least, weights)
             }
             reported => {
                 // A report from the middle of the answer has the same ceiling.
-                let charge = believe(counts.used(), bound, weights);
+                let charge = clamp(counts.used(), bound, weights);
                 Self {
                     source: CountSource::Estimated,
                     clamped: charge.clamped || reported.is_some(),
@@ -124,22 +124,22 @@ impl Charge {
 const ABSURD: u64 = 8;
 
 /// Reduces a report to plausible numbers.
-fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
+fn clamp(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
     let mut usage = reported;
-    let reduced =
-        |reported: u64, believed: u64, expected| match reported > believed.saturating_mul(ABSURD) {
-            true => expected,
-            false => believed,
-        };
+    let reduced = |reported: u64, most: u64, expected| match reported > most.saturating_mul(ABSURD)
+    {
+        true => expected,
+        false => most,
+    };
     let input = reported.total_input();
-    if input > bound.believed_input {
+    if input > bound.plausible_input {
         let expected = bound.input.saturating_add(bound.hidden_input);
-        usage.input = reduced(input, bound.believed_input, expected);
+        usage.input = reduced(input, bound.plausible_input, expected);
         usage.cache_read = 0;
         usage.cache_write = 0;
     }
-    if reported.output > bound.believed_output {
-        usage.output = reduced(reported.output, bound.believed_output, bound.output);
+    if reported.output > bound.plausible_output {
+        usage.output = reduced(reported.output, bound.plausible_output, bound.output);
     }
     usage.reasoning = usage.reasoning.min(usage.output);
     let clamped = usage != reported;

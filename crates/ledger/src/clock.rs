@@ -1,8 +1,6 @@
-//! Time as the ledger sees it: milliseconds since 1970, never running backwards
-//! within one process, so that what has expired stays expired when an operator or
-//! a time service steps the system's clock back; and never leaping ahead at one word of
-//! the system's clock, so that a short mistake of it expires nothing. What counts as a
-//! mistake is decided in `trust`.
+//! The ledger's time in milliseconds since 1970. It never runs backwards within a process, so that expired
+//! grants stay expired if the system clock is set back. It does not follow a short jump ahead, so that a clock
+//! error expires nothing; `trust` decides.
 
 mod trust;
 
@@ -126,11 +124,11 @@ struct Source {
 
 #[derive(Debug)]
 enum Hands {
-    /// Of the system, as far as they are believed.
+    /// The system clock, as far as it is trusted.
     System { begun: Instant, trust: Trust },
     /// Moved by a test.
     Manual,
-    /// Of a system that a test plays: its clock, and the time that has passed.
+    /// A system that a test simulates: its clock, and the elapsed time.
     #[cfg(test)]
     Played {
         wall_ms: AtomicU64,
@@ -139,7 +137,7 @@ enum Hands {
     },
 }
 
-/// What the system's clock says, in milliseconds since 1970.
+/// The system time in milliseconds since 1970.
 fn wall_ms() -> u64 {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -152,8 +150,8 @@ fn millis(span: Duration) -> u64 {
 }
 
 impl Clock {
-    /// The system's clock, held still while it is behind its last value, and not
-    /// followed at once where it leaps ahead.
+    /// The system clock. It stands still while it is behind its last value, and follows a jump ahead only
+    /// after a minute.
     pub fn system() -> Self {
         let hands = Hands::System {
             begun: Instant::now(),
@@ -177,7 +175,7 @@ impl Clock {
         let ms = match &self.0.hands {
             Hands::System { begun, trust } => {
                 let steady = millis(begun.elapsed());
-                self.not_before(trust.believe(wall_ms(), steady))
+                self.not_before(trust.check(wall_ms(), steady))
             }
             Hands::Manual => self.0.latest_ms.load(Ordering::Relaxed),
             #[cfg(test)]
@@ -187,14 +185,13 @@ impl Clock {
                 trust,
             } => {
                 let wall = wall_ms.load(Ordering::Relaxed);
-                self.not_before(trust.believe(wall, steady_ms.load(Ordering::Relaxed)))
+                self.not_before(trust.check(wall, steady_ms.load(Ordering::Relaxed)))
             }
         };
         Timestamp::from_unix_ms(ms)
     }
 
-    /// Milliseconds since some moment, for what flows with time: they pass however the
-    /// system's clock is set.
+    /// Milliseconds of the monotonic clock, for rates and waits.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         match &self.0.hands {
             Hands::System { begun, .. } => millis(begun.elapsed()),
@@ -311,7 +308,7 @@ mod tests {
             }
             clock.play(Duration::ZERO, -leap);
             assert_eq!(since(&clock), 60_000, "{leap}");
-            // Another one, although it comes when the first would have been believed.
+            // A second jump, at the time when the first would have counted.
             clock.play(Duration::from_secs(30), leap);
             assert_eq!(since(&clock), 90_000, "{leap}");
             clock.play(Duration::from_secs(5), -leap);
@@ -320,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_ahead_that_lasts_is_believed_after_a_minute() {
+    fn a_leap_ahead_that_lasts_counts_after_a_minute() {
         // As after a machine has slept.
         let clock = played();
         clock.play(Duration::from_secs(10), HOUR);

@@ -80,12 +80,11 @@ pub struct UsageRecord {
     pub overdraft: u64,
     /// The cost in money at the prices of its time; `None` if they are unknown.
     pub cost: Option<Money>,
-    /// The part of the cost that nothing was left for; `None` if the key did not pay in money.
+    /// The part of the cost that the balance did not cover; `None` if the key did not pay in money.
     pub cost_overdraft: Option<Money>,
-    /// Where the count comes from: `reported` or `estimated`; `None` where nothing was used.
+    /// Where the count comes from: `reported` or `estimated`; `None` if nothing was used.
     pub source: Option<String>,
-    /// The provider's report could not be believed: it was cut down, replaced, or chosen from
-    /// several that contradict each other.
+    /// The provider's report was implausible or contradicted another one, and was corrected.
     pub clamped: bool,
     /// Milliseconds to the first byte.
     pub first_byte_ms: Option<u32>,

@@ -343,7 +343,7 @@ impl Journal {
         // Not for each of the forty attempts a second that follow.
         if !self.is_behind.swap(true, Ordering::Relaxed) {
             let path = self.copy.path().display();
-            log::error!("{path}: cannot be synced, and is tried again: {fault}");
+            log::error!("{path} cannot be synced; retrying: {fault}");
         }
         self.has_changed();
     }

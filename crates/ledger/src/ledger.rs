@@ -103,7 +103,7 @@ pub struct RequestInfo {
     pub model: Arc<str>,
     /// Why the gateway chose the model that serves, if the request left the choice to it.
     pub reason: Option<Box<str>>,
-    /// The caller's format. `None`: the request passes to its provider unread.
+    /// The client's format. `None`: the request is forwarded unread.
     pub format: Option<Format>,
     /// Whether the answer is streamed.
     pub streamed: bool,
@@ -113,7 +113,7 @@ pub struct RequestInfo {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart at once, and boxed by a caller that keeps it"
+    reason = "it is matched immediately, and boxed by a caller that keeps it"
 )]
 pub enum Reserve {
     /// It is reserved.
@@ -237,7 +237,7 @@ impl Ledger {
         let peers = process.check_in()?.peers;
         let recovered = recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
         let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
-        let nodes = Arc::new(AtomicU32::new(living(&*process, &peers)));
+        let nodes = Arc::new(AtomicU32::new(running_processes(&*process, &peers)));
         let stats = Stats::default();
         stats.add_recovered(recovered);
         stats.add_late(late);
@@ -340,8 +340,8 @@ impl Ledger {
                 why.into()
             }
             Reserved::Refused(shortage) => shortage,
-            Reserved::Elsewhere(false) => Shortage::Busy,
-            Reserved::Elsewhere(true) => {
+            Reserved::LeasedElsewhere(false) => Shortage::Busy,
+            Reserved::LeasedElsewhere(true) => {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy
             }
@@ -387,7 +387,7 @@ impl Ledger {
             self.0.send(Command::Remember(stored));
         } else {
             uncommitted.fetch_sub(1, Ordering::Relaxed);
-            log::error!("too many stored things wait to be committed");
+            log::error!("too many stored items wait to be committed");
         }
     }
 
@@ -401,9 +401,9 @@ impl Ledger {
 
     /// Prepares for another process that is about to serve the same keys: gives back half of the unreserved
     /// tokens. Returns whether that is committed. Must run on a tokio runtime.
-    pub async fn share_out(&self) -> bool {
+    pub async fn give_up_half(&self) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
-        self.0.send(Command::ShareOut(done));
+        self.0.send(Command::GiveUpHalf(done));
         answer.await.is_ok()
     }
 
@@ -415,12 +415,13 @@ impl Ledger {
     }
 
     /// Waits for tokens of the key that other processes give back, at most 500 ms, after [`Shortage::Busy`].
-    /// `None` if no process was asked. The caller then reserves again. Must be awaited on a tokio runtime.
+    /// `None` if no lease request stands, or too many requests wait. The caller then reserves again. Must be
+    /// awaited on a tokio runtime.
     pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
         // Each process looks five times a second for lease requests and for returned tokens.
         const PATIENCE: Duration = Duration::from_millis(500);
         let accounts = &self.0.shared.accounts;
-        if !accounts.get(key)?.is_asking() {
+        if !accounts.get(key)?.has_lease_request() {
             return None;
         }
         let waiter = accounts.wait_for_lease(key)?;
@@ -489,7 +490,7 @@ impl Ledger {
 }
 
 /// The number of processes among which limits are divided.
-fn living(process: &dyn Process, peers: &[Peer]) -> u32 {
+fn running_processes(process: &dyn Process, peers: &[Peer]) -> u32 {
     if process.term().is_none() {
         return 1;
     }
@@ -501,7 +502,7 @@ impl Inner {
     fn send(&self, command: Command) {
         // After the writer has ended, the settlement file has the settlements.
         if !self.commands.send(command) {
-            log::warn!("the ledger is closed; the next process enters what comes now");
+            log::warn!("the ledger is closed; the next process enters the remaining settlements");
         }
     }
 }

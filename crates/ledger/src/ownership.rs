@@ -1,4 +1,4 @@
-//! The owners of what providers store for clients: responses, conversations, files.
+//! The owners of items that providers store for clients: responses, conversations, files.
 //!
 //! Keys share provider credentials, so that a provider cannot distinguish them. An id of another key
 //! and an unknown id get the same answer.
@@ -31,24 +31,24 @@ use std::{collections::HashMap, future::Future, sync::Arc};
 pub use tollgate_types::{Claim, OwnerFailure};
 use tollgate_types::{KeyId, NamedItem, RequestId};
 
-/// Something stored at a provider.
+/// An item that a provider stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The provider's id for it.
     pub id: Arc<str>,
-    /// The key that had it made.
+    /// The key that created it.
     pub key: KeyId,
-    /// The provider that holds it, by name.
+    /// The provider that stores it, by name.
     pub provider: Arc<str>,
-    /// The credential under which it is held, by name: never the credential.
+    /// The name of the credential under which it is stored.
     pub credential: Arc<str>,
-    /// The input that it makes in a later request at most, in tokens, once that is known.
+    /// The most input tokens that it adds to a later request, once known.
     pub tokens: Option<u64>,
-    /// Of a response or an item of one, the request that made it.
+    /// The request that made it, for a response or an item of one.
     pub request: Option<RequestId>,
 }
 
-/// The owner of a stored thing.
+/// The owner of a stored item.
 #[derive(Debug)]
 pub enum Owner<F> {
     /// This key.
@@ -129,7 +129,7 @@ impl Ownership {
         }))
     }
 
-    /// Notes a thing that was just stored, or has grown. A size only grows. The first key of an id stays its
+    /// Notes an item that was just stored, or has grown. A size only grows. The first key of an id stays its
     /// owner.
     pub fn remember(&self, stored: Stored) {
         if stored.id.len() > MAX_ID_LEN || stored.id.is_empty() {

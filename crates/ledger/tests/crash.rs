@@ -65,8 +65,8 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
         let request = setup::request(id);
         let bound = UpperBound {
             hidden_input: 0,
-            believed_input: u64::MAX,
-            believed_output: u64::MAX,
+            plausible_input: u64::MAX,
+            plausible_output: u64::MAX,
             input: 100,
             output: 100,
             useful_output: 1,
@@ -115,8 +115,8 @@ fn streaming() {
             hidden_input: 0,
             output: 1 << 20,
             useful_output: 1,
-            believed_input: u64::MAX,
-            believed_output: u64::MAX,
+            plausible_input: u64::MAX,
+            plausible_output: u64::MAX,
         };
         match ledger.reserve(&key, setup::request(id), bound, Weights::default()) {
             Reserve::Reserved(held) => streams.push(held),

@@ -70,7 +70,7 @@ pub struct AwsSettings {
     /// Whether to ask the metadata server of the machine (EC2, IMDSv2).
     #[serde(default)]
     pub instance: bool,
-    /// The base address of the machine's metadata server. Default: `http://169.254.169.254`.
+    /// The base URL of the machine's metadata server. Default: `http://169.254.169.254`.
     pub metadata_url: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use tollgate_types::Tariff;
 /// The open paths of a provider.
 #[derive(Clone, Debug)]
 pub struct Passthrough {
-    /// The path of the base address.
+    /// The path of the base URL.
     pub(crate) prefix: Box<str>,
     /// How requests are spread over the provider's credentials.
     pub balancing: Balancing,

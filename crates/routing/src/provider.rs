@@ -101,7 +101,7 @@ impl Purpose {
 /// Where requests of one purpose go, and what is changed in their bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Path and query, with the prefix of the base address. [`MODEL`] stands for the upstream model.
+    /// Path and query, with the prefix of the base URL. [`MODEL`] stands for the upstream model.
     pub path: Arc<str>,
     /// The changes.
     pub patch: Arc<BodyPatch>,

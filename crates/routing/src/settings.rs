@@ -52,7 +52,7 @@ pub struct CatalogSettings {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSettings {
-    /// Base address: scheme, host, and where needed port and path prefix, as in
+    /// Base URL: scheme, host, and where needed port and path prefix, as in
     /// `https://api.example.com`. The paths of the formats are appended to it.
     pub address: String,
     /// The wire formats of the provider, each by its name or with its own path.
@@ -111,7 +111,7 @@ pub enum FormatEntry {
 pub struct FormatSettings {
     /// The format.
     pub name: Format,
-    /// Path after the base address; it may have a query. `{model}` stands for the upstream model
+    /// Path after the base URL; it may have a query. `{model}` stands for the upstream model
     /// name, percent-encoded: `/openai/deployments/{model}/chat/completions?api-version=2024-10-21`.
     /// Usual: `/v1/chat/completions`, `/v1/responses`, `/v1/messages`,
     /// `/v1beta/models/{model}:generateContent`, `/model/{model}/converse`,

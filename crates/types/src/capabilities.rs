@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a provider can, of what not every provider of its formats can. Requests in the provider's own
-/// format are made to fit, too.
+/// The capabilities in which providers of one format differ. Requests are adapted to them, even in the
+/// provider's own format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -12,14 +12,14 @@ pub struct Capabilities {
     /// otherwise they are dropped with notice.
     pub cache_breakpoints: bool,
     /// Events of its streams that its formats do not define, by their `type`; in chat by the
-    /// `object` of their chunks. They pass to callers of the same format. Any other unknown
+    /// `object` of their chunks. Clients of the same format get them. Any other unknown
     /// event ends a stream as an error.
     pub stream_events: Vec<String>,
-    /// What only a chat provider differs in.
+    /// Capabilities of chat providers.
     pub chat: ChatCapabilities,
-    /// What only a responses provider differs in.
+    /// Capabilities of responses providers.
     pub responses: ResponsesCapabilities,
-    /// What only a messages provider differs in.
+    /// Capabilities of messages providers.
     pub messages: MessagesCapabilities,
 }
 
@@ -35,7 +35,7 @@ impl Default for Capabilities {
     }
 }
 
-/// What chat providers differ in.
+/// The capabilities in which chat providers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -67,7 +67,7 @@ pub struct ChatCapabilities {
 }
 
 impl ChatCapabilities {
-    /// What the format's own provider can.
+    /// The capabilities of the format's own provider.
     pub const ALL: Self = Self {
         max_completion_tokens: true,
         stream_options: true,
@@ -87,7 +87,7 @@ impl Default for ChatCapabilities {
     }
 }
 
-/// What responses providers differ in.
+/// The capabilities in which responses providers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -100,7 +100,7 @@ pub struct ResponsesCapabilities {
 }
 
 impl ResponsesCapabilities {
-    /// What the format's own provider can without being asked to do more than answer.
+    /// The capabilities of the format's own provider, without hosted tools.
     pub const ALL: Self = Self {
         encrypted_reasoning: true,
         web_search: false,
@@ -113,7 +113,7 @@ impl Default for ResponsesCapabilities {
     }
 }
 
-/// What messages providers differ in.
+/// The capabilities in which messages providers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -133,7 +133,7 @@ pub struct MessagesCapabilities {
 }
 
 impl MessagesCapabilities {
-    /// What the format's own provider can without being asked to do more than answer.
+    /// The capabilities of the format's own provider, without hosted tools.
     pub const ALL: Self = Self {
         system_in_the_middle: true,
         adaptive_thinking: true,

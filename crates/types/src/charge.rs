@@ -19,10 +19,10 @@ pub struct UpperBound {
     pub output: u64,
     /// The smallest output that is useful.
     pub useful_output: u64,
-    /// The most input that the model can process: a larger report is reduced to it.
-    pub believed_input: u64,
-    /// The same of output.
-    pub believed_output: u64,
+    /// The most input that the model can process: a higher report is implausible and is reduced to it.
+    pub plausible_input: u64,
+    /// The same for output.
+    pub plausible_output: u64,
 }
 
 impl UpperBound {

@@ -1,4 +1,4 @@
-//! The public error: all that a caller learns about a failure.
+//! The public error: everything that a client sees of a failure.
 //!
 //! One static table gives each code its HTTP status and `error.type`; dispatch,
 //! documentation and tests read the same table.
@@ -122,15 +122,14 @@ impl ErrorType {
     }
 }
 
-/// A failure as the caller sees it: composed by the gateway alone, never from
-/// a provider's text.
+/// A failure as the client sees it. The gateway composes it, never from a provider's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicError {
     /// The value of `error.code`.
     pub code: ErrorCode,
     /// The HTTP status.
     pub status: u16,
-    /// The value of `error.message`, written for a reader of the client's log.
+    /// The value of `error.message`.
     pub message: Cow<'static, str>,
     /// The time after which a retry can help: sent as `retry-after` and `retry-after-ms`.
     pub retry_after: Option<Duration>,

@@ -18,7 +18,7 @@ pub enum Format {
     Messages,
     /// Google Gemini, `POST /v1beta/models/{model}:generateContent`.
     Gemini,
-    /// Amazon Bedrock Converse, `POST /model/{model}/converse`. Only providers speak it.
+    /// Amazon Bedrock Converse, `POST /model/{model}/converse`. Only providers use it.
     Converse,
     /// Vectors of texts, `POST /v1/embeddings`. Providers of another API are not asked for it.
     Embeddings,
@@ -58,8 +58,8 @@ impl Format {
     /// The formats of clients whose requests are translated.
     pub const OF_CLIENTS: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
-    /// The name of a request that is charged, in records and metrics: `passthrough` for one that passes
-    /// to its provider unread.
+    /// The name of a request that is charged, in records and metrics: `passthrough` for one that is
+    /// forwarded unread.
     pub const fn name_of(format: Option<Self>) -> &'static str {
         match format {
             Some(format) => format.as_str(),

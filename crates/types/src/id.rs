@@ -106,7 +106,7 @@ impl RequestId {
 
     /// The identifier as text.
     pub fn as_str(&self) -> &str {
-        // Only ASCII is ever put in.
+        // Always ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use crate::{KeyId, KeyShares, Limits};
 pub struct Identity {
     /// The key's public identifier.
     pub key: KeyId,
-    /// The label that its maker gave it.
+    /// Its label.
     pub name: String,
     /// The plan with which it was created, if any.
     pub plan: Option<String>,

@@ -37,7 +37,7 @@ impl fmt::Display for ReasoningMode {
     }
 }
 
-/// How a model is asked to think in the messages format.
+/// How thinking is requested in the messages format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -48,7 +48,7 @@ pub enum ThinkingStyle {
     Adaptive,
 }
 
-/// How hard a caller asks a model to think.
+/// The requested amount of thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -82,13 +82,13 @@ impl Effort {
             Self::Minimal | Self::Low => Some(2048),
             Self::Medium => Some(8192),
             Self::High => Some(16_384),
-            // What the SDKs take for the most that needs no stream.
+            // The most for which the SDKs need no stream.
             Self::Xhigh | Self::Max => Some(31_999),
         }
     }
 }
 
-/// Whether a caller of the messages format asks a model to think: `thinking.type`.
+/// Whether a client of the messages format requests thinking: `thinking.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thinking {
     /// `enabled`: with a budget.
@@ -97,7 +97,7 @@ pub enum Thinking {
     Adaptive,
     /// `disabled`.
     Disabled,
-    /// A word that is not known here: providers add ways.
+    /// Unknown: providers add values.
     Other,
 }
 

@@ -29,7 +29,7 @@ pub enum Resource {
     BodyBytes,
     /// Reads of the usage records.
     UsageReads,
-    /// The turn to wait for memory; there is only one.
+    /// The slot to wait for memory; there is only one.
     MemoryWait,
 }
 
@@ -70,13 +70,13 @@ impl KeyShares {
     }
 
     fn count(&self, resource: Resource) -> &AtomicU64 {
-        let [requests, local, bytes, reads, turn] = &*self.0;
+        let [requests, local, bytes, reads, slot] = &*self.0;
         match resource {
             Resource::Requests => requests,
             Resource::LocalRequests => local,
             Resource::BodyBytes => bytes,
             Resource::UsageReads => reads,
-            Resource::MemoryWait => turn,
+            Resource::MemoryWait => slot,
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
             }
             shares.push(own);
         }
-        // They came one after the other, so each took half of the free part.
+        // One after the other, so each took half of the free part.
         assert_eq!(shares, [50, 25, 13, 6]);
         // The first request of a key passes if anything is free.
         assert!(leaves_room(0, 1, 1));

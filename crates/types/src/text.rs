@@ -1,4 +1,4 @@
-//! Which characters a name must not have because people read it.
+//! The characters that a name must not have, because they are invisible or misleading.
 
 /// The first character of `text` that a reader does not see, or that changes how the text around
 /// it looks: control characters, line separators, and format characters that are invisible or

@@ -1,8 +1,8 @@
-//! Which models count alike, as an operator names them.
+//! Families of models that count tokens alike, as an operator names them.
 
 use serde::{Deserialize, Serialize};
 
-/// A family of models that turn a request into tokens in the same way.
+/// A family of models that count the tokens of a request in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

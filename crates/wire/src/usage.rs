@@ -23,14 +23,14 @@ pub struct ReportedUsage {
     /// A number was no count of tokens (negative, fractional, not a number, above 2^53) and was
     /// ignored.
     pub absurd: bool,
-    /// A later report said less than an earlier one, which no running total does; the greater of
-    /// the two counts.
+    /// A later report was lower than an earlier one, which is impossible for a running total. The higher one
+    /// counts.
     pub conflicting: bool,
 }
 
 impl ReportedUsage {
-    /// The usage, if it is complete and every number was a count of tokens.
-    pub fn believed(&self) -> Option<Usage> {
+    /// The usage, if it is complete and every number is a count of tokens.
+    pub fn plausible(&self) -> Option<Usage> {
         (self.has_input && self.has_output && !self.absurd).then_some(self.usage)
     }
 }

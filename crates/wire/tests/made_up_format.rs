@@ -117,7 +117,7 @@ fn a_stream_ends_with_its_finish_reason() {
             .concat()
             .as_bytes()
     );
-    assert_eq!(scanner.usage().believed(), Some(USAGE));
+    assert_eq!(scanner.usage().plausible(), Some(USAGE));
     assert_eq!(scanner.text_bytes(), 5);
     let facts = scanner.facts();
     assert_eq!(facts.id.as_deref(), Some("a1"));
@@ -146,7 +146,7 @@ fn a_whole_answer_and_an_error_are_distinguished() {
     let read = |body: &str| {
         let mut scanner = AnswerScanner::new(FORMAT);
         scanner.push(body.as_bytes());
-        (scanner.finish(), scanner.usage().believed())
+        (scanner.finish(), scanner.usage().plausible())
     };
     assert_eq!(read(PARTS[1]), (AnswerKind::Answer, Some(USAGE)));
     assert_eq!(read(r#"{"error":{"message":"no"}}"#).0, AnswerKind::Error);

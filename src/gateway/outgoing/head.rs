@@ -1,5 +1,5 @@
-//! The head that goes to a provider: built anew for each attempt. Nothing of a caller's head or
-//! query leaves that is not put here.
+//! Builds the request head of an attempt. Headers and query parameters of the client are not forwarded
+//! unless this module adds them.
 
 use super::purpose;
 use crate::gateway::attempt::{Candidate, LogIn};
@@ -17,7 +17,7 @@ use tollgate_providers::Proof;
 use tollgate_types::Format;
 use tollgate_wire::headers as wire_headers;
 
-/// Begins to send what was made ready, and makes the head that goes before it.
+/// Begins the attempt that was prepared, and builds its head.
 pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
     let candidate = exchange.attempts.current()?;
     let request = exchange.stage.request()?;
@@ -25,7 +25,7 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     let mut parts = upstream_head(exchange, candidate, proof.as_ref(), request, session)?;
     parts.uri = match exchange.attempts.uri() {
         Some(uri) => uri.clone(),
-        // Nothing stored belongs to a path with a model.
+        // The path of a request for a stored item has no model.
         None => candidate
             .pool
             .base(candidate.format, purpose(request))?
@@ -55,7 +55,7 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
         parts
             .headers
             .extend(length.map(|it| (CONTENT_LENGTH, it.into())));
-    // A POST without a body says so.
+    // A POST without a body has a length of 0.
     } else if body.is_some() || parts.method == Method::POST {
         let length = body.as_ref().map_or(0, Bytes::len);
         parts.headers.insert(CONTENT_LENGTH, length.into());
@@ -65,7 +65,7 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     if let Some(trace) = &exchange.trace {
         trace.inject(&mut parts.headers);
     }
-    // Last: a signature is of the whole head.
+    // Last, because a signature covers the whole head.
     if let Some(Proof::Signature(signer)) = proof {
         let body = body.as_deref().unwrap_or_default();
         signer.sign(&mut parts, body, SystemTime::now()).ok()?;
@@ -73,7 +73,7 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     Some(parts.into())
 }
 
-/// The one parameter of a caller's query that goes upstream: `beta`, to providers of messages.
+/// The only query parameter that is forwarded: `beta`, to providers of messages.
 fn beta<'a>(
     session: &'a Session,
     request: &RequestContext,
@@ -99,8 +99,7 @@ fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
     format!("{base}{mark}{pair}").parse().ok()
 }
 
-/// The head that goes to the provider, built on what is the same for all its requests:
-/// what is not put here or there does not leave.
+/// The head for the provider, built on the head that all its requests share.
 fn upstream_head(
     exchange: &Exchange,
     candidate: &Candidate,
@@ -118,8 +117,7 @@ fn upstream_head(
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     }
-    // What a caller's header is passed as takes the place of the gateway's own, such as
-    // `user-agent`; several of one name stay several.
+    // A client's header replaces the gateway's own, such as `user-agent`. Duplicates stay.
     for name in provider
         .pass_headers
         .iter()
@@ -145,7 +143,7 @@ fn upstream_head(
     {
         headers.insert(name.clone(), version.clone());
     }
-    // The operator's own come last: they win over what a caller sent.
+    // The operator's headers come last: they replace the client's.
     for (name, value) in &provider.headers {
         headers.insert(name.clone(), value.clone());
     }

@@ -1,5 +1,5 @@
-//! Accepts a connection: it counts against the limits, and behind a load balancer the header of the PROXY
-//! protocol, before TLS, names its client.
+//! Accepts a connection: counts it against the limits, and behind a load balancer reads its client from the header
+//! of the PROXY protocol, before TLS.
 
 use super::connection_limits::{Connections, Place};
 use super::proxy_protocol::{self, Read};
@@ -18,25 +18,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Lets connections in, on listeners of one kind.
+/// Accepts the connections of listeners of one kind.
 #[derive(Clone)]
 pub(in crate::server) struct Gate {
     pub(in crate::server) connections: Arc<Connections>,
     pub(in crate::server) current: Arc<Current>,
     /// Whether each connection begins with a header of the PROXY protocol.
     pub(in crate::server) proxy_protocol: bool,
-    /// Where requests leave their lines that never reach the gateway.
+    /// The access log, for requests that never reach the gateway.
     pub(in crate::server) access_log: AccessLog,
 }
 
 impl Gate {
-    /// Gives a connection its place. Bytes read behind a header stand in `ahead`. The time that a
-    /// head may take is that of the header, too.
+    /// Counts a connection. Adds the bytes that follow a PROXY header to `ahead`. The time limit of a head also
+    /// applies to the header.
     ///
     /// # Errors
     ///
-    /// There are too many connections, or none may be opened from there, or in this way.
-    pub(super) async fn let_in<S>(
+    /// There are too many connections, the address is not allowed, or the header is missing or invalid.
+    pub(super) async fn admit<S>(
         &self,
         stream: &mut S,
         ahead: &mut BytesMut,
@@ -49,7 +49,7 @@ impl Gate {
         let peer = peer(stream);
         let is_trusted = peer.is_some_and(|peer| trusted.trusts(peer));
         if !self.proxy_protocol {
-            // A proxy brings the connections of all its clients.
+            // The load balancer has the connections of all its clients.
             let from = peer.filter(|_| !is_trusted);
             return self.connections.take(from, limits);
         }
@@ -78,7 +78,7 @@ pub(super) fn peer(stream: &(impl GetSocketDigest + ?Sized)) -> Option<IpAddr> {
     Some(peer.to_canonical())
 }
 
-/// From here on the connection is this client's. Its port is dropped.
+/// Makes this client the peer of the connection, without its port.
 fn name(stream: &mut (impl GetSocketDigest + UniqueID + ?Sized), client: IpAddr) {
     let digest = SocketDigest::from_raw_fd(stream.id());
     let client = SocketAddr::Inet((client, 0).into());
@@ -87,7 +87,7 @@ fn name(stream: &mut (impl GetSocketDigest + UniqueID + ?Sized), client: IpAddr)
     stream.set_socket_digest(digest);
 }
 
-/// Reads a header, and keeps what follows it. `None`: none came.
+/// Reads a header, and keeps the bytes after it. `None`: there is none.
 async fn read_header<S>(stream: &mut S, ahead: &mut BytesMut) -> Option<Option<IpAddr>>
 where
     S: AsyncRead + Unpin + ?Sized,
@@ -109,15 +109,15 @@ where
     }
 }
 
-/// Lets connections in before the handshake of TLS.
+/// Accepts connections before the TLS handshake.
 #[async_trait]
 impl PreTlsProcess for Gate {
     async fn process(&self, stream: &mut L4Stream) -> Result<()> {
         let mut ahead = BytesMut::new();
-        match self.let_in(stream, &mut ahead).await {
+        match self.admit(stream, &mut ahead).await {
             Ok(place) => {
                 stream.rewind(&ahead);
-                // The one thing that lives as long as the socket whatever becomes of it.
+                // Lives exactly as long as the socket.
                 stream.tracer = Some(Tracer(Box::new(Held(Arc::new(place)))));
                 Ok(())
             }

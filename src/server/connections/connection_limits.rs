@@ -1,7 +1,6 @@
-//! How many connections callers may hold, in total and from one address.
+//! Limits the connections of clients, in total and from one address.
 //!
-//! A connection has its place from the moment it was accepted, so that the handshake of TLS
-//! counts too, to the moment its socket is closed.
+//! A connection counts from its acceptance, TLS handshake included, until its socket is closed.
 
 use crate::client::ClientNetwork;
 use crate::events::{self, ConnectionRefusal};
@@ -11,7 +10,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The connections of all callers.
+/// The connections of all clients.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Connections {
     taken: Mutex<Taken>,
@@ -68,7 +67,7 @@ impl Taken {
 }
 
 impl Place {
-    /// Counts the connection among those of its client, which was not known before.
+    /// Counts the connection for its client, once that is known.
     pub(super) fn come_from(
         &mut self,
         client: IpAddr,

@@ -1,32 +1,32 @@
-//! How many HTTP/2 frames a caller may send that cost work here and move nothing there:
-//! pings, settings, priorities, resets (CVE-2023-44487), continuations and empty data.
+//! Limits the rate of HTTP/2 frames that cost work but carry no data: pings, settings, priorities, resets
+//! (CVE-2023-44487), continuations and empty data.
 //!
-//! The `h2` library bounds what such frames make it keep; how often they come is bounded
-//! here. Only the nine bytes at the front of each frame are looked at (RFC 9113, section 4.1).
+//! The `h2` library limits the memory for such frames. Reads only the nine bytes of each frame header (RFC 9113,
+//! section 4.1).
 
 use std::time::Instant;
 
-/// What a connection begins with, and the most that it can save up: a thousand such frames.
+/// The initial and the largest allowance of a connection: a thousand such frames.
 const MOST_UNITS: i64 = 10_000;
-/// What comes back in a second: a hundred of them.
+/// The allowance that returns per second: a hundred frames.
 const UNITS_A_SECOND: i64 = 1_000;
-/// What one of them costs.
+/// The cost of one such frame.
 const IDLE_FRAME: i64 = 10;
-/// What a frame costs that belongs to the work: it opens a stream, or makes room for more.
+/// The cost of a frame that opens a stream or makes room for data.
 const BUSY_FRAME: i64 = 1;
 /// A client that reads much sends many window updates.
 const BYTES_SENT_A_UNIT: u64 = 1024;
-/// What a client says first (RFC 9113, section 3.4).
+/// The connection preface of a client (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEADER: usize = 9;
 
-/// What is left of a connection's allowance.
+/// The allowance of a connection.
 #[derive(Debug)]
 pub(super) struct FrameBudget {
     units: i64,
     filled: Instant,
-    /// Bytes to come that are not looked at: the preface, then payloads.
+    /// Bytes to skip: the preface, then payloads.
     skip: usize,
     header: [u8; HEADER],
     known: usize,
@@ -34,7 +34,7 @@ pub(super) struct FrameBudget {
 }
 
 impl FrameBudget {
-    /// For a connection whose preface is still to be passed on.
+    /// For a connection whose preface was not forwarded yet.
     pub(super) const fn new(now: Instant) -> Self {
         Self {
             units: MOST_UNITS,
@@ -46,8 +46,7 @@ impl FrameBudget {
         }
     }
 
-    /// Looks at what a caller has sent. `Some(n)`: the first `n` bytes may pass, and
-    /// nothing behind them; there a frame ends.
+    /// Reads received bytes. `Some(n)`: only the first `n` bytes, which end a frame, may be forwarded.
     pub(super) fn look(&mut self, bytes: &[u8], now: Instant) -> Option<usize> {
         self.fill(now);
         let mut at: usize = 0;
@@ -116,9 +115,8 @@ fn cost(kind: u8, flags: u8, length: usize) -> i64 {
     }
 }
 
-/// Frames to which the `h2` library answers `GOAWAY` with `ENHANCE_YOUR_CALM`: a head that
-/// is continued without end. They replace the client's next frame and end its connection
-/// with an error code.
+/// A head that continues without end, which the `h2` library answers with `GOAWAY` and `ENHANCE_YOUR_CALM`. It
+/// replaces the client's next frame and ends its connection with an error code.
 pub(super) fn last_frames() -> Vec<u8> {
     /// More than a head of 16 MiB, the largest that a setting allows, may have.
     const CONTINUATIONS: usize = 2_048;

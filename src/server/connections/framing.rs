@@ -1,31 +1,31 @@
-//! Where the body of an HTTP/1.1 request ends, found while it passes, so that the next
-//! request begins where this one's sender says and nowhere else (RFC 9112, sections 6 and 7).
+//! Finds the end of an HTTP/1.1 request body while it is forwarded, so that the next request begins exactly where
+//! the client has placed it (RFC 9112, sections 6 and 7).
 
-/// How the end of a body is marked, and how far it is.
+/// How a body is framed, and the rest of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes are to come.
+    /// This many bytes are left.
     Length(u64),
     /// In chunks.
     Chunked(Chunks),
 }
 
-/// A chunked body as no server should have to read it.
+/// A chunked body that is malformed, or valid but suspicious.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadChunk;
 
-/// Where in a chunked body the next byte stands.
+/// The position of the next byte in a chunked body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Chunks {
-    /// In a size of so many digits.
+    /// In a size, after this many digits.
     Size { digits: u8, size: u64 },
-    /// In an extension behind a size, of so many bytes.
+    /// In an extension, after this many bytes.
     Extension { length: u8, size: u64 },
-    /// Before the line feed behind a size.
+    /// Before the line feed after a size.
     SizeEnd { size: u64 },
     /// In the data.
     Data { left: u64 },
-    /// Before the line end behind the data.
+    /// Before the line end after the data.
     DataReturn,
     /// Before its line feed.
     DataEnd,
@@ -37,9 +37,9 @@ pub(super) enum Chunks {
     Over,
 }
 
-/// Digits of a size: more are zeros ahead of it, or more than there is memory.
+/// The most digits of a size: more are leading zeros, or exceed any memory.
 const MOST_DIGITS: u8 = 12;
-/// Bytes of a chunk extension; clients in practice send none.
+/// The most bytes of a chunk extension; clients in practice send none.
 const MOST_EXTENSION: u8 = 128;
 
 impl Framing {
@@ -48,16 +48,16 @@ impl Framing {
         Self::Chunked(Chunks::Size { digits: 0, size: 0 })
     }
 
-    /// Whether everything has passed.
+    /// Whether the whole body was forwarded.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self, Self::Length(0) | Self::Chunked(Chunks::Over))
     }
 
-    /// Takes what belongs to the body off the front of `bytes`, and says how much that is.
+    /// Returns how many bytes at the front of `bytes` belong to the body.
     ///
     /// # Errors
     ///
-    /// [`BadChunk`], behind that many good bytes.
+    /// [`BadChunk`] with the number of valid bytes before it.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<usize, (usize, BadChunk)> {
         let mut taken = 0;
         while taken < bytes.len() && !self.is_over() {
@@ -122,7 +122,7 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// How many bytes of `text` are the body, however it is cut; `None` where it is bad.
+    /// The length of the body in `text`, for every division into pieces; `None` if it is malformed.
     fn end(text: &[u8]) -> Option<usize> {
         let whole = in_pieces(text, text.len().max(1));
         for size in 1..text.len() {

@@ -1,8 +1,8 @@
-//! Reads the head of an HTTP/1.1 request and refuses every one that two readers could read
-//! in two ways (RFC 9112, sections 2.2, 3, 5 and 6; RFC 9110, section 5).
+//! Reads the head of an HTTP/1.1 request and refuses ambiguous ones, which two parsers could read differently
+//! (RFC 9112, sections 2.2, 3, 5 and 6; RFC 9110, section 5).
 //!
-//! Pingora's own parser and the gateway interpret the request later: nothing
-//! here is handed on but the bytes themselves, and where the body ends.
+//! Pingora's parser and the gateway interpret the request later. This module passes on only the bytes and the
+//! framing of the body.
 
 mod class;
 
@@ -57,21 +57,21 @@ const fn host(message: &'static str) -> Fault {
     Fault::new(Reason::Host, message)
 }
 
-/// A head that has come whole.
+/// A complete head.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Its bytes, with the empty line.
     pub(super) size: usize,
-    /// Where the body behind it ends.
+    /// The framing of the body.
     pub(super) body: Framing,
 }
 
 /// Reads a head line by line, while it arrives.
 #[derive(Debug, Default)]
 pub(super) struct HeadReader {
-    /// Where the line begins that has not ended yet.
+    /// The offset of the line that has not ended yet.
     line: usize,
-    /// How far the end of that line was looked for.
+    /// The offset up to which that line has no end.
     looked: usize,
     request: Option<RequestLine>,
     headers: usize,
@@ -83,7 +83,7 @@ pub(super) struct HeadReader {
 
 #[derive(Debug)]
 struct RequestLine {
-    /// Where the path begins and ends, without a query.
+    /// The offsets of the path, without the query.
     path: (usize, usize),
     /// The authority of a target in absolute form.
     authority: Option<Vec<u8>>,
@@ -97,14 +97,14 @@ enum Version {
 }
 
 impl HeadReader {
-    /// Looks at what has come of a head, from its first byte; at most `most` bytes.
+    /// Reads the received part of a head, from its first byte; at most `most` bytes.
     ///
     /// # Errors
     ///
-    /// As soon as it shows that this is no head.
+    /// The bytes cannot become a valid head.
     pub(super) fn read(&mut self, bytes: &[u8], most: usize) -> Result<Option<Head>, Fault> {
         if let (None, Some(first)) = (&self.request, bytes.first()) {
-            // TLS in cleartext and the like is not waited for.
+            // Another protocol, such as TLS, is refused at once.
             if !first.is_ascii_uppercase() && !matches!(first, b'\r' | b'\n') {
                 return Err(malformed(
                     "the request does not begin with a method in capital letters",
@@ -119,7 +119,7 @@ impl HeadReader {
                 break;
             }
             match (line, &self.request) {
-                // One line end behind the body before it is forgiven (RFC 9112, section 2.2).
+                // One empty line before the request line is allowed (RFC 9112, section 2.2).
                 ([], None) if self.line == 2 => {}
                 ([], None) => return Err(malformed("a request begins with its request line")),
                 ([], Some(_)) => return self.finish().map(Some),
@@ -139,7 +139,7 @@ impl HeadReader {
         Ok(None)
     }
 
-    /// The path as it stands in the bytes of the head, once the request line was read.
+    /// The path as the client sent it, once the request line was read.
     pub(super) fn path<'a>(&self, bytes: &'a [u8]) -> Option<&'a str> {
         let (start, end) = self.request.as_ref()?.path;
         std::str::from_utf8(bytes.get(start..end)?).ok()
@@ -188,7 +188,7 @@ impl HeadReader {
         self.take_note(name, value)
     }
 
-    /// Keeps what decides on the framing and the host.
+    /// Keeps the headers that decide the framing and the host.
     fn take_note(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
         let is = |wanted: &http::HeaderName| name.eq_ignore_ascii_case(wanted.as_str().as_bytes());
         match name.len() {
@@ -218,7 +218,7 @@ impl HeadReader {
                 }
                 self.chunked = true;
             }
-            // What some server takes for one of the above.
+            // Names that some servers treat as one of the above.
             14 | 17 if name.contains(&b'_') => {
                 let dashed: Vec<u8> = name
                     .iter()
@@ -274,8 +274,7 @@ impl HeadReader {
     }
 }
 
-/// `method SP request-target SP HTTP-version` and nothing else. `start` is where the line
-/// stands in the head.
+/// Reads `method SP request-target SP HTTP-version`. `start`: the offset of the line in the head.
 fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Fault> {
     let mut words = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
@@ -319,8 +318,7 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Fault> {
     })
 }
 
-/// The authority of a target in absolute form, and where its path begins (RFC 9112,
-/// section 3.2).
+/// The authority of a target in absolute form, and the offset of its path (RFC 9112, section 3.2).
 fn authority_of(target: &[u8]) -> Result<(Option<&[u8]>, usize), Fault> {
     if target.starts_with(b"/") {
         return Ok((None, 0));
@@ -343,7 +341,7 @@ fn authority_of(target: &[u8]) -> Result<(Option<&[u8]>, usize), Fault> {
     Err(malformed("the request target is not a path"))
 }
 
-/// A length as RFC 9110, section 8.6, has it: digits and nothing else.
+/// A length by RFC 9110, section 8.6: only digits.
 fn length(value: &[u8]) -> Result<u64, Fault> {
     let fault = || framing("Content-Length is not a number");
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
@@ -353,7 +351,7 @@ fn length(value: &[u8]) -> Result<u64, Fault> {
     text.parse().map_err(|_| fault())
 }
 
-/// A host and perhaps a port.
+/// A host with an optional port.
 fn is_authority(value: &[u8]) -> bool {
     !value.is_empty() && all_are(AUTHORITY, value)
 }

@@ -1,7 +1,7 @@
-//! How long an unused connection is kept: a time, and no longer than the program keeps any.
+//! Limits the time that an unused connection is kept: by a deadline, and by the end of the process.
 //!
-//! Both waits live as long as the connection. To begin and give them up with each request
-//! would cost more than to read its head.
+//! Both waits last as long as the connection. Starting and cancelling them for each request would cost more than
+//! reading its head.
 
 use crate::server::stop::{Ending, idle_is_over};
 use std::fmt;
@@ -13,16 +13,15 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The waits of one connection.
 pub(super) struct Idle {
-    /// Set to the deadline of a wait that may be over by now: it is put off when it ends.
+    /// The deadline of an earlier wait; postponed when it fires.
     timer: Option<Pin<Box<Sleep>>>,
     ending: watch::Receiver<Ending>,
-    /// Over when the program keeps no connection any more that was last used at the time it was
-    /// begun, or before.
+    /// Ready when the process closes connections that were last used when the wait began, or before.
     is_over: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Idle {
-    /// Of a connection that has not been waited for yet.
+    /// For a new connection.
     pub(super) fn until(ending: watch::Receiver<Ending>) -> Self {
         Self {
             timer: None,
@@ -31,8 +30,8 @@ impl Idle {
         }
     }
 
-    /// Ready when the connection, last used at `last_used`, was unused until `deadline`, or those
-    /// that are unused since are not kept any more. It must not be asked again then.
+    /// Ready when the connection, last used at `last_used`, was unused until `deadline`, or the process closes
+    /// connections that are unused since then. Must not be polled again after that.
     pub(super) fn poll(
         &mut self,
         last_used: Instant,
@@ -95,7 +94,7 @@ mod tests {
         begun.elapsed()
     }
 
-    /// A wait that is given up, since a request has come.
+    /// A wait that a request has cancelled.
     async fn is_used_within(idle: &mut Idle, time: Duration) {
         let now = Instant::now();
         poll_fn(|context| {

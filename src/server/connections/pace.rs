@@ -1,10 +1,9 @@
-//! How slowly a client may read: by rate, so that single stalls are allowed and a slow provider
-//! does not count against the client.
+//! Limits how slowly a client may read: by rate, so that single stalls are allowed and a slow provider does not
+//! count against the client.
 //!
-//! Only time in which the caller's side is full counts. It becomes a debt, and what the
-//! caller takes pays it off; a debt beyond the patience ends the connection. Where no rate is
-//! asked for, nothing adds up: one stall as long as the patience ends it, whatever waits. Pingora bounds
-//! the writes of bodies alone, and by themselves those of heads would wait for ever.
+//! Time in which the client's side is full becomes a debt, which the bytes that the client reads pay off. A debt
+//! beyond the patience ends the connection. Without a rate, debts do not add up, and one stall as long as the
+//! patience ends it. Pingora limits only the writes of bodies; writes of heads would wait for ever.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +11,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep_until};
 
-/// The account of one connection.
+/// The debt of one connection.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Bytes a second that pay a second; `None`: any byte pays all.
+    /// The bytes that pay off one second; `None`: any byte pays off everything.
     rate: Option<u64>,
     patience: Duration,
     debt: Duration,
@@ -23,12 +22,12 @@ pub(super) struct Pace {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// The caller takes too little.
+/// The client reads too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooSlow;
 
 impl Pace {
-    /// Without debt.
+    /// A connection without debt.
     pub(super) const fn new(rate: Option<u64>, patience: Duration) -> Self {
         Self {
             rate,
@@ -39,7 +38,7 @@ impl Pace {
         }
     }
 
-    /// The caller has taken `bytes`.
+    /// The client has read `bytes`.
     pub(super) fn taken(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         if let Some(since) = self.full_since.take() {
             let stalled = now().saturating_duration_since(since);
@@ -91,8 +90,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Lets a reader stall for `stall` before it takes `bytes`, again and again; how often
-    /// it may do so.
+    /// How often a reader may stall for `stall` before it reads `bytes`.
     fn rounds(rate: Option<u64>, stall: Duration, bytes: usize) -> usize {
         let mut now = Instant::now();
         let mut pace = Pace::new(rate, PATIENCE);

@@ -1,4 +1,4 @@
-//! The header of the PROXY protocol, versions 1 and 2, by which a load balancer names the client of a
+//! The header of the PROXY protocol, versions 1 and 2, which names the client of a load balancer's
 //! connection (HAProxy: The PROXY protocol, sections 2.1 and 2.2).
 //!
 //! Only the client's address is read; extensions (TLVs) are skipped.
@@ -11,24 +11,24 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED: usize = 16;
 /// The longest header of version 1, with its line end.
 const LONGEST_LINE: usize = 107;
-/// The longest block of version 2 that is taken: no load balancer needs as much for certificates.
+/// The longest block of version 2 that is accepted: load balancers need less, even for certificates.
 const LONGEST_BLOCK: usize = 4096;
 
 /// The most bytes that a header takes.
 pub(super) const LONGEST: usize = FIXED + LONGEST_BLOCK;
 
-/// What is known of a header so far.
+/// The result of reading the beginning of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// It goes on.
+    /// It is incomplete.
     Incomplete,
-    /// It ends after so many bytes. The client; `None`: the load balancer speaks for itself, or does not know.
+    /// Its length in bytes, and the client. `None`: the connection is the load balancer's own, or unknown.
     Header { size: usize, client: Option<IpAddr> },
-    /// It is none.
+    /// It is no header.
     Malformed,
 }
 
-/// Reads the header that `bytes` begin with.
+/// Reads the header at the front of `bytes`.
 pub(super) fn read(bytes: &[u8]) -> Read {
     let is_start_of = |whole: &[u8]| {
         let common = bytes.len().min(whole.len());
@@ -63,7 +63,7 @@ fn read_v1(bytes: &[u8]) -> Read {
 fn client_of<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Option<IpAddr>> {
     words.next()?;
     let client = match words.next()? {
-        // Whatever follows says nothing.
+        // The rest of the line has no meaning.
         "UNKNOWN" => return Some(None),
         "TCP4" => addresses::<Ipv4Addr>(&mut words)?,
         "TCP6" => addresses::<Ipv6Addr>(&mut words)?,
@@ -101,7 +101,7 @@ fn read_v2(bytes: &[u8]) -> Read {
         return Read::Incomplete;
     };
     let client = match (command, family) {
-        // LOCAL, whose block says nothing; UNSPEC; and a client at a Unix socket.
+        // LOCAL, whose block has no meaning; UNSPEC; and a client at a Unix socket.
         (0x20, _) | (_, 0x00 | 0x31) => Some(None),
         (_, 0x11) => source::<4, 12>(block).map(|it| Some(IpAddr::from(it))),
         (_, 0x21) => source::<16, 36>(block).map(|it| Some(IpAddr::from(it))),

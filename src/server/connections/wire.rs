@@ -1,5 +1,5 @@
-//! A caller's connection as Pingora sees it: of HTTP/1.1 one request at a time, each with a
-//! head that was read and found good, and of HTTP/2 no more idle frames than are allowed.
+//! A client's connection as Pingora sees it: over HTTP/1.1 one request at a time, with a checked head; over
+//! HTTP/2 no more control frames than are allowed.
 //!
 //! `head` checks heads, `framing` finds the end of a body, `frames` bounds HTTP/2 frames, and `pace`
 //! ends connections that read too slowly.
@@ -31,34 +31,34 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is kept of what a caller sends behind its request.
+/// The most bytes that are kept of the next request.
 const MOST_AHEAD: usize = 16 * 1024;
-/// What is read of a head at a time; most heads come whole, many with their body.
+/// The bytes to read of a head at a time. Most heads arrive in one piece, many with their body.
 const HEAD_PIECE: usize = 4 * 1024;
-/// What no chunked body holds in any place: Pingora refuses it by its own error.
+/// Invalid anywhere in a chunked body, so that Pingora refuses it with its own error.
 const NO_CHUNK: &[u8] = b"\r\0";
 
-/// A caller's connection.
+/// A client's connection.
 pub(super) struct Wire {
     inner: Stream,
-    /// What was read and not handed on.
+    /// Bytes that were read but not passed to Pingora.
     ahead: BytesMut,
     stage: Stage,
     pace: Pace,
-    /// Whether a write waits, once a reader has asked for it.
+    /// Reports whether a write waits, once it is used.
     backlog: OnceCell<DownstreamBacklog>,
     departure: Departure,
-    /// Its place among all connections, where TLS has not taken it before.
+    /// Its place among all connections, unless the TLS connection has it.
     _place: Option<Place>,
 }
 
-/// What passes next.
+/// The bytes that Pingora gets next.
 enum Stage {
-    /// Nothing: a head is read first.
+    /// None: a head is read first.
     Between,
-    /// What is left of a request's body.
+    /// The rest of a request's body.
     Body(Framing),
-    /// A body that is not chunked as it should be, and what is left to say so.
+    /// A malformed chunked body: the rest of the bytes that report it.
     Bad { left: &'static [u8] },
     /// Frames.
     Http2(FrameBudget),
@@ -85,17 +85,17 @@ impl Wire {
         self.backlog.get_or_init(DownstreamBacklog::default).clone()
     }
 
-    /// What decides from now on whether it reports that its caller has disconnected.
+    /// Decides from now on whether the connection reports a disconnect.
     pub(super) fn drain(&self) -> Drain {
         self.departure.drain()
     }
 
-    /// What has come and was not handed on.
+    /// Bytes that have arrived but were not passed to Pingora.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
-    /// The connection itself, without what was read of it.
+    /// The connection itself, without the bytes that were read.
     pub(super) fn rest(&mut self) -> &mut Stream {
         self.ahead.clear();
         &mut self.inner
@@ -106,8 +106,8 @@ impl Wire {
         poll_fn(|context| self.poll_more(context)).await
     }
 
-    /// The same. Reads into a buffer of the moment, and keeps no more than came: an unused connection
-    /// has no buffer, and a request keeps its head for as long as it is served.
+    /// The same. Reads into a temporary buffer and keeps only the received bytes: an unused connection has no
+    /// buffer, and a request keeps its head until it ends.
     pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut piece = [MaybeUninit::uninit(); HEAD_PIECE];
         let mut piece = ReadBuf::uninit(&mut piece);
@@ -116,8 +116,7 @@ impl Wire {
         Poll::Ready(Ok(!piece.filled().is_empty()))
     }
 
-    /// Takes the head that has come, with what has come of the body behind it; the rest of
-    /// the body is what passes next.
+    /// Takes the head and the part of the body that has arrived. Pingora gets the rest of the body next.
     pub(super) fn hand_on(&mut self, head: Head) -> BytesMut {
         let mut body = head.body;
         let taken = body.take(self.ahead.get(head.size..).unwrap_or_default());
@@ -133,7 +132,7 @@ impl Wire {
         self.ahead.split_to(size)
     }
 
-    /// Hands on frames of HTTP/2, from the preface that has come.
+    /// Passes on HTTP/2 frames, beginning with the preface.
     pub(super) fn speak_http2(&mut self) {
         self.stage = Stage::Http2(FrameBudget::new(Instant::now()));
     }
@@ -148,13 +147,13 @@ impl Wire {
         }
     }
 
-    /// Leaves the request that has passed.
+    /// Ends the request that was passed on.
     pub(super) fn leave(&mut self) {
         self.stage = Stage::Between;
         self.departure.end_request();
     }
 
-    /// Reads the body from the connection itself; what comes behind it is kept.
+    /// Reads the body from the connection itself. Bytes after it are kept.
     fn read_body(
         &mut self,
         context: &mut Context<'_>,
@@ -185,8 +184,8 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// The request has passed, and Pingora checks whether the caller is still there.
-    /// What it sends is the next request, and is kept for then.
+    /// Pingora has the whole request and checks whether the client is still connected. Bytes that arrive now are
+    /// the next request, and are kept.
     fn read_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.departure.is_held_back() {
             if self.ahead.len() >= MOST_AHEAD {
@@ -248,7 +247,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes `all` bytes, or drops them where the caller is gone and that is not reported yet.
+    /// Writes `all` bytes, or drops them if the client has disconnected and that is not reported yet.
     fn write(
         &mut self,
         context: &mut Context<'_>,
@@ -270,7 +269,7 @@ impl Wire {
         }
     }
 
-    /// What a write has come to, as the reader's pace has it.
+    /// The result of a write, subject to the client's pace.
     fn paced(
         &mut self,
         outcome: Poll<io::Result<usize>>,
@@ -426,5 +425,5 @@ impl GetSocketDigest for Wire {
     }
 }
 
-// Pingora need not look ahead: which protocol it is was found out before.
+// Pingora need not look ahead: the protocol is known.
 impl Peek for Wire {}

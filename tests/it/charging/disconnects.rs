@@ -443,7 +443,7 @@ async fn a_container_is_no_stored_input() {
     let line = gateway.line_of(&answer).await;
     let (outcome, charged, count) = money(&line);
     assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
-    // What a stored thing of unknown size costs is more by orders of magnitude.
+    // What a stored item of unknown size costs is more by orders of magnitude.
     let shown = body.to_string().len() as u64;
     assert!((1..=shown).contains(&charged), "{shown}: {line}");
     gateway.verify().await;

@@ -25,7 +25,9 @@ async fn a_usage_that_makes_no_sense_is_never_believed() {
                 if orders == "usage-negative" {
                     let id = answer.header("x-request-id").unwrap();
                     gateway
-                        .log_line(&format!("{id}: the reported usage was not believed"))
+                        .log_line(&format!(
+                            "{id}: the reported usage was implausible and was corrected"
+                        ))
                         .await;
                 }
             }
@@ -103,7 +105,7 @@ async fn an_absurd_usage_is_cut_down_to_what_was_agreed() {
             "{usage}: {line}"
         );
         let id = answer.header("x-request-id").unwrap();
-        let words = format!("{id}: the reported usage was not believed");
+        let words = format!("{id}: the reported usage was implausible and was corrected");
         gateway.log_line(&words).await;
         gateway.has_spent(&gateway.key, charged).await;
         let record = last_record(&gateway).await;
@@ -214,7 +216,7 @@ async fn of_two_usages_that_contradict_each_other_the_greater_is_charged_and_mar
         let record = last_record(&gateway).await;
         assert_eq!(record["clamped"], clamped, "{second}: {record}");
         let id = answer.header("x-request-id").unwrap();
-        let words = format!("{id}: the reported usage was not believed");
+        let words = format!("{id}: the reported usage was implausible and was corrected");
         if clamped {
             gateway.log_line(&words).await;
         } else {
@@ -263,7 +265,7 @@ async fn an_answer_that_ends_in_trailers_costs_what_it_reports() {
 }
 
 #[tokio::test]
-async fn a_report_that_is_not_believed_uses_up_no_limit() {
+async fn an_implausible_report_uses_up_no_limit() {
     let left = |answer: &Answer| {
         let left = answer.header("x-ratelimit-remaining-tokens");
         left.expect("a limit").parse::<i64>().unwrap()

@@ -137,7 +137,7 @@ async fn every_byte_of_an_unknown_field_is_reserved_for() {
 #[tokio::test]
 async fn a_report_beyond_what_the_model_can_process_is_cut_and_marked() {
     const WINDOW: u64 = 100_000;
-    // The last one is what is believed where the catalog states no window.
+    // The last one is the highest plausible report if the catalog states no window.
     for (window, most) in [(Some(WINDOW), WINDOW), (None, 2_000_000)] {
         for (reported, is_believed) in [(most, true), (most + 1, false)] {
             let (_upstream, gateway) = with_window(reported, window).await;
@@ -152,7 +152,7 @@ async fn a_report_beyond_what_the_model_can_process_is_cut_and_marked() {
             }
             assert_eq!((charged, count), (most + 3, "estimated"), "{line}");
             let id = answer.header("x-request-id").unwrap();
-            let words = format!("{id}: the reported usage was not believed");
+            let words = format!("{id}: the reported usage was implausible and was corrected");
             gateway.log_line(&words).await;
         }
     }
@@ -308,7 +308,7 @@ async fn a_balance_for_several_stored_responses_serves_several_requests_at_a_tim
 }
 
 #[tokio::test]
-async fn documents_sound_and_film_are_believed_to_be_as_long_as_is_reported() {
+async fn documents_sound_and_film_are_as_long_as_is_reported() {
     const ENOUGH: u64 = 2 * REPORTED;
     let of = |part: Value| {
         let messages = json!([{"role": "user", "content": [part]}]);

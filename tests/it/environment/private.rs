@@ -153,7 +153,7 @@ async fn the_state_of_the_demo_is_private_whatever_the_umask() {
         .await
         .unwrap()
     {
-        if line.starts_with("Base address") {
+        if line.starts_with("Base URL") {
             break;
         }
     }

@@ -68,7 +68,7 @@ pub fn cases(folder: &Path) -> io::Result<Vec<Case>> {
 }
 
 fn case(format: Format, record: &Value) -> Option<Case> {
-    let reported = usage(format, record)?.believed()?.total_input();
+    let reported = usage(format, record)?.plausible()?.total_input();
     let model = record.pointer("/request/model")?.as_str()?.to_owned();
     let family = Tokenizer::of_model(&model);
     let body = record.get("request")?.to_string();

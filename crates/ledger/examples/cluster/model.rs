@@ -98,15 +98,15 @@ impl Node {
         }
     }
 
-    fn is_asking(&self) -> bool {
+    fn has_lease_request(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Gives up half, or all if half would help no request; a gateway that needs more itself, by chance.
-    fn give_way(&mut self, random: &mut fastrand::Rng) -> u64 {
+    fn give_up_on_request(&mut self, random: &mut fastrand::Rng) -> u64 {
         let half = self.leased / 2;
         let given = match half < RESERVED {
-            true if self.is_asking() && random.bool() => 0,
+            true if self.has_lease_request() && random.bool() => 0,
             true => self.leased,
             false => half,
         };
@@ -187,12 +187,12 @@ fn look(
 ) {
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     random.shuffle(&mut order);
-    let mut asking = nodes.iter().filter(|node| node.is_asking()).count();
+    let mut asking = nodes.iter().filter(|node| node.has_lease_request()).count();
     for number in order {
         let Some(node) = nodes.get_mut(number).filter(|node| !node.is_gone) else {
             continue;
         };
-        if node.is_asking() {
+        if node.has_lease_request() {
             let need = RESERVED * node.waiting.len() as u64;
             let taken = match policy {
                 Policy::All => *free,
@@ -202,11 +202,11 @@ fn look(
             node.leased += taken;
             outcome.changes += u64::from(taken > 0);
             node.serve();
-            asking -= usize::from(!node.is_asking());
+            asking -= usize::from(!node.has_lease_request());
         }
         // What is free already is for the others.
-        if asking > usize::from(node.is_asking()) && *free < RESERVED {
-            let given = node.give_way(random);
+        if asking > usize::from(node.has_lease_request()) && *free < RESERVED {
+            let given = node.give_up_on_request(random);
             *free += given;
             outcome.changes += u64::from(given > 0);
         }

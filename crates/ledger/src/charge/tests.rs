@@ -7,8 +7,8 @@ const BOUND: UpperBound = UpperBound {
     hidden_input: 0,
     output: 500,
     useful_output: 16,
-    believed_input: 200_000,
-    believed_output: 32_000,
+    plausible_input: 200_000,
+    plausible_output: 32_000,
 };
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -176,16 +176,16 @@ fn an_absurd_report_is_cut_down_to_the_bound() {
 }
 
 #[test]
-fn a_report_is_believed_up_to_what_the_model_can_process() {
-    let believed = |input, output| {
-        let charge = believe(usage(input, output), &BOUND, &Weights::default());
+fn a_report_is_plausible_up_to_what_the_model_can_process() {
+    let plausible = |input, output| {
+        let charge = clamp(usage(input, output), &BOUND, &Weights::default());
         (charge.usage.input, charge.usage.output, charge.clamped)
     };
-    assert_eq!(believed(200_000, 32_000), (200_000, 32_000, false));
-    assert_eq!(believed(200_001, 80), (200_000, 80, true));
-    assert_eq!(believed(1_600_000, 80), (200_000, 80, true));
-    assert_eq!(believed(1_600_001, 80), (1000, 80, true));
-    assert_eq!(believed(10, 32_001), (10, 32_000, true));
+    assert_eq!(plausible(200_000, 32_000), (200_000, 32_000, false));
+    assert_eq!(plausible(200_001, 80), (200_000, 80, true));
+    assert_eq!(plausible(1_600_000, 80), (200_000, 80, true));
+    assert_eq!(plausible(1_600_001, 80), (1000, 80, true));
+    assert_eq!(plausible(10, 32_001), (10, 32_000, true));
 }
 
 #[test]

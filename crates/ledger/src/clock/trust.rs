@@ -1,39 +1,37 @@
-//! How far the system's clock is believed: against the time that has passed since, which a
-//! steady clock shows, which cannot be set.
+//! Checks the system clock against a monotonic one.
 //!
-//! What the clock says is followed while it goes with the steady one, small corrections
-//! included. A leap (of an operator's, of a time service's, of a machine that has slept) is
-//! believed when it has lasted for a minute; until then time goes on from where it was.
+//! The system time is used while both clocks agree, except for small corrections. A larger jump (by an operator,
+//! a time service, or a machine that has slept) counts once it has lasted for a minute. Until then, the time
+//! continues with the monotonic clock.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// Corrections that are followed at once, in milliseconds: beyond what time services slew.
+/// The largest correction that counts at once, in milliseconds: more than time services slew.
 const CORRECTION_MS: u64 = 2_000;
-/// How long a leap must last to be believed, in milliseconds.
+/// How long a jump must last to count, in milliseconds.
 const LASTS_MS: u64 = 60_000;
 
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// How far the believed time is ahead of the steady one.
+    /// How far the time is ahead of the monotonic clock.
     ahead_ms: AtomicI64,
-    /// Whether there is one, to avoid the lock most of the time.
+    /// Whether there is a doubt. Avoids the lock most of the time.
     doubts: AtomicBool,
     doubt: Mutex<Option<Doubt>>,
 }
 
-/// A leap that is not believed yet.
+/// A jump that does not count yet.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
-    /// How far the clock is ahead of the steady one since.
+    /// How far the system clock has been ahead of the monotonic one since the jump.
     ahead_ms: i64,
-    /// When it was seen first, by the steady clock.
+    /// When the jump was seen first, by the monotonic clock.
     since_ms: u64,
 }
 
 impl Trust {
-    /// The clock says this at the beginning of the steady one; there is nothing to hold it
-    /// against.
+    /// Trusts the system time `wall_ms` when the monotonic clock begins.
     pub(super) fn beginning_at(wall_ms: u64) -> Self {
         Self {
             ahead_ms: AtomicI64::new(signed(wall_ms)),
@@ -42,11 +40,11 @@ impl Trust {
         }
     }
 
-    /// The time, where the clock says `wall_ms` and the steady one `steady_ms`.
-    pub(super) fn believe(&self, wall_ms: u64, steady_ms: u64) -> u64 {
+    /// The time if the system clock is at `wall_ms` and the monotonic one at `steady_ms`.
+    pub(super) fn check(&self, wall_ms: u64, steady_ms: u64) -> u64 {
         let ahead = signed(wall_ms).saturating_sub(signed(steady_ms));
-        let believed = self.ahead_ms.load(Ordering::Relaxed);
-        let differs_by = ahead.abs_diff(believed);
+        let trusted = self.ahead_ms.load(Ordering::Relaxed);
+        let differs_by = ahead.abs_diff(trusted);
         if differs_by <= CORRECTION_MS {
             // The two are read one after the other.
             if differs_by > 1 {
@@ -61,13 +59,13 @@ impl Trust {
         }
         if self.has_lasted(ahead, steady_ms) {
             log::warn!(
-                "the system's clock has leapt by {} s, and is believed now that it has lasted",
-                ahead.saturating_sub(believed) / 1000
+                "the system clock jumped by {} s a minute ago; the gateway uses the new time from now on",
+                ahead.saturating_sub(trusted) / 1000
             );
             self.ahead_ms.store(ahead, Ordering::Relaxed);
             return wall_ms;
         }
-        steady_ms.saturating_add_signed(believed)
+        steady_ms.saturating_add_signed(trusted)
     }
 
     fn has_lasted(&self, ahead_ms: i64, steady_ms: u64) -> bool {

@@ -59,8 +59,8 @@ impl State {
     }
 
     /// Whether this process has requested a part of what other processes lease.
-    fn is_asking(&self) -> bool {
-        self.funds.iter().any(|fund| fund.asked_for.is_some())
+    fn has_lease_request(&self) -> bool {
+        self.funds.iter().any(|fund| fund.lease_request.is_some())
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) enum Reserved {
     /// Too little is leased while some is free in the database: lease it.
     Unleased,
     /// Too little is leased here, while other processes lease some. `true`: the caller must request it now.
-    Elsewhere(bool),
+    LeasedElsewhere(bool),
     /// The account was closed meanwhile: load it again.
     Closed,
 }
@@ -100,7 +100,7 @@ fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Result<Lack, Shor
     if let Some(unit) = units.find(is_over) {
         return Err(Shortage::Exhausted(unit));
     }
-    let mut waits = [Lack::Unleased, Lack::Elsewhere].into_iter();
+    let mut waits = [Lack::Unleased, Lack::LeasedElsewhere].into_iter();
     let wait = waits.find(|wait| lacks.iter().flatten().any(|lack| lack == wait));
     Ok(wait.unwrap_or(Lack::Here(Short::Busy)))
 }
@@ -118,22 +118,22 @@ impl Account {
                 used_at: now,
             }),
         };
-        account.take_in(share, now);
+        account.add_lease(share, now);
         account
     }
 
     /// Adds new leases.
-    pub(super) fn take_in(&self, share: &Share, now: Timestamp) {
+    pub(super) fn add_lease(&self, share: &Share, now: Timestamp) {
         let mut state = self.state.lock();
         for unit in Unit::ALL {
             let of_unit = share.of.get(unit);
             let grants = share.grants.iter().filter(|grant| grant.unit == unit);
             let fund = state.funds.get_mut(unit);
-            fund.take_in(of_unit, grants.cloned());
+            fund.add_lease(of_unit, grants.cloned());
             fund.note_left(of_unit.left, now);
             // The lease request stands until some tokens arrive.
             if share.has_leased_of(unit) || !fund.is_waiting(now) {
-                fund.asked_for = None;
+                fund.lease_request = None;
             }
         }
         state.refilling = false;
@@ -176,16 +176,16 @@ impl Account {
             Err(shortage) => Reserved::Refused(shortage),
             Ok(Lack::Here(_)) => Reserved::Refused(Shortage::Busy),
             Ok(Lack::Unleased) => Reserved::Unleased,
-            Ok(Lack::Elsewhere) => {
-                let is_first = !state.is_asking();
+            Ok(Lack::LeasedElsewhere) => {
+                let is_first = !state.has_lease_request();
                 for unit in Unit::ALL {
-                    if *lacks.get(unit) == Some(Lack::Elsewhere) {
+                    if *lacks.get(unit) == Some(Lack::LeasedElsewhere) {
                         let wanted = needs.get(unit).map(|need| need.wanted);
                         let fund = state.funds.get_mut(unit);
-                        fund.asked_for = fund.asked_for.max(wanted);
+                        fund.lease_request = fund.lease_request.max(wanted);
                     }
                 }
-                Reserved::Elsewhere(is_first)
+                Reserved::LeasedElsewhere(is_first)
             }
         }
     }
@@ -249,12 +249,14 @@ impl Account {
     /// Gives up half of the unreserved tokens, or all of them if half is not enough for a request here: the
     /// last tokens of a key are only useful together. Two processes that request each other's tokens would
     /// exchange them for ever, so a process that itself requests tokens gives all or nothing, at random.
-    pub(super) fn give_way(&self, now: Timestamp) -> Vec<Piece> {
+    pub(super) fn give_up_on_request(&self, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
         // One draw for both units, which are only useful together.
-        let all = !state.is_asking() || !fastrand::bool();
+        let all = !state.has_lease_request() || !fastrand::bool();
         let funds = state.funds.iter_mut();
-        funds.flat_map(|fund| fund.give_way(all, now)).collect()
+        funds
+            .flat_map(|fund| fund.give_up_on_request(all, now))
+            .collect()
     }
 
     /// The amounts in this process, of each unit in which requests must be covered.
@@ -267,8 +269,8 @@ impl Account {
         holdings
     }
 
-    pub(super) fn is_asking(&self) -> bool {
-        self.state.lock().is_asking()
+    pub(super) fn has_lease_request(&self) -> bool {
+        self.state.lock().has_lease_request()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -284,7 +286,7 @@ impl Account {
         }
         state.closed = true;
         for fund in state.funds.iter_mut() {
-            fund.asked_for = None;
+            fund.lease_request = None;
         }
         Some(state.give_up(|free| free))
     }

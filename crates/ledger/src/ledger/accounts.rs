@@ -119,11 +119,11 @@ impl Accounts {
     }
 
     /// Adds a share to the account, which is created if necessary.
-    pub(super) fn take_in(&self, id: &KeyId, share: &Share, now: Timestamp) {
+    pub(super) fn add_lease(&self, id: &KeyId, share: &Share, now: Timestamp) {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
         match shard.get(id) {
-            Some(account) if !account.is_closed() => account.take_in(share, now),
+            Some(account) if !account.is_closed() => account.add_lease(share, now),
             _ => {
                 let account = Arc::new(Account::new(id.clone(), share, self.by_use, now));
                 shard.insert(id.clone(), account);
@@ -144,7 +144,7 @@ impl Accounts {
     pub(super) fn wait_for_lease(&self, id: &KeyId) -> Option<LeaseWaiter> {
         let account = self.get(id)?;
         let waiter = self.lease_waiters.enter(id)?;
-        if !account.is_asking() {
+        if !account.has_lease_request() {
             // The tokens arrived meanwhile, or there are none.
             self.lease_waiters.wake(id);
         }
@@ -158,8 +158,10 @@ impl Accounts {
             // The caller can have left.
             let _ = caller.send(result.clone());
         }
-        let is_asking = self.get(id).is_some_and(|account| account.is_asking());
-        if !is_asking {
+        let has_lease_request = self
+            .get(id)
+            .is_some_and(|account| account.has_lease_request());
+        if !has_lease_request {
             self.lease_waiters.wake(id);
         }
     }

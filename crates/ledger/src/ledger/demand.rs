@@ -49,18 +49,18 @@ impl Need {
 
 impl Demand {
     /// Notes that a request needs `amount`.
-    pub(super) fn wants(&mut self, amount: u64, now: Timestamp) {
+    pub(super) fn note_need(&mut self, amount: u64, now: Timestamp) {
         self.advance(now);
         self.present.largest = self.present.largest.max(amount);
     }
 
     /// Notes that requests reserve `amount` together.
-    pub(super) fn reserves(&mut self, amount: u64) {
+    pub(super) fn note_reserved(&mut self, amount: u64) {
         self.present.reserved = self.present.reserved.max(amount);
     }
 
     /// Notes that a request was charged `amount`.
-    pub(super) fn spends(&mut self, amount: u64, now: Timestamp) {
+    pub(super) fn note_spent(&mut self, amount: u64, now: Timestamp) {
         self.advance(now);
         self.present.spent = self.present.spent.saturating_add(amount);
     }
@@ -78,7 +78,7 @@ impl Demand {
     }
 
     /// How much of the free tokens to keep. `None`: they are not too many.
-    pub(super) fn keeps(&mut self, leased: Holdings, now: Timestamp) -> Option<u64> {
+    pub(super) fn amount_to_keep(&mut self, leased: Holdings, now: Timestamp) -> Option<u64> {
         let need = self.need(leased.reserved, now).all();
         let is_too_much = leased.all() > need.saturating_mul(2);
         is_too_much.then(|| need.saturating_sub(leased.reserved))

@@ -22,7 +22,7 @@ pub(super) struct Fund {
     /// The most that can be left outside this process.
     most_elsewhere: u64,
     /// The pending lease request to other processes: the largest need of a waiting request.
-    pub(super) asked_for: Option<u64>,
+    pub(super) lease_request: Option<u64>,
     /// The smallest useful amount of the last request.
     useful: u64,
 }
@@ -35,7 +35,7 @@ pub(super) enum Lack {
     /// Too little is leased here, while some is free in the database.
     Unleased,
     /// Too little is leased here, while other processes lease some.
-    Elsewhere,
+    LeasedElsewhere,
 }
 
 impl Fund {
@@ -48,7 +48,7 @@ impl Fund {
     }
 
     /// Adds new leases, and notes the rest.
-    pub(super) fn take_in(&mut self, share: &UnitShare, grants: impl Iterator<Item = Grant>) {
+    pub(super) fn add_lease(&mut self, share: &UnitShare, grants: impl Iterator<Item = Grant>) {
         self.balance.forget_spent();
         for grant in grants {
             self.is_given = true;
@@ -73,7 +73,7 @@ impl Fund {
     ) -> Result<Pieces, Lack> {
         self.useful = need.useful;
         if let Some(demand) = &mut self.demand {
-            demand.wants(need.wanted, now);
+            demand.note_need(need.wanted, now);
         }
         // If the total is too little, waiting does not help.
         let is_unleased = self.unleased > 0
@@ -85,12 +85,14 @@ impl Fund {
         match self.balance.reserve(need, now) {
             Ok(pieces) => {
                 if let Some(demand) = &mut self.demand {
-                    demand.reserves(self.balance.holdings(now).reserved);
+                    demand.note_reserved(self.balance.holdings(now).reserved);
                 }
                 Ok(pieces)
             }
             Err(_) if is_unleased => Err(Lack::Unleased),
-            Err(_) if self.elsewhere && self.could_have(need.useful, now) => Err(Lack::Elsewhere),
+            Err(_) if self.elsewhere && self.could_have(need.useful, now) => {
+                Err(Lack::LeasedElsewhere)
+            }
             Err(short) => Err(Lack::Here(short)),
         }
     }
@@ -105,7 +107,7 @@ impl Fund {
     ) -> Payment {
         let payment = self.balance.settle(held, charge, most, now);
         if let Some(demand) = &mut self.demand {
-            demand.spends(payment.paid(), now);
+            demand.note_spent(payment.paid(), now);
         }
         payment
     }
@@ -119,7 +121,7 @@ impl Fund {
     /// Whether a request here still waits for other processes.
     pub(super) fn is_waiting(&self, now: Timestamp) -> bool {
         let free = self.balance.holdings(now).free;
-        let lacks = self.asked_for.is_some_and(|wanted| free < wanted);
+        let lacks = self.lease_request.is_some_and(|wanted| free < wanted);
         lacks && self.elsewhere && self.unleased == 0
     }
 
@@ -136,16 +138,19 @@ impl Fund {
         let Some(demand) = &mut self.demand else {
             return u64::MAX;
         };
-        let asked_for = self.asked_for.unwrap_or(0);
-        let missing = demand.missing(self.balance.holdings(now), waiting.max(asked_for), now);
+        let lease_request = self.lease_request.unwrap_or(0);
+        let missing = demand.missing(self.balance.holdings(now), waiting.max(lease_request), now);
         // A lease request stands as long as something is missing.
-        missing.max(self.asked_for.map_or(0, |_| 1))
+        missing.max(self.lease_request.map_or(0, |_| 1))
     }
 
     /// Gives up leased amounts that are not needed.
     pub(super) fn give_up_excess(&mut self, now: Timestamp) -> Vec<Piece> {
         let leased = self.balance.holdings(now);
-        let keeps = self.demand.as_mut().and_then(|it| it.keeps(leased, now));
+        let keeps = self
+            .demand
+            .as_mut()
+            .and_then(|it| it.amount_to_keep(leased, now));
         let Some(mut keeps) = keeps else {
             return Vec::new();
         };
@@ -172,7 +177,7 @@ impl Fund {
 
     /// Gives up half of the unreserved amount; all of it if half is not enough for a request here and `all`
     /// is set, else nothing.
-    pub(super) fn give_way(&mut self, all: bool, now: Timestamp) -> Vec<Piece> {
+    pub(super) fn give_up_on_request(&mut self, all: bool, now: Timestamp) -> Vec<Piece> {
         let half = self.balance.holdings(now).free / 2;
         match half < self.useful {
             true if all => self.give_up(|free| free),

@@ -34,14 +34,14 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Inbox {
-    letters: Mutex<Letters>,
+    messages: Mutex<Messages>,
     writer: OnceLock<Thread>,
     /// The writer has found no message, so the next one must wake it.
     is_idle: AtomicBool,
 }
 
 #[derive(Default)]
-struct Letters {
+struct Messages {
     waiting: VecDeque<Command>,
     /// The writer has ended.
     refused: bool,
@@ -82,11 +82,11 @@ impl Commands {
     pub(super) fn send(&self, command: Command) -> bool {
         let is_urgent = command.is_urgent();
         {
-            let mut letters = self.inbox.letters.lock();
-            if letters.refused {
+            let mut messages = self.inbox.messages.lock();
+            if messages.refused {
                 return false;
             }
-            letters.waiting.push_back(command);
+            messages.waiting.push_back(command);
         }
         if self.inbox.is_idle.swap(false, Ordering::AcqRel) || is_urgent {
             self.inbox.wake();
@@ -157,8 +157,8 @@ impl Iterator for Queue {
     fn next(&mut self) -> Option<Command> {
         if self.fetched.is_empty() {
             self.fetched.shrink_to(KEPT);
-            let mut letters = self.inbox.letters.lock();
-            std::mem::swap(&mut letters.waiting, &mut self.fetched);
+            let mut messages = self.inbox.messages.lock();
+            std::mem::swap(&mut messages.waiting, &mut self.fetched);
         }
         self.fetched.pop_front()
     }
@@ -168,9 +168,9 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // A caller that waits for the answer to a dropped message notices it.
         let left = {
-            let mut letters = self.inbox.letters.lock();
-            letters.refused = true;
-            std::mem::take(&mut letters.waiting)
+            let mut messages = self.inbox.messages.lock();
+            messages.refused = true;
+            std::mem::take(&mut messages.waiting)
         };
         drop(left);
     }

@@ -120,14 +120,14 @@ fn recover(
     );
     if recovered.cut > 0 {
         log::warn!(
-            "{} requests were cut by the crash: what they had delivered is charged",
+            "{} requests were interrupted by the crash; their delivered tokens are charged",
             recovered.cut
         );
     }
     if recovered.torn > 0 {
         log::error!(
             "{} slots of its settlement file could not be read and are kept in quarantine: \
-             what they charged may not have been entered",
+             their charges may be missing",
             recovered.torn
         );
     }

@@ -290,7 +290,10 @@ impl Reservation {
         }
         if settled.clamped {
             stats.clamped.fetch_add(1, Ordering::Relaxed);
-            log::warn!("{}: the reported usage was not believed", self.request.id);
+            log::warn!(
+                "{}: the reported usage was implausible and was corrected",
+                self.request.id
+            );
         }
         if settled.overdraft > 0 {
             stats
@@ -368,7 +371,10 @@ impl Reservation {
     fn report_unwritten(&self, fault: &io::Error) {
         let stats = &self.ledger.shared.stats;
         stats.failed_writes.fetch_add(1, Ordering::Relaxed);
-        log::error!("{}: cannot be written ahead: {fault}", self.request.id);
+        log::error!(
+            "{}: the settlement file cannot be written: {fault}",
+            self.request.id
+        );
     }
 }
 

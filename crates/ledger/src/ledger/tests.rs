@@ -167,8 +167,8 @@ impl House {
 fn bound(output: u64) -> UpperBound {
     UpperBound {
         hidden_input: 0,
-        believed_input: u64::MAX,
-        believed_output: u64::MAX,
+        plausible_input: u64::MAX,
+        plausible_output: u64::MAX,
         input: 0,
         output,
         useful_output: output,
@@ -277,8 +277,8 @@ async fn a_balance_caps_a_request_and_says_what_fits() {
     let ledger = house.ledger();
     let bound = UpperBound {
         hidden_input: 0,
-        believed_input: u64::MAX,
-        believed_output: u64::MAX,
+        plausible_input: u64::MAX,
+        plausible_output: u64::MAX,
         input: 30,
         output: 1000,
         useful_output: 16,
@@ -335,7 +335,7 @@ async fn a_charge_above_the_balance_is_overdraft() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
+async fn a_balance_for_ten_admits_ten_of_two_hundred() {
     let house = Arc::new(House::new());
     let ledger = house.ledger_with(1024);
     for _ in 0..20 {

@@ -63,7 +63,7 @@ impl Writer {
             let now = Instant::now();
             if now >= next_tick {
                 if let Err(fault) = self.tick() {
-                    self.log_fault("the ledger cannot be looked after", &fault);
+                    self.log_fault("the upkeep of the ledger failed", &fault);
                 }
                 next_tick = now.checked_add(TICK).unwrap_or(now);
             }
@@ -127,7 +127,7 @@ impl Writer {
             // The reader can have left.
             let _ = reader.send(());
         }
-        self.share_out(batch.sharing);
+        self.give_up_half(batch.sharing);
         self.retired |= batch.retire;
         if batch.look {
             self.look();
@@ -191,7 +191,7 @@ impl Writer {
         let is_recent = |at: Instant| at.elapsed() < LOG_EVERY;
         if !self.seen.fault_logged_at.is_some_and(is_recent) {
             self.seen.fault_logged_at = Some(Instant::now());
-            log::error!("{what}, and it is tried again: {fault}");
+            log::error!("{what}; retrying: {fault}");
         }
     }
 

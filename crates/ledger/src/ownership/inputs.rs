@@ -30,15 +30,15 @@ pub struct Unpaid {
 pub enum InputDue {
     /// Everything that it shows is paid for.
     Nothing,
-    /// The request that made the response is under way, or its record is.
+    /// The request that made the response is not settled, or its record is not committed.
     Unknown,
     /// It shows this response or item, which is not paid for.
     Unpaid(Arc<str>),
 }
 
 impl Ownership {
-    /// What is not paid for of the responses and items that a request names, and of those that the
-    /// inputs of named responses show. Reads the database only for names that are not known to be paid.
+    /// The unpaid ones of the responses and items that a request names, and of those that the inputs of named
+    /// responses show. Reads the database only for names that are not known to be paid.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -73,7 +73,7 @@ impl Ownership {
         self.0.all_paid.insert(id.into(), ());
     }
 
-    /// Remembers what the input of a new response shows that is not paid for.
+    /// Remembers the unpaid responses that the input of a new response shows.
     pub fn remember_shown(&self, response: &Stored, unpaid: &[Unpaid]) {
         for shown in unpaid {
             self.0.ledger.remember(Arc::new(Stored {
@@ -118,12 +118,12 @@ impl Ownership {
 pub(crate) struct Shown {
     /// The id of the row.
     pub(crate) row: String,
-    /// What is shown.
+    /// The shown response or item.
     pub(crate) unpaid: Unpaid,
 }
 
 impl Inner {
-    /// What is not paid for of a response or an item, and of what its input shows.
+    /// The unpaid ones of a response or an item and of those that its input shows.
     fn unpaid_of(&self, id: &Arc<str>) -> Result<Vec<Unpaid>, StoreError> {
         let mut unpaid = self.shown_by(id)?;
         let stored = match self.known.get(id) {
@@ -139,10 +139,10 @@ impl Inner {
         Ok(unpaid)
     }
 
-    /// What the input of a response shows that is not paid for. Follows the rows from response to
+    /// The unpaid responses that the input of a response shows. Follows the rows from response to
     /// response: a request can name a response whose own rows were not committed yet.
     fn shown_by(&self, id: &str) -> Result<Vec<Unpaid>, StoreError> {
-        /// Rows that are read at most; if there are more, the last one counts as not paid for.
+        /// The most rows that are read; if there are more, the last one counts as unpaid.
         const MOST: usize = 1024;
         let mut unpaid = Vec::new();
         let mut seen = HashSet::new();

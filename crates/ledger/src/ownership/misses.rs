@@ -6,8 +6,8 @@
 use quick_cache::{UnitWeighter, sync::Cache};
 use std::time::{Duration, Instant};
 
-/// How long a miss is believed.
-pub(super) const BELIEVED: Duration = Duration::from_secs(1);
+/// How long an unknown id is cached.
+pub(super) const TTL: Duration = Duration::from_secs(1);
 /// How many are remembered; of more, the least used are looked up again.
 const MOST: usize = 4096;
 
@@ -38,6 +38,6 @@ impl Misses {
     /// Whether the id was not found within the last second.
     pub(super) fn has(&self, id: &str) -> bool {
         let since = self.0.get(id);
-        since.is_some_and(|since| since.elapsed() < BELIEVED)
+        since.is_some_and(|since| since.elapsed() < TTL)
     }
 }

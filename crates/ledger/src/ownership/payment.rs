@@ -1,9 +1,9 @@
 //! Whether a stored response has been paid for.
 //!
 //! A request whose caller disconnected, or whose provider broke off, is charged an estimate, while
-//! its provider may have finished and stored the whole response. The record of that request says so.
-//! What the response did cost beyond it is charged when it is retrieved, under a request id that is
-//! derived from the first one: a second charge of the same response changes nothing in the database.
+//! its provider may have finished and stored the whole response. The record of that request shows it.
+//! The rest is charged when the response is retrieved, under a request id that is derived from the first one, so
+//! that charging it again changes nothing.
 
 use super::{Inner, Known, Ownership, Stored, bounded_cache};
 use crate::{charge::BillingState, clock::Timestamp, directory::Unavailable, store::StoreError};
@@ -12,14 +12,14 @@ use sha2::{Digest as _, Sha256};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tollgate_types::{RequestId, Usage};
 
-/// What is due before a response can be retrieved.
+/// The amount due before a response can be retrieved.
 #[derive(Debug)]
 pub enum Due {
     /// Nothing.
     Nothing,
-    /// That is not known yet: the request that had it made is under way, or its record is.
+    /// Unknown yet: the request that made it is not settled, or its record is not committed.
     Unknown,
-    /// What it used beyond an estimate.
+    /// The usage beyond the estimate.
     Rest(Payable),
 }
 
@@ -28,16 +28,16 @@ pub enum Due {
 pub struct Payable {
     /// The id of the second charge.
     pub request: RequestId,
-    /// The model that was asked for.
+    /// The requested model.
     pub asked: Arc<str>,
     /// The model that served.
     pub served: Arc<str>,
-    /// What was charged for.
+    /// The usage that was charged.
     pub charged: Usage,
 }
 
 impl Payable {
-    /// What a response that used `usage` used beyond what was charged for.
+    /// The part of `usage` that was not charged.
     #[must_use]
     pub fn rest(&self, usage: &Usage) -> Usage {
         let mut paid = self.charged.total_input();
@@ -48,7 +48,7 @@ impl Payable {
         };
         let output = usage.output.saturating_sub(self.charged.output);
         Usage {
-            // An estimate does not know what a cache holds.
+            // An estimate does not distinguish cached tokens.
             input: less(usage.input),
             cache_write: less(usage.cache_write),
             cache_read: less(usage.cache_read),
@@ -65,7 +65,7 @@ pub(super) struct Paid {
 }
 
 impl Paid {
-    /// None; at most `known` are kept in memory.
+    /// No responses. At most `known` are kept in memory.
     pub(super) fn new(known: usize) -> Self {
         Self {
             known: bounded_cache(known),
@@ -94,14 +94,14 @@ impl Drop for Paying {
     }
 }
 
-/// How long to wait until what was settled before is committed.
+/// How long to wait until earlier settlements are committed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
-/// How long a request without a record may be under way. Without one after that, a crash came
-/// before anything of it was delivered.
+/// The longest time for which a request without a record can still run. After that, it has crashed before
+/// any delivery.
 const LONGEST_REQUEST: Duration = Duration::from_secs(86_400);
 
 impl Ownership {
-    /// What is due for a response before it can be retrieved.
+    /// The amount due before a response can be retrieved.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -122,7 +122,7 @@ impl Ownership {
         Ok(due)
     }
 
-    /// Begins to charge what is due for a response; `None`: another request does.
+    /// Begins to charge the amount due for a response. `None`: another request is charging it.
     pub fn begin_paying(&self, id: &Arc<str>) -> Option<Paying> {
         let begun = self.0.paid.under_way.lock().insert(Arc::clone(id));
         begun.then(|| Paying {
@@ -142,24 +142,24 @@ impl Ownership {
     }
 }
 
-/// The records that say whether a stored response is paid for.
+/// The records that show whether a stored response is paid for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PaymentRecord {
-    /// What the request that made it was charged for; `None` if it has no record.
+    /// The charge of the request that made it; `None` if it has no record.
     pub(crate) first: Option<Charged>,
     /// The second charge has a record.
     pub(crate) is_charged_again: bool,
-    /// When the response was stored; `None` if that is not known.
+    /// When the response was stored; `None` if unknown.
     pub(crate) made: Option<Timestamp>,
 }
 
-/// What a request was charged for.
+/// The charge of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Charged {
     pub(crate) asked: Arc<str>,
     pub(crate) served: Arc<str>,
     pub(crate) usage: Usage,
-    /// How it ended; `None` if this program does not know the state.
+    /// How it ended; `None` if this version does not know the state.
     pub(crate) state: Option<BillingState>,
     /// Its provider reported the usage.
     pub(crate) is_reported: bool,
@@ -177,7 +177,7 @@ impl Charged {
 }
 
 impl Inner {
-    /// What is due by the records in the database.
+    /// The amount due by the records in the database.
     pub(super) fn due_by(&self, id: &str, request: &RequestId) -> Result<Due, StoreError> {
         let second = second_charge(request);
         let record = self.database.payment(id, request, &second)?;
@@ -201,7 +201,7 @@ impl Inner {
     }
 }
 
-/// The id under which the rest of what a request used is charged: always the same one.
+/// The request id of the second charge: always the same for a request.
 fn second_charge(request: &RequestId) -> RequestId {
     /// `req_` and the time.
     const KEPT: usize = 14;

@@ -128,7 +128,7 @@ pub(crate) trait Database: Send + Sync {
     /// The record of a request, whatever key sent it.
     fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError>;
 
-    /// Those of these stored things that are known.
+    /// Those of these stored items that are known.
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError>;
 
     /// The records that say whether a stored response is paid for: of the request that made it, and of
@@ -550,9 +550,9 @@ pub(crate) struct Recovered {
 pub(crate) struct Retention {
     /// Records of requests, an hour at least; `None`: for ever.
     pub(crate) history: Option<Duration>,
-    /// Owners of stored things.
+    /// Owners of stored items.
     pub(crate) stored: Duration,
-    /// Most owners of stored things.
+    /// Most owners of stored items.
     pub(crate) most_stored: u64,
 }
 

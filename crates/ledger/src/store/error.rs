@@ -59,7 +59,7 @@ pub enum StoreError {
     },
     /// The file holds fewer commits than were made.
     #[error(
-        "{path} lacks {} commits: it holds {held}, and {sequence} knows of {known}. The file or its \
+        "{path} lacks {} commits: it is at commit {held}, {sequence} at {known}. The file or its \
          log ({path}-wal) is damaged, or an older copy is in its place. Nothing was changed. \
          Restore a backup, or go on without these commits: tollgate ledger accept-loss",
         known.saturating_sub(*held)

@@ -53,7 +53,7 @@ const RESERVED: &[&str] = &[
 /// Headers that carry a provider's credential, and belong where credentials stand.
 const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key", "x-goog-api-key"];
 
-/// A base address in its parts.
+/// A base URL in its parts.
 struct Address {
     is_tls: bool,
     host: String,

@@ -1,5 +1,5 @@
-//! How long a deployment takes to its first token: a moving average that believes bad news
-//! at once and forgets it slowly (peak EWMA, as in Finagle's balancer).
+//! The time to first token of a deployment: a moving average that rises at once and falls slowly (peak EWMA, as
+//! in Finagle's balancer).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -10,7 +10,7 @@ use tollgate_types::Money;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PassthroughSettings {
-    /// Path after the base address, such as `/v1/images/generations`. With `/*` at the end it stands for
+    /// Path after the base URL, such as `/v1/images/generations`. With `/*` at the end it stands for
     /// that path and every path below it. Of several entries for a request, the first one counts.
     pub path: String,
     /// The methods that are allowed.

@@ -81,7 +81,7 @@ fn a_recorded_stream_keeps_its_meaning_and_the_order_of_the_callers_format() {
                 usage_for(caller, source.usage().usage),
                 "{name}"
             );
-            assert_eq!(target.usage().believed(), seen.usage.believed(), "{name}");
+            assert_eq!(target.usage().plausible(), seen.usage.plausible(), "{name}");
             // A stream of Gemini ends with the connection.
             if caller != Format::Gemini {
                 assert_eq!(*target.phase(), Phase::Terminal);

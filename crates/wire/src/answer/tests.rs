@@ -54,7 +54,7 @@ fn each_format_names_the_model_and_the_end() {
         assert_eq!(seen.facts.stop, Some(stop));
         assert_eq!(seen.facts.model.as_deref(), Some("m"));
         assert_eq!(seen.text_bytes, text_bytes);
-        assert_eq!(seen.usage.believed().map(|usage| usage.total()), Some(5));
+        assert_eq!(seen.usage.plausible().map(|usage| usage.total()), Some(5));
     }
 }
 
@@ -307,7 +307,7 @@ fn every_recorded_answer_scans_to_the_usage_its_provider_reported() {
                     "{}",
                     body["usage"]
                 );
-                assert!(seen.usage.believed().is_some(), "{}", body["usage"]);
+                assert!(seen.usage.plausible().is_some(), "{}", body["usage"]);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::ContextNumbers;
 use http::{HeaderMap, header::RETRY_AFTER};
 use std::time::{Duration, SystemTime};
 
-/// No wait is believed beyond this.
+/// Longer waits are cut to this.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Phrases before the model's limit.
@@ -44,9 +44,9 @@ pub(super) fn context_numbers(text: &str) -> ContextNumbers {
             .or_else(|| integer_after(text, "tokens >")),
     });
     ContextNumbers {
-        input: believed(numbers.input),
-        output: believed(numbers.output),
-        limit: believed(numbers.limit),
+        input: plausible(numbers.input),
+        output: plausible(numbers.output),
+        limit: plausible(numbers.limit),
     }
 }
 
@@ -61,7 +61,7 @@ fn sum(text: &str) -> Option<ContextNumbers> {
 }
 
 /// No model has a context of a billion tokens; zero is no length.
-fn believed(tokens: Option<u64>) -> Option<u64> {
+fn plausible(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|n| (1..1_000_000_000).contains(n))
 }
 

@@ -85,13 +85,13 @@ pub enum PeekError {
         /// What it must be.
         wanted: &'static str,
     },
-    /// The request names too many stored things.
-    #[error("the request names more than {limit} stored things (files, containers, responses …)")]
+    /// The request names too many stored items.
+    #[error("the request names more than {limit} stored items (files, containers, responses …)")]
     TooManyStoredIds {
         /// How many are allowed.
         limit: usize,
     },
-    /// The identifier of a stored thing is too long.
+    /// The identifier of a stored item is too long.
     #[error("the identifier at byte {at} is longer than {limit} bytes")]
     StoredIdTooLong {
         /// How many bytes are allowed.

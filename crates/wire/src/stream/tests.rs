@@ -142,7 +142,7 @@ fn a_whole_stream_passes_unchanged_however_it_is_cut() {
 
 #[test]
 fn usage_comes_out_in_the_one_canonical_form() {
-    let usages = STREAMS.map(|(format, stream)| whole(format, stream).usage.believed());
+    let usages = STREAMS.map(|(format, stream)| whole(format, stream).usage.plausible());
     let expected = [(6, 4, 0, 5, 2), (20, 3, 2, 9, 0), (7, 1, 0, 6, 4)].map(
         |(input, cache_read, cache_write, output, reasoning)| {
             Some(Usage {
@@ -205,7 +205,7 @@ fn the_output_that_a_message_begins_with_is_no_report() {
     assert_eq!(*scanner.phase(), Phase::Terminal);
     let seen = scanner.usage();
     assert_eq!((seen.has_input, seen.has_output), (true, false), "{seen:?}");
-    assert_eq!(seen.believed(), None);
+    assert_eq!(seen.plausible(), None);
 }
 
 #[test]

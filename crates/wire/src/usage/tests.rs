@@ -69,7 +69,7 @@ fn every_way_of_reporting_comes_to_the_same_form() {
     for (format, report, expected) in examples {
         let seen = reported(format, report);
         assert_eq!(
-            seen.believed(),
+            seen.plausible(),
             Some(expected),
             "{format} {report}: {seen:?}"
         );
@@ -115,7 +115,7 @@ fn an_implausible_count_of_tokens_is_marked_and_not_believed() {
         );
         assert!(seen.absurd, "{absurd}");
         assert_eq!((seen.usage.input, seen.usage.output), (0, 4), "{absurd}");
-        assert_eq!(seen.believed(), None, "{absurd}");
+        assert_eq!(seen.plausible(), None, "{absurd}");
     }
 }
 
@@ -134,7 +134,7 @@ fn a_partial_or_missing_report_is_not_believed() {
         let seen = reported(Format::Chat, partial);
         assert_eq!((seen.has_input, seen.has_output), (has_input, has_output));
         assert!(!seen.absurd, "{partial}");
-        assert_eq!(seen.believed(), None, "{partial}");
+        assert_eq!(seen.plausible(), None, "{partial}");
     }
 }
 
@@ -226,7 +226,7 @@ fn of_two_reports_that_contradict_each_other_the_greater_stands_and_is_marked() 
             (sum, conflicting),
             "{reports:?}"
         );
-        assert_eq!(seen.believed(), Some(sum), "{reports:?}");
+        assert_eq!(seen.plausible(), Some(sum), "{reports:?}");
     }
 }
 
@@ -238,7 +238,7 @@ fn thoughts_and_what_tools_read_count_beside_output_and_input() {
             format!("{{\"candidates\":[{{\"finishReason\":\"STOP\"}}],\"usageMetadata\":{usage}}}");
         scanner.push(body.as_bytes());
         scanner.finish();
-        scanner.usage().believed()
+        scanner.usage().plausible()
     };
     assert_eq!(
         reported(
@@ -322,7 +322,7 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
         scanner.push(body.as_bytes());
         scanner.finish();
         assert_eq!(scanner.usage().details, expected, "{format} {body}");
-        assert!(scanner.usage().believed().is_some(), "{format} {body}");
+        assert!(scanner.usage().plausible().is_some(), "{format} {body}");
     }
 }
 
@@ -351,11 +351,11 @@ const ITERATIONS: &str = r#"{"input_tokens":23000,"output_tokens":1000,"iteratio
 fn iterations_that_the_totals_leave_out_are_added() {
     let seen = reported(Format::Messages, ITERATIONS);
     let expected = usage(203_000, 30, 20, 4505, 0);
-    assert_eq!(seen.believed(), Some(expected), "{seen:?}");
+    assert_eq!(seen.plausible(), Some(expected), "{seen:?}");
     assert_eq!(seen.details.cache_write_1h, 7);
     // Other formats have no such list: their totals are complete.
     let chat = reported(Format::Chat, ITERATIONS);
-    assert_eq!(chat.believed(), Some(usage(23_000, 0, 0, 1000, 0)));
+    assert_eq!(chat.plausible(), Some(usage(23_000, 0, 0, 1000, 0)));
     let absurd = ITERATIONS.replace("180000", "-1");
     assert!(reported(Format::Messages, &absurd).absurd);
 }
@@ -371,7 +371,7 @@ fn iterations_of_a_later_event_replace_earlier_ones() {
         scanner.push(&format!("data: {event}\n\n").into(), &mut Vec::new());
     }
     let seen = scanner.usage();
-    assert_eq!(seen.believed(), Some(usage(203_000, 30, 20, 4505, 0)));
+    assert_eq!(seen.plausible(), Some(usage(203_000, 30, 20, 4505, 0)));
     assert_eq!(seen.details.cache_write_1h, 7);
 }
 
@@ -390,7 +390,7 @@ fn the_image_tool_counts_beside_the_usage() {
     }
     for seen in [whole.usage(), stream.usage()] {
         assert_eq!(
-            seen.believed(),
+            seen.plausible(),
             Some(usage(420, 100, 0, 1594, 0)),
             "{seen:?}"
         );

@@ -13,8 +13,8 @@ fn leased(free: u64, reserved: u64) -> Holdings {
 fn the_first_request_leases_as_much_again_as_it_wants() {
     let mut demand = Demand::default();
     assert_eq!(demand.missing(Holdings::default(), 100, at(0)), 200);
-    demand.wants(100, at(0));
-    demand.reserves(100);
+    demand.note_need(100, at(0));
+    demand.note_reserved(100);
     assert!(!demand.runs_low(leased(100, 100), at(0)));
     // Half of the margin is spent.
     assert!(!demand.runs_low(leased(150, 0), at(0)));
@@ -26,23 +26,26 @@ fn a_busy_key_leases_ten_seconds_of_its_use_beside_what_its_requests_hold() {
     let mut demand = Demand::default();
     // A hundred requests a second of ten tokens each, a hundred at once.
     for ms in (0..30_000).step_by(10) {
-        demand.wants(20, at(ms));
-        demand.reserves(2000);
-        demand.spends(10, at(ms));
+        demand.note_need(20, at(ms));
+        demand.note_reserved(2000);
+        demand.note_spent(10, at(ms));
     }
     let now = at(30_000);
     assert_eq!(demand.missing(leased(0, 2000), 0, now), 10_000);
     assert!(demand.runs_low(leased(4_999, 2000), now));
     assert!(!demand.runs_low(leased(5_000, 2000), now));
-    assert_eq!(demand.keeps(leased(22_000, 2000), now), None);
-    assert_eq!(demand.keeps(leased(22_001, 2000), now), Some(10_000));
+    assert_eq!(demand.amount_to_keep(leased(22_000, 2000), now), None);
+    assert_eq!(
+        demand.amount_to_keep(leased(22_001, 2000), now),
+        Some(10_000)
+    );
 }
 
 #[test]
-fn the_pace_of_a_beginning_is_believed_after_two_seconds() {
+fn the_first_pace_counts_after_two_seconds() {
     let mut demand = Demand::default();
-    demand.spends(0, at(0));
-    demand.spends(1000, at(100));
+    demand.note_spent(0, at(0));
+    demand.note_spent(1000, at(100));
     assert_eq!(demand.missing(leased(0, 0), 0, at(100)), 5000);
     assert_eq!(demand.missing(leased(0, 0), 0, at(4000)), 2500);
 }
@@ -51,13 +54,21 @@ fn the_pace_of_a_beginning_is_believed_after_two_seconds() {
 fn an_idle_key_keeps_what_one_of_its_requests_needs() {
     let mut demand = Demand::default();
     for ms in 0..1000 {
-        demand.wants(70, at(ms));
-        demand.reserves(70_000);
-        demand.spends(70, at(ms));
+        demand.note_need(70, at(ms));
+        demand.note_reserved(70_000);
+        demand.note_spent(70, at(ms));
     }
     for idle in [40_000, 400_000, 4_000_000] {
-        assert_eq!(demand.keeps(leased(281, 0), at(idle)), Some(140), "{idle}");
-        assert_eq!(demand.keeps(leased(280, 0), at(idle)), None, "{idle}");
+        assert_eq!(
+            demand.amount_to_keep(leased(281, 0), at(idle)),
+            Some(140),
+            "{idle}"
+        );
+        assert_eq!(
+            demand.amount_to_keep(leased(280, 0), at(idle)),
+            None,
+            "{idle}"
+        );
     }
 }
 
@@ -93,10 +104,10 @@ proptest! {
                         held.free += demand.missing(held, tokens, at(ms));
                     }
                     prop_assert!(held.free >= tokens);
-                    demand.wants(tokens, at(ms));
+                    demand.note_need(tokens, at(ms));
                     held.free -= tokens;
                     held.reserved += tokens;
-                    demand.reserves(held.reserved);
+                    demand.note_reserved(held.reserved);
                     open.push(tokens);
                 }
                 Step::Settle(tokens) => {
@@ -104,7 +115,7 @@ proptest! {
                         let spent = tokens.min(reserved);
                         held.reserved -= reserved;
                         held.free += reserved - spent;
-                        demand.spends(spent, at(ms));
+                        demand.note_spent(spent, at(ms));
                     }
                 }
                 Step::Wait(more) => ms += more,
@@ -113,9 +124,9 @@ proptest! {
             if demand.runs_low(held, now) {
                 held.free += demand.missing(held, 0, now);
                 prop_assert!(!demand.runs_low(held, now));
-                prop_assert_eq!(demand.keeps(held, now), None);
+                prop_assert_eq!(demand.amount_to_keep(held, now), None);
             }
-            if let Some(kept) = demand.keeps(held, now) {
+            if let Some(kept) = demand.amount_to_keep(held, now) {
                 prop_assert!(kept < held.free);
                 held.free = kept;
                 prop_assert!(!demand.runs_low(held, now));

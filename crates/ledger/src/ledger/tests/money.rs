@@ -277,7 +277,7 @@ proptest! {
     fn each_unit_adds_up_by_itself_whatever_happens(steps in steps()) {
         let accounts = accounts::Accounts::new(1, false);
         let (id, now) = (KeyId::new("key_1"), Timestamp::from_unix_ms(1_790_000_000_000));
-        accounts.take_in(&id, &share(Vec::new()), now);
+        accounts.add_lease(&id, &share(Vec::new()), now);
         let account = accounts.get(&id).unwrap();
         let mut leased = PerUnit::<u64>::default();
         let mut gone = PerUnit::<u64>::default();
@@ -289,7 +289,7 @@ proptest! {
                 Step::Lease(is_money, amount) => {
                     let number = if is_money { 2 } else { 1 };
                     let unit = units[&number];
-                    account.take_in(&share(vec![Grant {
+                    account.add_lease(&share(vec![Grant {
                         number: GrantNumber(number),
                         unit,
                         validity: DAY,

@@ -76,7 +76,7 @@ async fn shared_out_tokens_are_left_to_their_process() {
     first.settle(&completed(10));
     assert!(old.caught_up(PATIENCE).await);
     let new = house.ledger();
-    assert!(old.share_out().await);
+    assert!(old.give_up_half().await);
     // Whatever it looks for has been seen once this has.
     house.top_up(&other, 1000);
     let start = Instant::now();

@@ -37,7 +37,7 @@ pub(in super::super) enum Command {
     CatchUp(tokio::sync::oneshot::Sender<()>),
     /// Another process is about to serve the same keys: give it half of the tokens that no request
     /// reserves. Answered when the other process can lease them.
-    ShareOut(tokio::sync::oneshot::Sender<()>),
+    GiveUpHalf(tokio::sync::oneshot::Sender<()>),
     /// This process ends: give the other processes the tokens that no request reserves.
     Retire,
     /// Commit everything and give all leases back. Answered when that is done.
@@ -49,7 +49,7 @@ impl Command {
     pub(in super::super) const fn is_urgent(&self) -> bool {
         matches!(
             self,
-            Self::Load(_) | Self::Look | Self::ShareOut(_) | Self::Close(_)
+            Self::Load(_) | Self::Look | Self::GiveUpHalf(_) | Self::Close(_)
         )
     }
 }
@@ -81,7 +81,7 @@ impl Batch {
             }
             Command::Look => self.look = true,
             Command::CatchUp(done) => self.readers.push(done),
-            Command::ShareOut(done) => self.sharing.push(done),
+            Command::GiveUpHalf(done) => self.sharing.push(done),
             Command::Retire => self.retire = true,
             Command::Close(done) => self.close = Some(done),
         }

@@ -30,14 +30,14 @@ impl Writer {
             self.hand_out(committed.shares);
         }
         self.seen.change = news.newest;
-        self.give_way(&news.requested);
+        self.give_up_on_request(&news.requested);
         Ok(())
     }
 
     /// The leases for accounts in memory that have changed or need tokens.
     fn leases_after(&self, news: &News, if_asking: LeaseMode) -> Vec<Lease> {
         let accounts = &self.shared.accounts;
-        let asking = accounts.filter(|account| account.is_asking());
+        let asking = accounts.filter(|account| account.has_lease_request());
         let asking: HashSet<KeyId> = asking.iter().map(|account| account.id.clone()).collect();
         let changed: HashSet<KeyId> = match &news.changed {
             Some(keys) => {
@@ -91,7 +91,7 @@ impl Writer {
         for (key, share) in shares {
             let found = share.is_some();
             if let Some(share) = share {
-                accounts.take_in(&key, &share, clock.now());
+                accounts.add_lease(&key, &share, clock.now());
             }
             accounts.answer(&key, &Ok(found));
         }
@@ -99,13 +99,13 @@ impl Writer {
 
     /// Gives other processes a part of the tokens that no request here reserves, or all of them if this
     /// process ends. A lease request that gets nothing now is looked at again.
-    fn give_way(&mut self, wanted: &[KeyId]) {
+    fn give_up_on_request(&mut self, wanted: &[KeyId]) {
         for key in wanted {
             if let Some(account) = self.shared.accounts.get(key) {
                 let given = if self.retired {
                     account.give_up_all()
                 } else {
-                    account.give_way(self.shared.clock.now())
+                    account.give_up_on_request(self.shared.clock.now())
                 };
                 self.seen.look_again |= given.is_empty();
                 self.returns.extend(given);
@@ -115,7 +115,7 @@ impl Writer {
 
     /// Gives up half of the tokens that no request reserves, of every account, and answers when that is
     /// committed.
-    pub(super) fn share_out(&mut self, waiting: Vec<tokio::sync::oneshot::Sender<()>>) {
+    pub(super) fn give_up_half(&mut self, waiting: Vec<tokio::sync::oneshot::Sender<()>>) {
         if waiting.is_empty() {
             return;
         }
@@ -131,7 +131,7 @@ impl Writer {
         if let Err(fault) = shared {
             // The next tick tries again; the waiting process notices the tokens itself.
             self.seen.look_again = true;
-            return log::warn!("the ledger could not be shared out: {fault}");
+            return log::warn!("half of the unreserved balances could not be given back: {fault}");
         }
         for done in waiting {
             // The waiting process can have left.
@@ -142,7 +142,10 @@ impl Writer {
     /// Withdraws the lease requests of accounts that no longer wait: they have left memory, or were loaded
     /// again. Otherwise, other processes would keep giving tokens for them.
     pub(super) fn withdraw_lease_requests(&mut self) -> Result<(), StoreError> {
-        let asking = self.shared.accounts.filter(|account| account.is_asking());
+        let asking = self
+            .shared
+            .accounts
+            .filter(|account| account.has_lease_request());
         let asking = asking.iter().map(|account| account.id.clone()).collect();
         self.process.keep_lease_requests(&asking)
     }

@@ -63,7 +63,7 @@ impl Writer {
     pub(super) fn look(&mut self) {
         let looked = self.take_up(Look::IfChanged, LeaseMode::Take);
         if let Err(fault) = looked.and_then(|()| self.give_back()) {
-            self.log_fault("changes in the ledger cannot be looked at", &fault);
+            self.log_fault("changes in the ledger cannot be read", &fault);
         }
     }
 
@@ -88,7 +88,7 @@ impl Writer {
             false => self.shared.renewals.done(begun),
         }
         self.shared.stats.saw_quarantined(checked.quarantined);
-        let nodes = ledger::living(&*self.process, &checked.peers);
+        let nodes = ledger::running_processes(&*self.process, &checked.peers);
         self.shared.nodes.store(nodes, Ordering::Relaxed);
         Ok(Some(checked))
     }

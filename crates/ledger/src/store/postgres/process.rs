@@ -260,7 +260,7 @@ fn end_crashed(
 impl Process for PostgresProcess {
     fn news(&mut self, seen: i64, look: Look) -> Result<Option<News>, StoreError> {
         let number = self.number.0;
-        let (version, is_asking) = self.connection.run(|session| {
+        let (version, has_lease_request) = self.connection.run(|session| {
             let row = session.query_one(
                 "SELECT coalesce((SELECT max(seq) FROM changes), 0), coalesce(max(seq), 0),
                         count(*), coalesce(bool_or(process = $1), FALSE)
@@ -271,7 +271,7 @@ impl Process for PostgresProcess {
             Ok((version, row.try_get::<_, bool>(3)?))
         })?;
         // What another process gives back is no change that a process without lease requests misses.
-        if self.version == Some(version) && look == Look::IfChanged && !is_asking {
+        if self.version == Some(version) && look == Look::IfChanged && !has_lease_request {
             return Ok(None);
         }
         let news = self.connection.read(|session| {

@@ -1,4 +1,4 @@
-//! Drops old weeks of the history, and deletes old owners of stored things and old shares of limits. What
+//! Drops old weeks of the history, and deletes old owners of stored items and old shares of limits. What
 //! dropped records charged stays in `purged`.
 
 use super::{
@@ -35,7 +35,7 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    /// Deletes old records of requests, and old owners of stored things. Returns how many records of
+    /// Deletes old records of requests, and old owners of stored items. Returns how many records of
     /// requests are known to be gone since the last time.
     pub(super) fn run(
         &mut self,

@@ -10,7 +10,7 @@ use postgres::Row;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use tollgate_types::{KeyId, RequestId, Usage};
 
-/// Those of these stored things that are known.
+/// Those of these stored items that are known.
 pub(super) fn find(file: &mut Session, ids: &[&str]) -> Result<Vec<Stored>, postgres::Error> {
     let find =
         "SELECT id, key, provider, credential, tokens, request FROM owned WHERE id = ANY($1)";

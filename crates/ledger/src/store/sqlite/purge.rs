@@ -99,7 +99,7 @@ fn last_to_go(
     Ok(None)
 }
 
-/// Deletes owners of stored things: the oldest from before `before`, and the oldest beyond `most`.
+/// Deletes owners of stored items: the oldest from before `before`, and the oldest beyond `most`.
 pub(super) fn owned(file: &WriteConnection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let begun = Instant::now();

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
 use tollgate_types::{KeyId, RequestId, Usage};
 
-/// Those of these stored things that are known.
+/// Those of these stored items that are known.
 pub(super) fn find(file: &Connection, ids: &[&str]) -> rusqlite::Result<Vec<Stored>> {
     let find = "SELECT id, key, provider, credential, tokens, request FROM owned WHERE id = ?1";
     let mut find = file.prepare_cached(find)?;

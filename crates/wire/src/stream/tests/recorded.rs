@@ -144,7 +144,7 @@ fn a_recorded_stream_passes_whole_and_scans_to_the_usage_its_provider_reported()
         assert!(seen.out == expected, "{stream}\nbecame\n{}", seen.out);
         assert_eq!(seen.end, StreamEnd::Finished, "{stream}");
         assert_eq!(seen.usage.usage, usage_of(format, &stream), "{stream}");
-        assert_eq!(seen.usage.believed(), Some(seen.usage.usage), "{stream}");
+        assert_eq!(seen.usage.plausible(), Some(seen.usage.usage), "{stream}");
         // Beginnings and pings only say that more will come.
         let is_reported = |event: &Value| {
             !matches!(

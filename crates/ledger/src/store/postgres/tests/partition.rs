@@ -113,8 +113,8 @@ pub(super) fn bound(output: u64) -> UpperBound {
         hidden_input: 0,
         output,
         useful_output: output,
-        believed_input: u64::MAX,
-        believed_output: u64::MAX,
+        plausible_input: u64::MAX,
+        plausible_output: u64::MAX,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sends an answer on: piece by piece, or at its end if it was held, was an error, or has failed.
+//! Forwards an answer: piece by piece, or at its end if it was held, was an error, or has failed.
 //!
 //! `answer.rs` decides which bytes of a piece are sent; `failure.rs`, which error the client gets.
 
@@ -45,8 +45,8 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
     let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
         Next::Commit { head, body, length } => {
             let now = Instant::now();
-            outcome::passes(exchange, now);
-            count::passed(exchange, &body);
+            outcome::before_send(exchange, now);
+            count::before_send(exchange, &body);
             respond::commit(session, exchange, &head, length, now)?;
             settlement::settle(exchange, record::ending(exchange, None));
             return session.write_response_body(Some(body), true).await;
