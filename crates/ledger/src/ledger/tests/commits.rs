@@ -124,9 +124,9 @@ async fn a_file_that_is_gone_or_empty_is_not_made_anew() {
     house.spend_ten(&key).await;
     let whole = fs::read(house.file("")).unwrap();
     fs::write(house.file(""), b"").unwrap();
-    assert!(house.refusal().contains("holds 0"));
+    assert!(house.refusal().contains("at commit 0"));
     fs::remove_file(house.file("")).unwrap();
-    assert!(house.refusal().contains("holds 0"));
+    assert!(house.refusal().contains("at commit 0"));
     assert!(!house.file("").exists());
     fs::write(house.file(""), whole).unwrap();
     house.check(1);
