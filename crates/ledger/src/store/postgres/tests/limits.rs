@@ -104,7 +104,7 @@ fn shares_are_in_proportion_to_the_demand_and_lease_no_more_than_the_rest() {
         assert_eq!(claims.share("a", 0), (0, 0));
     }
     assert_eq!(claims.share("b", 3), (100, 360_000));
-    // Nobody needs more than it has.
+    // If no process has demand, each has the whole share.
     assert_eq!(claims.share("b", 0), (100, 360_000));
     assert_eq!(claims.share("a", 0), (100, 0));
 }
