@@ -50,7 +50,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-cluster test-corruption test-history test-soak test-upgrade test-overload test-packages test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-cluster test-corruption test-history test-soak test-upgrade test-overload test-packages test-patches test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -139,6 +139,11 @@ test-overload: setup ## A thousand slow callers, slowhttptest's too: what they c
 test-packages: build ## Build the packages twice, install and run them, render the chart
 	@scripts/setup package
 	tests/packages/test.py "$(TARGET)/debug/tollgate"
+
+# Some five minutes, most of them for building.
+test-patches: setup ## Run Pingora's own tests of what third_party changes
+	@CARGO="$(CARGO)" scripts/third-party check
+	@CARGO="$(CARGO)" scripts/third-party test
 
 # The first build takes some ten minutes; FUZZ_TARGETS="stream body" FUZZ_FEATURES= is quicker.
 test-fuzz: setup ## Run each fuzz target for a minute

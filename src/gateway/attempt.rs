@@ -313,11 +313,6 @@ impl Attempts {
         self.sent.body.take()
     }
 
-    /// Whether the current attempt sends a body.
-    pub const fn has_body(&self) -> bool {
-        self.sent.body.is_some()
-    }
-
     /// Where the request of the current attempt goes. `None` for a request without a model.
     pub const fn uri(&self) -> Option<&http::Uri> {
         self.sent.uri.as_ref()
@@ -504,6 +499,8 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     options.read_timeout = timer.read_timeout(now).map(|it| it.max(LEAST));
     options.connection_timeout = options.connection_timeout.map(|it| it.min(left));
     options.total_connection_timeout = options.total_connection_timeout.map(|it| it.min(left));
+    // A provider can begin with a head alone only if its body is still on its way.
+    options.join_request_header = !exchange.awaits_body();
     exchange.timer = timer;
 }
 

@@ -271,10 +271,6 @@ impl ProxyHttp for Gateway {
         if !exchange.timer.watch(reader, is_http2) {
             return Err(failure::ask_again_unsent(exchange));
         }
-        let is_awaited = exchange.stage.body().is_some_and(|it| it.is_awaited());
-        if exchange.attempts.has_body() && !is_awaited {
-            exchange.timer.join_head_and_body();
-        }
         // From here on, the caller gets neither the provider's 1xx heads nor a final head before it is
         // committed.
         session.as_downstream_mut().set_ignore_info_resp(true);

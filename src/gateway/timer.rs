@@ -22,8 +22,6 @@ pub struct AttemptTimer {
     socket: Option<Socket>,
     /// The descriptor of an HTTP/1.1 connection over which a body is yet to be sent.
     sends_over: Option<RawFd>,
-    /// The same connection, if it holds the head back for the body.
-    holds_head: Option<Socket>,
     /// Notifies the upload that an answer has begun, if the upload has a deadline.
     unanswered: Option<Unanswered>,
     watch: Option<Watch>,
@@ -109,13 +107,6 @@ impl AttemptTimer {
         !(self.is_unwatched && self.relies_on_watch)
     }
 
-    /// Sends the head together with the body, which is complete. Sending them separately would cost a tenth
-    /// of a small request.
-    pub fn join_head_and_body(&mut self) {
-        let socket = self.sends_over.and_then(Socket::of);
-        self.holds_head = socket.filter(Socket::hold_back);
-    }
-
     /// Wraps the body that is about to be sent. If the provider does not take it within `longest`, which must
     /// be Pingora's write time-out, the attempt ends, unless it is answered.
     pub fn send(&mut self, body: Bytes, longest: Duration) -> Bytes {
@@ -124,8 +115,7 @@ impl AttemptTimer {
                 let unanswered = Unanswered::default();
                 self.unanswered = Some(unanswered.clone());
                 let request_ends = deadlines.request_ends();
-                let socket = self.holds_head.take();
-                let socket = socket.or_else(|| upload_progress::socket(&body, connection));
+                let socket = upload_progress::socket(&body, connection);
                 upload_progress::bounded(body, socket, longest, unanswered, request_ends)
             }
             _ => body,
@@ -198,9 +188,6 @@ impl AttemptTimer {
         self.connection = None;
         self.socket = None;
         self.sends_over = None;
-        if let Some(socket) = self.holds_head.take() {
-            socket.let_go();
-        }
     }
 
     /// Whether the clock has ended the attempt.

@@ -63,8 +63,8 @@ pub fn socket(body: &Bytes, connection: RawFd) -> Option<Socket> {
     }
 }
 
-/// The body, whose write over `socket` begins now. When it is dropped, what the socket holds back is sent. If that is
-/// after `longest` and there is no answer, the attempt ends. Without a socket, it ends by its time-out.
+/// The body, whose write over `socket` begins now. If it is dropped after `longest` and there is no answer, the attempt
+/// ends. Without a socket, it ends by its time-out.
 pub fn bounded(
     body: Bytes,
     socket: Option<Socket>,
@@ -102,46 +102,10 @@ impl AsRef<[u8]> for Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        let Some(socket) = self.socket.take() else {
-            return;
-        };
-        socket.let_go();
-        if self.begun.elapsed() >= self.longest {
+        if self.begun.elapsed() >= self.longest
+            && let Some(socket) = self.socket.take()
+        {
             self.unanswered.late(socket, self.request_ends);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn a_head_that_is_held_back_leaves_with_its_body() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut gateway = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        gateway.set_nodelay(true).unwrap();
-        let mut provider = listener.accept().unwrap().0;
-        let socket = Socket::of(gateway.as_raw_fd()).unwrap();
-        assert!(socket.hold_back());
-        let body = Bytes::from_static(b"body");
-        let ends = Instant::now() + LONG;
-        let body = bounded(body, Some(socket), LONG, Unanswered::default(), ends);
-        gateway.write_all(b"head ").unwrap();
-        gateway.write_all(&body).unwrap();
-        // Less than the time for which the system holds bytes back.
-        let at_once = Duration::from_millis(100);
-        provider.set_read_timeout(Some(at_once / 4)).unwrap();
-        let mut read = [0; 16];
-        assert!(provider.read(&mut read).is_err(), "held back");
-        drop(body);
-        provider.set_read_timeout(Some(at_once)).unwrap();
-        let length = provider.read(&mut read).unwrap();
-        assert_eq!(&read[..length], b"head body");
     }
 }

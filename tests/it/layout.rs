@@ -1,4 +1,5 @@
-//! The workspace: dependencies between its crates, and features that would build them twice.
+//! The workspace: dependencies between its crates, features that would build them twice, and what is changed in the
+//! crates of others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,4 +47,13 @@ fn the_edge_alone_depends_on_pingora() {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         assert!(!manifest.contains("pingora"), "{}", folder.display());
     }
+}
+
+/// A change beside the patches would be lost at the next update.
+#[test]
+fn a_patched_crate_is_the_release_and_its_patches() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/third-party");
+    let output = Command::new(script).arg("check").output().unwrap();
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
 }

@@ -47,18 +47,6 @@ impl Socket {
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, false);
     }
 
-    /// Holds back bytes that are written from here on, until [`Socket::let_go`], at most 200 ms. Full packets
-    /// leave. Returns whether the system supports it.
-    pub fn hold_back(&self) -> bool {
-        rustix::net::sockopt::set_tcp_cork(&self.0, true).is_ok()
-    }
-
-    /// Sends what was held back.
-    pub fn let_go(&self) {
-        // This fails only if the connection was closed meanwhile.
-        let _ = rustix::net::sockopt::set_tcp_cork(&self.0, false);
-    }
-
     /// Ends the connection for its reader and its writer.
     pub fn shut_down(self) {
         // This fails if the provider has closed the connection meanwhile.

@@ -541,6 +541,12 @@ pub struct PeerOptions {
     /// **Note:** This field is unstable and may be removed or changed in future versions.
     /// It exists primarily for compatibility with legacy servers that send malformed headers.
     pub allow_h1_response_invalid_content_length: bool,
+    /// If set, an HTTP/1.1 request header is written together with the first piece of the body.
+    ///
+    /// Without it, the header is flushed on its own, which costs a packet and a system call per
+    /// request, but lets the server start before the body is there. Set this only if the body is
+    /// available: the server sees nothing of the request until then.
+    pub join_request_header: bool,
     /// Controls automatically forwarded request headers sent to HTTP upstreams.
     pub http_upstream_request_policy: HttpUpstreamRequestPolicy,
     pub extra_proxy_headers: BTreeMap<String, Vec<u8>>,
@@ -600,6 +606,7 @@ impl PeerOptions {
             h2_stream_window_size: None,
             h2_connection_window_size: None,
             allow_h1_response_invalid_content_length: false,
+            join_request_header: false,
             http_upstream_request_policy: HttpUpstreamRequestPolicy::default(),
             extra_proxy_headers: BTreeMap::new(),
             curves: None,

@@ -1322,12 +1322,27 @@ impl BodyWriter {
     where
         S: AsyncWrite + Unpin + Send,
     {
+        self.write_body_after(&[], stream, buf).await
+    }
+
+    /// Write `header` and the first piece of the body in one vectored write.
+    ///
+    /// Nothing is written in the modes that take no body: call [`Self::finished`] before.
+    pub async fn write_body_after<S>(
+        &mut self,
+        header: &[u8],
+        stream: &mut S,
+        buf: &[u8],
+    ) -> Result<Option<usize>>
+    where
+        S: AsyncWrite + Unpin + Send,
+    {
         trace!("Writing Body, size: {}", buf.len());
         match self.body_mode {
             BM::Complete(_) => Ok(None),
-            BM::ContentLength(_, _) => self.do_write_body(stream, buf).await,
-            BM::ChunkedEncoding(_) => self.do_write_chunked_body(stream, buf).await,
-            BM::UntilClose(_) => self.do_write_until_close_body(stream, buf).await,
+            BM::ContentLength(_, _) => self.do_write_body(header, stream, buf).await,
+            BM::ChunkedEncoding(_) => self.do_write_chunked_body(header, stream, buf).await,
+            BM::UntilClose(_) => self.do_write_until_close_body(header, stream, buf).await,
             BM::ToSelect => Ok(None), // Error here?
         }
     }
@@ -1344,7 +1359,12 @@ impl BodyWriter {
         matches!(self.body_mode, BM::UntilClose(_))
     }
 
-    async fn do_write_body<S>(&mut self, stream: &mut S, buf: &[u8]) -> Result<Option<usize>>
+    async fn do_write_body<S>(
+        &mut self,
+        header: &[u8],
+        stream: &mut S,
+        buf: &[u8],
+    ) -> Result<Option<usize>>
     where
         S: AsyncWrite + Unpin + Send,
     {
@@ -1360,7 +1380,7 @@ impl BodyWriter {
                 } else {
                     to_write = buf.len();
                 }
-                let res = stream.write_all(&buf[..to_write]).await;
+                let res = stream.write_all_buf(&mut Buf::chain(header, &buf[..to_write])).await;
                 match res {
                     Ok(()) => {
                         self.body_mode = BM::ContentLength(total, written + to_write);
@@ -1378,6 +1398,7 @@ impl BodyWriter {
 
     async fn do_write_chunked_body<S>(
         &mut self,
+        header: &[u8],
         stream: &mut S,
         buf: &[u8],
     ) -> Result<Option<usize>>
@@ -1389,7 +1410,9 @@ impl BodyWriter {
                 let chunk_size = buf.len();
 
                 let chuck_size_buf = format!("{:X}\r\n", chunk_size);
-                let mut output_buf = Bytes::from(chuck_size_buf).chain(buf).chain(&b"\r\n"[..]);
+                let mut output_buf = Buf::chain(header, Bytes::from(chuck_size_buf))
+                    .chain(buf)
+                    .chain(&b"\r\n"[..]);
                 stream
                     .write_all_buf(&mut output_buf)
                     .await
@@ -1404,6 +1427,7 @@ impl BodyWriter {
 
     async fn do_write_until_close_body<S>(
         &mut self,
+        header: &[u8],
         stream: &mut S,
         buf: &[u8],
     ) -> Result<Option<usize>>
@@ -1412,7 +1436,7 @@ impl BodyWriter {
     {
         match self.body_mode {
             BM::UntilClose(written) => {
-                let res = stream.write_all(buf).await;
+                let res = stream.write_all_buf(&mut Buf::chain(header, buf)).await;
                 match res {
                     Ok(()) => {
                         self.body_mode = BM::UntilClose(written + buf.len());

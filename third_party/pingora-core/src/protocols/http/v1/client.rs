@@ -67,6 +67,10 @@ pub struct HttpSession {
     // If allowed, does not fail with error on invalid content-length
     // (treats as close-delimited response).
     allow_h1_response_invalid_content_length: bool,
+    // Whether the request header is written together with the first piece of the body
+    join_request_header: bool,
+    // The serialized request header that the first piece of the body will take along
+    joined_header: Option<Bytes>,
 }
 
 /// HTTP 1.x client session
@@ -100,6 +104,8 @@ impl HttpSession {
             received_upgrade_req_body: false,
             close_delimited_resp: false,
             allow_h1_response_invalid_content_length: false,
+            join_request_header: false,
+            joined_header: None,
         }
     }
 
@@ -110,6 +116,7 @@ impl HttpSession {
             session.set_allow_h1_response_invalid_content_length(
                 options.allow_h1_response_invalid_content_length,
             );
+            session.join_request_header = options.join_request_header;
         }
         session
     }
@@ -129,6 +136,13 @@ impl HttpSession {
             )
         })?;
         trace!("Writing request header: {to_wire:?}");
+
+        if self.join_request_header && !self.body_writer.finished() {
+            let len = to_wire.len();
+            self.joined_header = Some(to_wire.freeze());
+            self.request_written = Some(req);
+            return Ok(len);
+        }
 
         let write_fut = self.underlying_stream.write_all(to_wire.as_ref());
         match self.write_timeout {
@@ -156,9 +170,10 @@ impl HttpSession {
     }
 
     async fn do_write_body(&mut self, buf: &[u8]) -> Result<Option<usize>> {
+        let header = self.joined_header.take().unwrap_or_default();
         let written = self
             .body_writer
-            .write_body(&mut self.underlying_stream, buf)
+            .write_body_after(&header, &mut self.underlying_stream, buf)
             .await;
 
         if let Ok(Some(num_bytes)) = written {
@@ -191,6 +206,13 @@ impl HttpSession {
     /// Flush local buffer and notify the server by sending the last chunk if chunked encoding is
     /// used.
     pub async fn finish_body(&mut self) -> Result<Option<usize>> {
+        if let Some(header) = self.joined_header.take() {
+            // No piece of the body has taken it along.
+            self.underlying_stream
+                .write_all(&header)
+                .await
+                .or_err(WriteError, "while writing request headers")?;
+        }
         let res = self.body_writer.finish(&mut self.underlying_stream).await?;
         self.underlying_stream
             .flush()
@@ -1592,6 +1614,70 @@ mod tests_stream {
             .write_request_header(Box::new(new_request))
             .await;
         assert_eq!(res.unwrap_err().etype(), &ErrorType::WriteTimedout);
+    }
+
+    /// A client session that joins the request header with the body, and its peer.
+    fn joining_session() -> (HttpSession, tokio::io::DuplexStream) {
+        let (near, far) = tokio::io::duplex(1024);
+        let mut http_stream = HttpSession::new(Box::new(near));
+        http_stream.join_request_header = true;
+        (http_stream, far)
+    }
+
+    fn post_with(name: &'static str, value: &'static str) -> Box<RequestHeader> {
+        let mut request = RequestHeader::build("POST", b"/test", None).unwrap();
+        request.insert_header(name, value).unwrap();
+        Box::new(request)
+    }
+
+    async fn what_arrived(far: &mut tokio::io::DuplexStream) -> Vec<u8> {
+        let mut buf = vec![0; 1024];
+        let read = tokio::time::timeout(Duration::from_millis(10), far.read(&mut buf)).await;
+        buf.truncate(read.map(|n| n.unwrap()).unwrap_or(0));
+        buf
+    }
+
+    #[tokio::test]
+    async fn joined_header_is_written_with_the_first_piece() {
+        let (mut http_stream, mut far) = joining_session();
+        let request = post_with("Content-Length", "6");
+        http_stream.write_request_header(request).await.unwrap();
+        assert_eq!(what_arrived(&mut far).await, b"");
+        http_stream.write_body(b"abc").await.unwrap();
+        http_stream.write_body(b"def").await.unwrap();
+        http_stream.finish_body().await.unwrap();
+        let expected = b"POST /test HTTP/1.1\r\nContent-Length: 6\r\n\r\nabcdef";
+        assert_eq!(what_arrived(&mut far).await, expected);
+        assert_eq!(http_stream.body_bytes_sent(), 6);
+    }
+
+    #[tokio::test]
+    async fn joined_header_is_written_before_the_first_chunk() {
+        let (mut http_stream, mut far) = joining_session();
+        let request = post_with("Transfer-Encoding", "chunked");
+        http_stream.write_request_header(request).await.unwrap();
+        http_stream.write_body(b"abc").await.unwrap();
+        let expected = b"POST /test HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+        assert_eq!(what_arrived(&mut far).await, expected);
+    }
+
+    #[tokio::test]
+    async fn joined_header_is_written_at_the_end_of_an_empty_body() {
+        let (mut http_stream, mut far) = joining_session();
+        let request = post_with("Transfer-Encoding", "chunked");
+        http_stream.write_request_header(request).await.unwrap();
+        http_stream.finish_body().await.unwrap();
+        let expected = b"POST /test HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        assert_eq!(what_arrived(&mut far).await, expected);
+    }
+
+    #[tokio::test]
+    async fn header_without_a_body_is_written_at_once() {
+        let (mut http_stream, mut far) = joining_session();
+        let request = post_with("Content-Length", "0");
+        http_stream.write_request_header(request).await.unwrap();
+        let expected = b"POST /test HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(what_arrived(&mut far).await, expected);
     }
 
     #[tokio::test]
