@@ -174,7 +174,8 @@ impl BodyReader {
     }
 
     fn prepare_buf(&mut self, buf_to_rewind: &[u8]) {
-        let mut body_buf = BytesMut::with_capacity(self.body_buf_size.max(buf_to_rewind.len()));
+        // Reads make room themselves: a body that has arrived whole needs no more.
+        let mut body_buf = BytesMut::with_capacity(buf_to_rewind.len());
         if !buf_to_rewind.is_empty() {
             self.rewind_buf_len = buf_to_rewind.len();
             // TODO: this is still 1 copy. Make it zero
@@ -2083,6 +2084,20 @@ mod tests {
         let second = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
         assert_eq!(body_reader.get_body(&second), b"bc");
         assert!(body_reader.body_buf.as_ref().unwrap().capacity() < BODY_BUFFER_SIZE);
+    }
+
+    #[tokio::test]
+    async fn preread_body_takes_no_more_than_its_size() {
+        let mut mock_io = Builder::new().read(b"def").build();
+        let mut body_reader = BodyReader::new(true);
+        body_reader.init_content_length(6, b"abc");
+        let buffer = body_reader.body_buf.as_ref().unwrap();
+        assert!(buffer.capacity() < BODY_BUFFER_SIZE, "{}", buffer.capacity());
+        let first = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
+        assert_eq!(body_reader.get_body(&first), b"abc");
+        let rest = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
+        assert_eq!(body_reader.get_body(&rest), b"def");
+        assert!(body_reader.body_done());
     }
 
     #[tokio::test]
