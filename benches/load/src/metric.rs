@@ -148,7 +148,7 @@ macro_rules! load {
     };
 }
 
-const LOADS: [[Metric; 5]; 7] = [
+const LOADS: [[Metric; 5]; 9] = [
     load!("1k", "1 KB", Some(Bar::AtLeast(0.85))),
     load!("100k-request", "100 KB request", Some(Bar::AtLeast(0.75))),
     load!("100k-answer", "100 KB answer", Some(Bar::AtLeast(0.75))),
@@ -170,6 +170,16 @@ const LOADS: [[Metric; 5]; 7] = [
     load!(
         "100k-to-responses",
         "100 KB request, translated to responses",
+        Some(Bar::AtLeast(0.5))
+    ),
+    load!(
+        "1k-to-gemini",
+        "1 KB, translated to Gemini",
+        Some(Bar::AtLeast(0.65))
+    ),
+    load!(
+        "100k-to-gemini",
+        "100 KB request, translated to Gemini",
         Some(Bar::AtLeast(0.5))
     ),
 ];

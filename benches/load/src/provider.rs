@@ -1,7 +1,7 @@
 //! A provider that costs next to nothing: canned answers, chosen by model name.
 //!
 //! It answers `canned-BYTES` with one chat completion whose body has that length,
-//! `canned-messages-BYTES` and `canned-responses-BYTES` with one in that format, and
+//! `canned-messages-BYTES`, `canned-responses-BYTES` and `canned-gemini-BYTES` with one in that format, and
 //! `canned-stream-EVENTSxMILLISECONDS` with an event stream that flushes each event by itself
 //! and waits between them. It checks nothing about a request but its framing: what is compared
 //! is proxies, and any work here would be work that they all hide behind.
@@ -146,7 +146,12 @@ fn request_length(received: &[u8]) -> Result<Option<usize>> {
     Ok(Some(end.saturating_add(4).saturating_add(length)))
 }
 
+/// The model that a request names, in its path or in its body.
 fn model_name(request: &[u8]) -> Option<&str> {
+    if let Some(named) = request.strip_prefix(b"POST /v1beta/models/") {
+        let end = memchr::memchr(b':', named)?;
+        return std::str::from_utf8(named.get(..end)?).ok();
+    }
     let body = request.get(memchr::memmem::find(request, b"\r\n\r\n")? + 4..)?;
     let early = body.get(..body.len().min(MODEL_WITHIN))?;
     let after_key = early.get(memchr::memmem::find(early, b"\"model\"")? + 7..)?;
@@ -266,6 +271,8 @@ mod tests {
             let request = format!("POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\n{body}");
             assert_eq!(model_name(request.as_bytes()), Some("canned-64"));
         }
+        let in_path = b"POST /v1beta/models/canned-gemini-64:generateContent HTTP/1.1\r\n\r\n{}";
+        assert_eq!(model_name(in_path), Some("canned-gemini-64"));
         assert_eq!(model_name(b"POST / HTTP/1.1\r\n\r\n{}"), None);
     }
 
@@ -275,6 +282,7 @@ mod tests {
             "canned-1024",
             "canned-messages-1024",
             "canned-responses-1024",
+            "canned-gemini-1024",
         ] {
             assert!(matches!(Canned::for_model(known), Canned::Whole(_)));
         }

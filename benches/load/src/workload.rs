@@ -50,11 +50,13 @@ pub(crate) enum Format {
     Messages,
     /// Responses: the same.
     Responses,
+    /// Gemini: the same, and the model stands in the path.
+    Gemini,
 }
 
 impl Format {
     /// Every format.
-    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Messages, Self::Responses];
+    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Gemini];
 
     /// The name, as it stands in configurations and model names.
     pub(crate) const fn name(self) -> &'static str {
@@ -62,6 +64,7 @@ impl Format {
             Self::Chat => "chat",
             Self::Messages => "messages",
             Self::Responses => "responses",
+            Self::Gemini => "gemini",
         }
     }
 }
@@ -165,8 +168,23 @@ const LARGE_TO_RESPONSES: Workload = Workload {
     request_bytes: LARGE_REQUEST.request_bytes,
     ..SMALL_TO_RESPONSES
 };
+/// A chat caller's short conversation with a provider that speaks Gemini's format alone.
+const SMALL_TO_GEMINI: Workload = Workload {
+    id: "1k-to-gemini",
+    name: "1 KB, translated to Gemini",
+    model: "canned-gemini-1024",
+    speaks: Format::Gemini,
+    ..SMALL_TO_MESSAGES
+};
+/// The long one.
+const LARGE_TO_GEMINI: Workload = Workload {
+    id: "100k-to-gemini",
+    name: "100 KB request, translated to Gemini",
+    request_bytes: LARGE_REQUEST.request_bytes,
+    ..SMALL_TO_GEMINI
+};
 /// What is measured in requests and chunks a second.
-pub(crate) const RATES: [Workload; 8] = [
+pub(crate) const RATES: [Workload; 10] = [
     SMALL,
     LARGE_REQUEST,
     LARGE_ANSWER,
@@ -174,6 +192,8 @@ pub(crate) const RATES: [Workload; 8] = [
     LARGE_TO_MESSAGES,
     SMALL_TO_RESPONSES,
     LARGE_TO_RESPONSES,
+    SMALL_TO_GEMINI,
+    LARGE_TO_GEMINI,
     STREAMS,
 ];
 
@@ -262,6 +282,7 @@ pub(crate) fn completion(format: Format, bytes: usize) -> String {
         Format::Chat => chat_completion(text, padding),
         Format::Messages => message(text, padding),
         Format::Responses => response(text, padding),
+        Format::Gemini => generated(text, padding),
     })
 }
 
@@ -315,12 +336,30 @@ fn response(text: &str, padding: &str) -> String {
     .to_string()
 }
 
+fn generated(text: &str, padding: &str) -> String {
+    json!({
+        "candidates": [{
+            "content": {"role": "model", "parts": [{"text": text}]},
+            "finishReason": "STOP", "index": 0,
+        }],
+        "usageMetadata": {
+            "promptTokenCount": 200, "candidatesTokenCount": 180, "totalTokenCount": 380,
+        },
+        "modelVersion": "canned", "responseId": format!("canned{padding}"),
+    })
+    .to_string()
+}
+
 /// The text of an answer and its output tokens.
 fn reported(format: Format, answer: &Value) -> Option<(&str, u64)> {
     let (text, tokens) = match format {
         Format::Chat => ("/choices/0/message/content", "/usage/completion_tokens"),
         Format::Messages => ("/content/0/text", "/usage/output_tokens"),
         Format::Responses => ("/output/0/content/0/text", "/usage/output_tokens"),
+        Format::Gemini => (
+            "/candidates/0/content/parts/0/text",
+            "/usageMetadata/candidatesTokenCount",
+        ),
     };
     Some((
         answer.pointer(text)?.as_str()?,
