@@ -290,6 +290,57 @@ async fn without_a_server_one_gateway_gets_the_limit_and_two_do_not_exceed_it() 
     assert_eq!(gateway.sample(SERVER).await, None);
 }
 
+#[tokio::test]
+async fn without_a_server_the_share_of_a_killed_gateway_goes_to_the_other_one() {
+    /// Admitted on the killed gateway: before its last report, and after it.
+    const REPORTED: usize = 30;
+    const UNREPORTED: usize = 5;
+    let Some(mut cluster) = Cluster::with(2, json!({}), "").await else {
+        return;
+    };
+    let key = cluster.key(&["--requests", "60"]).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let begun = Instant::now();
+    let mut admitted = 0;
+    let take = async |gateway: &Gateway| usize::from(ask(gateway, &key).await.status == 200);
+    eventually("the first requests", async || {
+        admitted += take(&cluster.gateways[0]).await;
+        (admitted == REPORTED).then_some(())
+    })
+    .await;
+    // In units of 1/60,000. Some flow back meanwhile.
+    let debts = "SELECT coalesce(sum(debt), 0) FROM limit_debts WHERE dimension = 0";
+    eventually("a report", async || {
+        let debt = cluster.database.sql_in("tollgate", debts);
+        (debt.parse::<usize>().unwrap() > (REPORTED - 5) * 60_000).then_some(())
+    })
+    .await;
+    for _ in 0..UNREPORTED {
+        admitted += take(&cluster.gateways[0]).await;
+    }
+    let _folder = cluster.gateways.remove(0).killed().await;
+    let killed = Instant::now();
+    let two = &cluster.gateways[0];
+    eventually("the whole limit", async || {
+        let answer = ask(two, &key).await;
+        admitted += usize::from(answer.status == 200);
+        (answer.header(LIMIT) == Some("60")).then_some(())
+    })
+    .await;
+    let took = killed.elapsed();
+    println!("the whole limit after {took:?}");
+    assert!(took <= Duration::from_secs(2), "{took:?}");
+    // Beyond the lease term, after which the killed gateway no longer counts.
+    eventually("the end of the lease term", async || {
+        admitted += take(two).await;
+        (killed.elapsed() > Duration::from_secs(8)).then_some(())
+    })
+    .await;
+    let most = cluster.most(60, begun) + UNREPORTED;
+    println!("{admitted} of 60, at most {most}");
+    assert!((60..=most).contains(&admitted), "{admitted} {most}");
+}
+
 /// Requests until one is refused by the limit. Returns how many were admitted.
 async fn use_up(gateway: &Gateway, key: &str) -> usize {
     let mut admitted = 0;
