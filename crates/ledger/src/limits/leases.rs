@@ -47,6 +47,10 @@ const AWAY_MS: u64 = 3_000;
 const FIRST_PART: u32 = 10;
 /// Far from the end of the numbers of the database.
 const MOST_DEMAND: u64 = 1 << 40;
+/// The buckets of keys that gateways lock in the database. All gateways must divide keys alike.
+const BUCKETS: u32 = 64;
+/// About how many claims a process sends in one call, so that others can lease in other buckets meanwhile.
+const CLAIMS_PER_CALL: usize = 250;
 
 /// What a process reports of one limit of a key. Amounts are in the units of [`Bucket`](super::bucket::Bucket).
 #[derive(Clone, Debug, Serialize)]
@@ -64,6 +68,25 @@ pub(crate) struct LimitClaim {
     pub(crate) kept: u64,
     /// The amount that recent requests needed, admitted or not. Only compared with other processes.
     pub(crate) demand: u64,
+}
+
+impl LimitClaim {
+    /// The bucket of its key.
+    pub(crate) fn bucket(&self) -> i32 {
+        bucket(&self.key).cast_signed()
+    }
+
+    /// Divides claims in the order of their buckets into calls. No bucket is in two calls.
+    pub(crate) fn calls(claims: &[Self]) -> impl Iterator<Item = &[Self]> {
+        let calls = claims.len().div_ceil(CLAIMS_PER_CALL);
+        let calls = u32::try_from(calls).unwrap_or(BUCKETS).min(BUCKETS);
+        let call = move |claim: &Self| bucket(&claim.key).saturating_mul(calls) / BUCKETS;
+        claims.chunk_by(move |a, b| call(a) == call(b))
+    }
+}
+
+fn bucket(key: &KeyId) -> u32 {
+    crc32fast::hash(key.as_str().as_bytes()) % BUCKETS
 }
 
 /// The answer to a claim.
@@ -265,7 +288,8 @@ impl Thread {
 
     fn lease(&self, leases: &Leases) -> Result<(), StoreError> {
         let (is_used, now_ms) = (leases.is_used(), leases.keys.now_ms());
-        let active: Vec<_> = leases.active.lock().clone().into_iter().collect();
+        let mut active: Vec<_> = leases.active.lock().clone().into_iter().collect();
+        active.sort_by_cached_key(|(key, _)| bucket(key));
         let (mut meters, mut claims) = (Vec::new(), Vec::new());
         for (key, meter) in active {
             let mut paces = meter.paces();
@@ -278,18 +302,25 @@ impl Thread {
             drop(paces);
             meters.extend((before..claims.len()).map(|_| Arc::clone(&meter)));
         }
-        // Without claims, to see whether it answers.
-        let leased = match is_used {
-            true => self
-                .database
-                .lease_limits(&self.node, leases.expected(), &claims),
-            false => Ok(Vec::new()),
+        let ask = |claims: &[LimitClaim]| {
+            let expected = leases.expected();
+            self.database.lease_limits(&self.node, expected, claims)
         };
-        let mut answers = leased.iter().flatten();
-        for (meter, claim) in meters.iter().zip(&claims) {
-            leases.apply(meter, claim, answers.next());
+        if is_used && claims.is_empty() {
+            // To see whether it answers.
+            return ask(&[]).map(|_| ());
         }
-        leased.map(|_| ())
+        let (mut meters, mut outcome) = (meters.iter(), Ok(()));
+        for claims in LimitClaim::calls(&claims) {
+            // After a fault, the rest waits for the next report.
+            let leased = outcome.and_then(|()| ask(claims));
+            let mut answers = leased.iter().flatten();
+            for (claim, meter) in claims.iter().zip(&mut meters) {
+                leases.apply(meter, claim, answers.next());
+            }
+            outcome = leased.map(|_| ());
+        }
+        outcome
     }
 
     /// Notes whether the database has answered, and logs each change.
