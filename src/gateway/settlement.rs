@@ -256,9 +256,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         _ => used(exchange, state, reported),
     };
     used.absurd = is_doubtful;
-    if state != BillingState::Rejected {
-        used.details = details(exchange);
-    }
+    used.details = details(exchange);
     let sent = exchange.sent;
     let mut how = Outcome {
         state,

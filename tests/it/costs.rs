@@ -325,10 +325,9 @@ async fn images_of_a_hosted_tool_cost_what_images_cost() {
     assert_eq!(line["charged"], 1500 + 1604, "{line}");
 }
 
-/// The cost of an answer to a request in the provider's own format, at a hundredth for each search.
-async fn cost_of(format: &str, request: Request, body: &Value) -> Option<String> {
-    let answer = json_answer("200 OK", "", &body.to_string());
-    let upstream = Upstream::playing([Act::send(answer)]).await;
+/// A gateway whose provider plays this in its own format, at a hundredth for each search.
+async fn searching(format: &str, script: impl Into<Vec<Act>>) -> (Upstream, Gateway) {
+    let upstream = Upstream::playing(script).await;
     let mut provider = support::provider(upstream.address);
     provider["formats"] = json!([format]);
     let price = json!({"input": 3, "output": 15, "tool_calls": {"web_search": 0.01}});
@@ -336,10 +335,133 @@ async fn cost_of(format: &str, request: Request, body: &Value) -> Option<String>
         .provider("sim", provider)
         .model("priced", json!(["sim/upstream-model"]))
         .with("models.priced.price", price);
-    let gateway = Gateway::start(config).await;
+    (upstream, Gateway::start(config).await)
+}
+
+/// The cost of an answer to a request in the provider's own format, at a hundredth for each search.
+async fn cost_of(format: &str, request: Request, body: &Value) -> Option<String> {
+    let answer = json_answer("200 OK", "", &body.to_string());
+    let (_upstream, gateway) = searching(format, [Act::send(answer)]).await;
     let answer = gateway.send(&request.key(&gateway.key)).await;
     answer.assert_ok();
     answer.header("x-cost").map(str::to_owned)
+}
+
+/// A stream of these events.
+fn event_stream(events: &[Value]) -> String {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let events = events.iter().map(|event| format!("data: {event}\n\n"));
+    head.to_owned() + &events.collect::<String>()
+}
+
+/// A streamed request of chat for searches.
+fn search(key: &str) -> Request {
+    let more = json!({"web_search_options": {}, "stream": true, "max_tokens": 50});
+    Request::post(CHAT, &prompt(CHAT, "priced", "Who won?", more)).key(key)
+}
+
+/// An event of a stream of chat.
+fn chunk(delta: &Value, reason: &Value, usage: &Value) -> Value {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+    json!({
+        "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [choice], "usage": usage,
+    })
+}
+
+#[tokio::test]
+async fn a_search_of_a_streamed_chat_is_paid_for_once() {
+    let usage = json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020});
+    let events = [
+        chunk(&json!({"content": "o"}), &Value::Null, &Value::Null),
+        chunk(&json!({"content": "k"}), &Value::Null, &Value::Null),
+        chunk(&json!({}), &json!("stop"), &usage),
+    ];
+    let script = event_stream(&events) + "data: [DONE]\n\n";
+    let (_upstream, gateway) = searching("chat", [Act::send(script)]).await;
+    let answer = gateway.send(&search(&gateway.key)).await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["cost"], "0.0133", "{line}");
+    assert_eq!(history(&gateway, &id(&answer)).await["cost"], "0.0133");
+}
+
+#[tokio::test]
+async fn a_search_of_a_failed_chat_is_free() {
+    for (status, body) in [
+        (
+            "400 Bad Request",
+            json!({"error": {"message": "no", "type": "invalid_request_error"}}),
+        ),
+        (
+            "500 Internal Server Error",
+            json!({"error": {"message": "no", "type": "server_error"}}),
+        ),
+    ] {
+        let failed = json_answer(status, "", &body.to_string());
+        let (upstream, gateway) = searching("chat", [Act::send(failed)]).await;
+        let answer = gateway.send(&search(&gateway.key)).await;
+        assert!(answer.status >= 400, "{answer:?}");
+        assert!(upstream.requests() > 0);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (&line["cost"], &line["charged"]),
+            (&json!("0"), &json!(0)),
+            "{line}"
+        );
+        assert_eq!(gateway.spent(&gateway.key).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_search_of_a_chat_that_the_client_leaves_is_paid_for_once() {
+    let events = [chunk(
+        &json!({"content": "Hello"}),
+        &Value::Null,
+        &Value::Null,
+    )];
+    let script = [Act::send(event_stream(&events)), Act::Hang];
+    let (_upstream, gateway) = searching("chat", script).await;
+    let mut connection = gateway.connect().await;
+    connection.write(&search(&gateway.key).bytes()).await;
+    let answer = connection.head().await;
+    answer.assert_ok();
+    connection.read_until(b"Hello").await;
+    drop(connection);
+    let record = history(&gateway, &id(&answer)).await;
+    let tokens = nanos(&record, 3_000_000, 15_000_000);
+    assert!(tokens > 0, "{record}");
+    assert_eq!(read(&record["cost"]), tokens + 10_000_000, "{record}");
+    assert_eq!(gateway.line_of(&answer).await["cost"], record["cost"]);
+}
+
+#[tokio::test]
+async fn a_search_that_several_events_of_a_stream_report_is_paid_for_once() {
+    let event = |text: &str, reason: Value| {
+        json!({
+            "candidates": [{
+                "content": {"role": "model", "parts": [{"text": text}]}, "finishReason": reason,
+                "groundingMetadata": {
+                    "searchEntryPoint": {"renderedContent": "<div>"},
+                    "webSearchQueries": ["weather in Bern", "weather in Basel"],
+                },
+            }],
+            "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 20, "totalTokenCount": 1020},
+        })
+    };
+    let events = ["It", " is", " fine."].map(|text| event(text, Value::Null));
+    let events = [&events[..], &[event("", json!("STOP"))]].concat();
+    let (_upstream, gateway) = searching("gemini", [Act::send(event_stream(&events))]).await;
+    let body = json!({
+        "contents": [{"role": "user", "parts": [{"text": "How is the weather?"}]}],
+        "tools": [{"googleSearch": {}}],
+    });
+    let path = "/v1beta/models/priced:streamGenerateContent?alt=sse";
+    let request = Request::post(path, &body).key(&gateway.key);
+    let answer = gateway.send(&request).await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["cost"], "0.0233", "{line}");
 }
 
 #[tokio::test]

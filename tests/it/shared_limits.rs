@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 const SERVER: &str = "tollgate_limits_shared{through=\"server\"}";
 const DATABASE: &str = "tollgate_limits_shared{through=\"database\"}";
+const LIMIT: &str = "x-ratelimit-limit-requests";
 
 /// Gateways on one database, and a provider.
 struct Cluster {
@@ -22,6 +23,11 @@ impl Cluster {
     /// So many gateways with this section `limits`, and the URL of Redis in a file. `None` if PostgreSQL is
     /// not installed.
     async fn with(number: usize, limits: Value, redis: &str) -> Option<Self> {
+        Self::of(number, json!({"limits": limits}), redis).await
+    }
+
+    /// The same with these sections of the configuration.
+    async fn of(number: usize, sections: Value, redis: &str) -> Option<Self> {
         let database = Postgres::start()?;
         let provider = Provider::start().await;
         let url = database.url(Postgres::PASSWORD, "tollgate");
@@ -34,9 +40,10 @@ impl Cluster {
                 "path": "ledger",
                 "postgres": {"url": "file:url", "ca": database.ca(), "lease_term": "6s"},
             });
-            let config = Config::of(&provider)
-                .with("store", store)
-                .with("limits", limits.clone());
+            let mut config = Config::of(&provider).with("store", store);
+            for (name, section) in sections.as_object().unwrap() {
+                config = config.with(name, section.clone());
+            }
             if place == 0 {
                 let done = run(&config, &["ledger", "migrate"], &folder).await;
                 assert!(done.status.success(), "{done:?}");
@@ -81,10 +88,18 @@ impl Cluster {
         .await;
         println!("{limit} admitted after {:?}", begun.elapsed());
         let admitted = admitted + self.admitted(key, 2 * limit).await;
-        // What flows back, and one request of each gateway.
-        let flown = limit * usize::try_from(begun.elapsed().as_millis()).unwrap() / 60_000;
-        let most = limit + flown + 1 + self.gateways.len();
+        let most = self.most(limit, begun);
         assert!(admitted <= most, "{admitted} {most}");
+    }
+
+    /// The most that gateways without a server admit of so many requests a minute: the limit, what flows back,
+    /// what they exceed it by, and what each admits before its first lease.
+    fn most(&self, limit: usize, since: Instant) -> usize {
+        // A gateway takes a second's worth ahead of the reports.
+        let elapsed = since.elapsed() + Duration::from_secs(1);
+        let flown = (limit * usize::try_from(elapsed.as_millis()).unwrap()).div_ceil(60_000);
+        let nodes = self.gateways.len();
+        limit + flown + nodes * (limit / (10 * nodes)).max(1)
     }
 
     /// So many requests to each gateway in turn; how many were admitted.
@@ -172,7 +187,10 @@ async fn survives(
     fault(redis);
     let key = cluster.key(&["--requests", "10"]).await;
     let begun = Instant::now();
-    cluster.admitted(&key, 20).await;
+    let (admitted, most) = (cluster.admitted(&key, 20).await, cluster.most(10, begun));
+    // A gateway admits one request before it has a lease.
+    let least = cluster.gateways.len();
+    assert!((least..=most).contains(&admitted), "{admitted} {most}");
     // One time-out for each gateway, not one for each request.
     assert!(
         begun.elapsed() < Duration::from_secs(5),
@@ -273,31 +291,117 @@ async fn without_a_server_one_gateway_gets_the_limit_and_two_do_not_exceed_it() 
 }
 
 #[tokio::test]
-async fn without_the_database_the_last_shares_hold() {
-    let Some(cluster) = Cluster::with(2, json!({}), "").await else {
+async fn without_a_server_the_share_of_a_killed_gateway_goes_to_the_other_one() {
+    /// Admitted on the killed gateway: before its last report, and after it.
+    const REPORTED: usize = 30;
+    const UNREPORTED: usize = 5;
+    let Some(mut cluster) = Cluster::with(2, json!({}), "").await else {
         return;
     };
-    let key = cluster.key(&["--requests", "1000"]).await;
+    let key = cluster.key(&["--requests", "60"]).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let gateway = &cluster.gateways[0];
-    let limit = "x-ratelimit-limit-requests";
-    eventually("the whole limit", async || {
-        let answer = ask(gateway, &key).await;
-        (answer.header(limit) == Some("1000")).then_some(())
+    let begun = Instant::now();
+    let mut admitted = 0;
+    let take = async |gateway: &Gateway| usize::from(ask(gateway, &key).await.status == 200);
+    eventually("the first requests", async || {
+        admitted += take(&cluster.gateways[0]).await;
+        (admitted == REPORTED).then_some(())
     })
     .await;
-    cluster.database.admit(false);
-    gateway.sample_is(DATABASE, 0.0).await;
-    let line = gateway.log_line("shares of limits cannot be leased").await;
-    assert!(line.contains("the last shares hold"), "{line}");
-    let answer = ask(gateway, &key).await;
-    assert!([200, 503].contains(&answer.status), "{answer:?}");
-    cluster.database.admit(true);
-    gateway.sample_is(DATABASE, 1.0).await;
-    gateway.log_line("leased from the database again").await;
+    // In units of 1/60,000. Some flow back meanwhile.
+    let debts = "SELECT coalesce(sum(debt), 0) FROM limit_debts WHERE dimension = 0";
+    eventually("a report", async || {
+        let debt = cluster.database.sql_in("tollgate", debts);
+        (debt.parse::<usize>().unwrap() > (REPORTED - 5) * 60_000).then_some(())
+    })
+    .await;
+    for _ in 0..UNREPORTED {
+        admitted += take(&cluster.gateways[0]).await;
+    }
+    let _folder = cluster.gateways.remove(0).killed().await;
+    let killed = Instant::now();
+    let two = &cluster.gateways[0];
     eventually("the whole limit", async || {
-        let answer = ask(gateway, &key).await;
-        (answer.header(limit) == Some("1000")).then_some(())
+        let answer = ask(two, &key).await;
+        admitted += usize::from(answer.status == 200);
+        (answer.header(LIMIT) == Some("60")).then_some(())
+    })
+    .await;
+    let took = killed.elapsed();
+    println!("the whole limit after {took:?}");
+    assert!(took <= Duration::from_secs(2), "{took:?}");
+    // Beyond the lease term, after which the killed gateway no longer counts.
+    eventually("the end of the lease term", async || {
+        admitted += take(two).await;
+        (killed.elapsed() > Duration::from_secs(8)).then_some(())
+    })
+    .await;
+    let most = cluster.most(60, begun) + UNREPORTED;
+    println!("{admitted} of 60, at most {most}");
+    assert!((60..=most).contains(&admitted), "{admitted} {most}");
+}
+
+/// Requests until one is refused by the limit. Returns how many were admitted.
+async fn use_up(gateway: &Gateway, key: &str) -> usize {
+    let mut admitted = 0;
+    loop {
+        let answer = ask(gateway, key).await;
+        if answer.status != 200 {
+            answer.assert_error(429, "rate_limit_exceeded");
+            return admitted;
+        }
+        admitted += 1;
+    }
+}
+
+#[tokio::test]
+async fn without_the_database_the_last_shares_hold() {
+    // Without balances, whose leases end before the shares do.
+    let filters = json!(["headers", "key", "stored", "model", "limits", "errors"]);
+    let Some(cluster) = Cluster::of(2, json!({"filters": filters}), "").await else {
+        return;
+    };
+    let [one, two] = &cluster.gateways[..] else {
+        panic!()
+    };
+    let key = cluster.key(&["--requests", "60"]).await;
+    let other = cluster.key(&["--requests", "60"]).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let begun = Instant::now();
+    let mut admitted = 0;
+    eventually("the whole limit", async || {
+        let answer = ask(one, &key).await;
+        admitted += usize::from(answer.status == 200);
+        (answer.header(LIMIT) == Some("60")).then_some(())
+    })
+    .await;
+    // A gateway knows a key without a share of its limits.
+    for (gateway, key) in [(one, &other), (two, &key)] {
+        let models = Request::get("/v1/models").key(key);
+        gateway.send(&models).await.assert_ok();
+    }
+    cluster.database.admit(false);
+    for gateway in [one, two] {
+        gateway.sample_is(DATABASE, 0.0).await;
+        let line = gateway.log_line("shares of limits cannot be leased").await;
+        assert!(line.contains("the last shares hold"), "{line}");
+    }
+    admitted += use_up(one, &key).await;
+    let most = cluster.most(60, begun);
+    assert!((60..=most).contains(&admitted), "{admitted} {most}");
+    assert_eq!(ask(one, &key).await.header(LIMIT), Some("60"));
+    for (gateway, key) in [(one, &other), (two, &key)] {
+        let answer = ask(gateway, key).await;
+        assert_eq!(answer.header(LIMIT), Some("30"), "{answer:?}");
+    }
+    cluster.database.admit(true);
+    for gateway in [one, two] {
+        gateway.sample_is(DATABASE, 1.0).await;
+        gateway.log_line("leased from the database again").await;
+    }
+    eventually("the whole limit", async || {
+        let answer = ask(one, &other).await;
+        (answer.header(LIMIT) == Some("60")).then_some(())
     })
     .await;
 }

@@ -69,8 +69,14 @@ impl Postgres {
 
     /// Executes statements as the owner of everything, and returns what they print.
     pub fn sql(&self, statements: &str) -> String {
+        self.sql_in("postgres", statements)
+    }
+
+    /// The same in the database of this name.
+    pub fn sql_in(&self, database: &str, statements: &str) -> String {
         let output = Command::new("psql")
             .args(["-h", &self.home, "-p", &self.port, "-U", "postgres"])
+            .args(["-d", database])
             .args(["-v", "ON_ERROR_STOP=1", "-qAtc", statements])
             .output()
             .expect("psql");

@@ -28,7 +28,7 @@ use crate::{
 use admission::Shared;
 use leases::Leases;
 use meter::{Meter, Paces};
-use pace::Wanted;
+use pace::Amounts;
 use quick_cache::{UnitWeighter, sync::Cache};
 use share::Share;
 use shared::Order;
@@ -63,7 +63,7 @@ pub struct Limiter {
 struct Keys {
     meters: Cache<KeyId, Arc<Meter>, UnitWeighter, foldhash::fast::RandomState>,
     clock: Clock,
-    /// What [`Clock::elapsed_ms`] said when it was made.
+    /// The value of [`Clock::elapsed_ms`] when it was made.
     since_ms: u64,
 }
 
@@ -133,13 +133,13 @@ impl Limiter {
         input: u64,
         output: u64,
     ) -> Result<Admission, Limited> {
-        let (meter, wanted) = (self.meter(key), Wanted::request(input, output));
+        let (meter, amounts) = (self.meter(key), Amounts::request(input, output));
         let mut paces = meter.paces();
         let share = self.share(limits, &paces);
         let is_first = self
             .leases()
-            .is_some_and(|it| it.note((key, &meter), &mut paces, &share, wanted));
-        let taken = meter.admit(&mut paces, &share, wanted, || self.now_ms());
+            .is_some_and(|it| it.note((key, &meter), &mut paces, &share, amounts));
+        let taken = meter.admit(&mut paces, &share, amounts, || self.now_ms());
         drop(paces);
         let taken = taken.map_err(|mut refused| {
             // The database is about to lease a share.
@@ -174,13 +174,13 @@ impl Limiter {
         let Some(server) = server.cloned() else {
             return MaybeReady::ready(self.admit(key, limits, input, output));
         };
-        let wanted = Wanted::request(input, output);
-        if let Some(admission) = self.admit_ahead(&server, key, limits, wanted) {
+        let amounts = Amounts::request(input, output);
+        if let Some(admission) = self.admit_ahead(&server, key, limits, amounts) {
             return MaybeReady::ready(Ok(admission));
         }
         let (key, limits, limiter) = (key.clone(), *limits, self.clone());
         MaybeReady::pending(async move {
-            let order = |reply| Order::new(&limiter, &key, &limits, wanted, reply);
+            let order = |reply| Order::new(&limiter, &key, &limits, amounts, reply);
             let answer = server.admit(order).await;
             answer.unwrap_or_else(|| limiter.admit(&key, &limits, input, output))
         })
@@ -192,13 +192,13 @@ impl Limiter {
         server: &SharedLimits,
         key: &KeyId,
         limits: &Limits,
-        wanted: Wanted,
+        amounts: Amounts,
     ) -> Option<Admission> {
         let nodes = self.sharing.as_ref()?.nodes.load(Ordering::Relaxed);
         let nodes = NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN);
         let (meter, now_ms) = (self.meter(key), self.now_ms());
-        let taken = meter.take_ahead(limits, wanted, nodes, server.period(), now_ms)?;
-        let order = Order::charge(self, key, limits, wanted);
+        let taken = meter.take_ahead(limits, amounts, nodes, server.period(), now_ms)?;
+        let order = Order::charge(self, key, limits, amounts);
         let admission = order.admission(taken);
         server.charge(order);
         Some(admission)
@@ -242,7 +242,7 @@ impl Limiter {
         leases.filter(|it| it.is_used())
     }
 
-    /// What this process may use of limits now.
+    /// The share of limits that this process may use now.
     fn share(&self, limits: &Limits, paces: &Paces) -> Share {
         if let Some(leases) = self.leases() {
             return leases.share(limits, paces);

@@ -60,7 +60,7 @@ impl Bucket {
         u64::from(self.limit.get())
     }
 
-    /// So many units are counted from now on. What is not counted is owed besides.
+    /// Sets the counted debt. Uncounted units are owed besides.
     pub(super) fn recount(&mut self, counted: u64, now_ms: u64) {
         self.forget_flown(now_ms);
         let debt = counted.saturating_add_signed(self.uncounted);
@@ -83,7 +83,7 @@ impl Bucket {
         std::mem::take(&mut self.uncounted)
     }
 
-    /// What has flowed off is not owed any more.
+    /// Uncounted units that have flowed off are no longer owed.
     fn forget_flown(&mut self, now_ms: u64) {
         let debt = i64::try_from(self.debt(now_ms)).unwrap_or(i64::MAX);
         self.uncounted = self.uncounted.min(debt);
@@ -94,8 +94,8 @@ impl Bucket {
         self.arrival = self.units(now_ms).saturating_add(debt);
     }
 
-    /// So many units more are not counted; also of those that [`Self::uncounted`] has returned.
-    pub(super) const fn miss(&mut self, units: i64) {
+    /// Marks so many units more as uncounted; also of those that [`Self::uncounted`] has returned.
+    pub(super) const fn mark_uncounted(&mut self, units: i64) {
         self.uncounted = self.uncounted.saturating_add(units);
     }
 
@@ -126,25 +126,25 @@ impl Bucket {
             return Err(Denied::Wait(self.duration(over)));
         }
         self.arrival = next;
-        self.miss(change(count));
+        self.mark_uncounted(change(count));
         Ok(())
     }
 
-    /// Takes `count` even where it does not fit: for what turned out to be more than was
-    /// taken before. Later takers wait until it has flowed off.
+    /// Takes `count` even if it does not fit, for a request that has used more than it took. Later
+    /// requests wait until it has flowed off.
     pub(super) fn force(&mut self, count: u64, now_ms: u64) {
         let now = self.units(now_ms);
         let most = now.saturating_add(self.most_debt());
         let next = self.arrival.max(now).saturating_add(cost(count));
         self.arrival = next.min(most.max(self.arrival));
-        self.miss(change(count));
+        self.mark_uncounted(change(count));
     }
 
     /// Gives `count` back. Tokens that have flowed off meanwhile are not given twice: a bucket is
     /// never fuller than full.
     pub(super) fn refund(&mut self, count: u64) {
         self.arrival = self.arrival.saturating_sub(cost(count));
-        self.miss(change(count).saturating_neg());
+        self.mark_uncounted(change(count).saturating_neg());
     }
 
     pub(super) fn level(&self, now_ms: u64) -> Level {
@@ -290,7 +290,7 @@ mod tests {
         share.take(4, 0).unwrap();
         assert_eq!(share.uncounted(0), change(10));
         assert_eq!(share.uncounted(0), 0);
-        share.miss(change(10));
+        share.mark_uncounted(change(10));
         assert_eq!(share.uncounted(0), change(10));
         share.refund(3);
         assert_eq!(share.uncounted(0), -change(3));

@@ -9,7 +9,7 @@ use super::{
     Keys,
     bucket::{WINDOW_MS, cost},
     meter::{Meter, Paces},
-    pace::Wanted,
+    pace::Amounts,
     share::{Part, Share},
     shared::SharedLimits,
 };
@@ -47,8 +47,12 @@ const AWAY_MS: u64 = 3_000;
 const FIRST_PART: u32 = 10;
 /// Far from the end of the numbers of the database.
 const MOST_DEMAND: u64 = 1 << 40;
+/// The buckets of keys that gateways lock in the database. All gateways must divide keys alike.
+const BUCKETS: u32 = 64;
+/// About how many claims a process sends in one call, so that others can lease in other buckets meanwhile.
+const CLAIMS_PER_CALL: usize = 250;
 
-/// What a process reports of one limit of a key. Amounts are in the units of [`Bucket`](super::bucket::Bucket).
+/// The report of a process about one limit of a key. Amounts are in the units of [`Bucket`](super::bucket::Bucket).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LimitClaim {
     pub(crate) key: KeyId,
@@ -58,7 +62,7 @@ pub(crate) struct LimitClaim {
     pub(crate) limit: NonZeroU32,
     /// The amount that was taken since the last report. Negative: given back.
     pub(crate) taken: i64,
-    /// What all processes owe at least, apart from `taken`.
+    /// The least debt of all processes, apart from `taken`.
     pub(crate) floor: u64,
     /// The process keeps this much: its running requests, if the limit is theirs.
     pub(crate) kept: u64,
@@ -66,18 +70,37 @@ pub(crate) struct LimitClaim {
     pub(crate) demand: u64,
 }
 
+impl LimitClaim {
+    /// The bucket of its key.
+    pub(crate) fn bucket(&self) -> i32 {
+        bucket(&self.key).cast_signed()
+    }
+
+    /// Divides claims in the order of their buckets into calls. No bucket is in two calls.
+    pub(crate) fn calls(claims: &[Self]) -> impl Iterator<Item = &[Self]> {
+        let calls = claims.len().div_ceil(CLAIMS_PER_CALL);
+        let calls = u32::try_from(calls).unwrap_or(BUCKETS).min(BUCKETS);
+        let call = move |claim: &Self| bucket(&claim.key).saturating_mul(calls) / BUCKETS;
+        claims.chunk_by(move |a, b| call(a) == call(b))
+    }
+}
+
+fn bucket(key: &KeyId) -> u32 {
+    crc32fast::hash(key.as_str().as_bytes()) % BUCKETS
+}
+
 /// The answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitLease {
     /// The share of the process.
     pub(crate) part: Part,
-    /// What all processes owe, as far as they have reported.
+    /// The debt of all processes, as far as they have reported it.
     pub(crate) debt: u64,
     /// The amount that the process may use at once, now or later.
     pub(crate) leased: u64,
 }
 
-/// What is leased of the limits of a key, and needed.
+/// The leases of the limits of a key, and the demand for them.
 #[derive(Debug, Default)]
 pub(super) struct Leased {
     /// [`Leases::active`] has the key.
@@ -94,14 +117,14 @@ struct LeasedLimit {
     part: Option<Part>,
     /// The demand since the last report, and that of the report.
     demand: [u64; 2],
-    /// What all processes owed at that time.
+    /// The debt of all processes at `total_at_ms`.
     total: u64,
     total_at_ms: u64,
     /// The database has counted the total.
     is_reported: bool,
 }
 
-/// What request threads and the thread that leases share.
+/// State of the leases, for request threads and the thread that leases.
 pub(super) struct Leases {
     keys: Arc<Keys>,
     nodes: Arc<AtomicU32>,
@@ -169,8 +192,8 @@ impl Leases {
         Part::one_of(nodes.saturating_mul(FIRST_PART))
     }
 
-    /// What this process may use now: what it leases of each limit. Of others it has a small part, or an equal
-    /// one while the database is away.
+    /// The share of this process: its lease of each limit. It has a small part of a limit without a lease, or
+    /// an equal one while the database is away.
     pub(super) fn share(&self, limits: &Limits, paces: &Paces) -> Share {
         let first = match self.is_answered() {
             true => self.least(),
@@ -191,14 +214,14 @@ impl Leases {
         (key, meter): (&KeyId, &Arc<Meter>),
         paces: &mut Paces,
         share: &Share,
-        wanted: Wanted,
+        amounts: Amounts,
     ) -> bool {
         if share.whole == Limits::default() {
             return false;
         }
         paces.go_by_share(share, || self.keys.now_ms());
         let leased = &mut paces.leased;
-        let counts = [wanted.requests, wanted.input, wanted.output, 1];
+        let counts = [amounts.requests, amounts.input, amounts.output, 1];
         for (limit, count) in leased.limits.iter_mut().zip(counts) {
             let [demand, _] = &mut limit.demand;
             *demand = demand.saturating_add(count);
@@ -220,7 +243,7 @@ impl Leases {
             // The shared server may not hear of it from the database.
             _ => {
                 if let Some(pace) = paces.of(claim.dimension) {
-                    pace.miss(claim.taken);
+                    pace.mark_uncounted(claim.taken);
                 }
                 return;
             }
@@ -265,7 +288,8 @@ impl Thread {
 
     fn lease(&self, leases: &Leases) -> Result<(), StoreError> {
         let (is_used, now_ms) = (leases.is_used(), leases.keys.now_ms());
-        let active: Vec<_> = leases.active.lock().clone().into_iter().collect();
+        let mut active: Vec<_> = leases.active.lock().clone().into_iter().collect();
+        active.sort_by_cached_key(|(key, _)| bucket(key));
         let (mut meters, mut claims) = (Vec::new(), Vec::new());
         for (key, meter) in active {
             let mut paces = meter.paces();
@@ -278,18 +302,25 @@ impl Thread {
             drop(paces);
             meters.extend((before..claims.len()).map(|_| Arc::clone(&meter)));
         }
-        // Without claims, to see whether it answers.
-        let leased = match is_used {
-            true => self
-                .database
-                .lease_limits(&self.node, leases.expected(), &claims),
-            false => Ok(Vec::new()),
+        let ask = |claims: &[LimitClaim]| {
+            let expected = leases.expected();
+            self.database.lease_limits(&self.node, expected, claims)
         };
-        let mut answers = leased.iter().flatten();
-        for (meter, claim) in meters.iter().zip(&claims) {
-            leases.apply(meter, claim, answers.next());
+        if is_used && claims.is_empty() {
+            // To see whether it answers.
+            return ask(&[]).map(|_| ());
         }
-        leased.map(|_| ())
+        let (mut meters, mut outcome) = (meters.iter(), Ok(()));
+        for claims in LimitClaim::calls(&claims) {
+            // After a fault, the rest waits for the next report.
+            let leased = outcome.and_then(|()| ask(claims));
+            let mut answers = leased.iter().flatten();
+            for (claim, meter) in claims.iter().zip(&mut meters) {
+                leases.apply(meter, claim, answers.next());
+            }
+            outcome = leased.map(|_| ());
+        }
+        outcome
     }
 
     /// Notes whether the database has answered, and logs each change.
@@ -320,7 +351,7 @@ impl LeasedLimit {
 }
 
 impl Leased {
-    /// All processes owe so much together, which the database has not counted.
+    /// Notes the debt of all processes, which the database has not counted.
     pub(super) fn note_totals(&mut self, totals: [u64; 3], now_ms: u64) {
         for (limit, total) in self.limits.iter_mut().zip(totals) {
             limit.total = total;
@@ -329,7 +360,7 @@ impl Leased {
         }
     }
 
-    /// What all processes owe together, for the shared server.
+    /// Returns the debt of all processes, for the shared server.
     pub(super) fn take_totals(&mut self, whole: &Limits, now_ms: u64) -> [u64; 3] {
         let mut totals = [0; 3];
         let limits = self.limits.iter().zip(dimensions(whole));
@@ -353,7 +384,7 @@ impl Paces {
         now_ms.saturating_sub(*used_at_ms) >= IDLE_MS
     }
 
-    /// Adds what this process reports of each limit. It counts as reported.
+    /// Adds the claim of each limit. The claimed amounts count as reported.
     fn claim(&mut self, key: &KeyId, running: u32, now_ms: u64, claims: &mut Vec<LimitClaim>) {
         for (dimension, limit) in dimensions(&self.whole).into_iter().enumerate() {
             let pace = self.of(dimension);
@@ -408,7 +439,7 @@ impl Paces {
         pace.recount(debt, now_ms);
     }
 
-    /// Ends the lease: the process goes on with a part of each limit and of what all processes owe.
+    /// Ends the lease: the process goes on with this part of each limit and of the debt of all processes.
     fn release(&mut self, part: Part, now_ms: u64) {
         for (dimension, limit) in dimensions(&self.whole).into_iter().enumerate() {
             let Some(leased) = self.leased.limits.get_mut(dimension) else {

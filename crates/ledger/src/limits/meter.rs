@@ -1,10 +1,10 @@
-//! What is taken of the limits of one key, as this process knows it.
+//! The use of the limits of one key, as this process knows it.
 
 use super::{
     Level, Standing,
     bucket::WINDOW_MS,
     leases::Leased,
-    pace::{Pace, Taken, Wanted},
+    pace::{Amounts, Pace, Taken},
     share::Share,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -23,16 +23,16 @@ pub(super) struct Meter {
     paces: Mutex<Paces>,
 }
 
-/// What goes by the clock.
+/// The limits by the minute.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
-    /// What this process goes by, a share of `whole`.
+    /// The limits of this process, a share of `whole`.
     pub(super) limits: Limits,
     pub(super) whole: Limits,
     /// Admissions that the shared server has not answered yet.
     pub(super) asked: u32,
-    /// What the buckets have counted is of all processes: this one is alone, or the shared server counts. If
-    /// not, it is this process's part.
+    /// The buckets count for all processes: this one is alone, or the shared server counts. Otherwise they
+    /// count for this process only.
     is_total: bool,
     /// The time without a shared server after which it gave the last answer; 0: there is none. See
     /// [`SharedLimits::period`](super::SharedLimits).
@@ -76,12 +76,12 @@ impl Meter {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a request, and takes what is wanted of each limit there is; or nothing of any.
+    /// Counts a request and takes its amounts of each limit, or nothing of any.
     pub(super) fn admit(
         &self,
         paces: &mut Paces,
         share: &Share,
-        wanted: Wanted,
+        amounts: Amounts,
         now_ms: impl Fn() -> u64,
     ) -> Result<Taken, Limited> {
         self.enter(share.limits.concurrent)?;
@@ -89,18 +89,18 @@ impl Meter {
         if !paces.is_paced() {
             return Ok(Taken::default());
         }
-        let taken = paces.take(&share.whole, wanted, now_ms());
+        let taken = paces.take(&share.whole, amounts, now_ms());
         taken.inspect_err(|_| self.leave())
     }
 }
 
 impl Meter {
-    /// Takes what is wanted without waiting for the server, to which the caller sends a charge. One request
+    /// Takes the amounts without waiting for the server, to which the caller sends a charge. One request
     /// at a time, and only if it fits the share of this process of the room that the server has last seen.
     pub(super) fn take_ahead(
         &self,
         limits: &Limits,
-        wanted: Wanted,
+        amounts: Amounts,
         nodes: NonZeroU32,
         period: u64,
         now_ms: u64,
@@ -110,10 +110,10 @@ impl Meter {
             && paces.answered == period
             && paces.limits == *limits
             && paces.waits_until_ms <= now_ms;
-        if !is_known || !paces.has_room(limits, wanted, self.running(), nodes, now_ms) {
+        if !is_known || !paces.has_room(limits, amounts, self.running(), nodes, now_ms) {
             return None;
         }
-        let taken = paces.take(limits, wanted, now_ms).ok()?;
+        let taken = paces.take(limits, amounts, now_ms).ok()?;
         paces.uncounted(now_ms);
         paces.asked = paces.asked.saturating_add(1);
         self.enter(None).ok()?;
@@ -122,8 +122,8 @@ impl Meter {
 }
 
 impl Paces {
-    /// Goes by a share of limits from now on. What was counted for all processes is divided, as the limits
-    /// are.
+    /// Goes by a share of limits from now on. Debts that were counted for all processes are divided like the
+    /// limits.
     pub(super) fn go_by_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
         let was_total = std::mem::replace(&mut self.is_total, share.parts.is_none());
         if let Some(parts) = share.parts.filter(|_| was_total) {
@@ -150,9 +150,9 @@ impl Paces {
         self.each([(); 3], |pace, ()| pace.uncounted(now_ms))
     }
 
-    /// Units that were reported are not counted.
-    pub(super) fn miss(&mut self, units: [i64; 3]) {
-        self.each(units, Pace::miss);
+    /// Marks reported units as uncounted.
+    pub(super) fn mark_uncounted(&mut self, units: [i64; 3]) {
+        self.each(units, Pace::mark_uncounted);
     }
 
     fn each<A, B>(&mut self, [a, b, c]: [A; 3], act: impl Fn(&mut Pace, A) -> B) -> [B; 3] {
@@ -188,18 +188,18 @@ impl Paces {
     fn has_room(
         &self,
         limits: &Limits,
-        wanted: Wanted,
+        amounts: Amounts,
         running: u32,
         nodes: NonZeroU32,
         now_ms: u64,
     ) -> bool {
-        let fits = |level: Option<Level>, wanted: u64| {
-            level.is_none_or(|it| wanted <= it.remaining / u64::from(nodes.get()))
+        let fits = |level: Option<Level>, amount: u64| {
+            level.is_none_or(|it| amount <= it.remaining / u64::from(nodes.get()))
         };
         let standing = self.standing(|| now_ms);
-        fits(standing.requests, wanted.requests)
-            && fits(standing.input_tokens, wanted.input)
-            && fits(standing.output_tokens, wanted.output)
+        fits(standing.requests, amounts.requests)
+            && fits(standing.input_tokens, amounts.input)
+            && fits(standing.output_tokens, amounts.output)
             && limits
                 .concurrent
                 .is_none_or(|most| running < most.get().saturating_sub(self.others) / nodes)
@@ -240,9 +240,9 @@ impl Paces {
         self.requests.is_limited || self.input.is_limited || self.output.is_limited
     }
 
-    fn take(&mut self, whole: &Limits, wanted: Wanted, now_ms: u64) -> Result<Taken, Limited> {
+    fn take(&mut self, whole: &Limits, amounts: Amounts, now_ms: u64) -> Result<Taken, Limited> {
         let mut taken = Taken::default();
-        let outcome = self.take_each(whole, wanted, now_ms, &mut taken);
+        let outcome = self.take_each(whole, amounts, now_ms, &mut taken);
         if outcome.is_err() {
             self.give_back(&taken);
         }
@@ -252,7 +252,7 @@ impl Paces {
     fn take_each(
         &mut self,
         whole: &Limits,
-        wanted: Wanted,
+        amounts: Amounts,
         now_ms: u64,
         taken: &mut Taken,
     ) -> Result<(), Limited> {
@@ -264,13 +264,13 @@ impl Paces {
             ..
         } = self;
         taken.requests = requests
-            .take(wanted.requests, whole.requests, now_ms)
+            .take(amounts.requests, whole.requests, now_ms)
             .map_err(refused(Dimension::Requests))?;
         taken.input = input
-            .take(wanted.input, whole.input_tokens, now_ms)
+            .take(amounts.input, whole.input_tokens, now_ms)
             .map_err(refused(Dimension::InputTokens))?;
         taken.output = output
-            .take(wanted.output, whole.output_tokens, now_ms)
+            .take(amounts.output, whole.output_tokens, now_ms)
             .map_err(refused(Dimension::OutputTokens))?;
         Ok(())
     }

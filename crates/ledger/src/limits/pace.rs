@@ -4,7 +4,7 @@ use super::{Level, bucket::Bucket, share::Part};
 use std::num::NonZeroU32;
 use tollgate_types::{Denied, Limits};
 
-/// One limit, and what is taken of it.
+/// One limit and its use.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Whether it holds. A bucket without a limit is one that was lifted: requests that took from
@@ -63,10 +63,10 @@ impl Pace {
         bucket.map_or(0, |bucket| bucket.uncounted(now_ms))
     }
 
-    /// See [`Bucket::miss`].
-    pub(super) const fn miss(&mut self, units: i64) {
+    /// See [`Bucket::mark_uncounted`].
+    pub(super) const fn mark_uncounted(&mut self, units: i64) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.miss(units);
+            bucket.mark_uncounted(units);
         }
     }
 
@@ -124,15 +124,15 @@ pub(super) struct Taken {
     pub(super) output: Option<u64>,
 }
 
-/// So much is wanted of each limit.
+/// The amounts that a request needs of each limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Amounts {
     pub(super) requests: u64,
     pub(super) input: u64,
     pub(super) output: u64,
 }
 
-impl Wanted {
+impl Amounts {
     /// One request of so many tokens.
     pub(super) const fn request(input: u64, output: u64) -> Self {
         Self {

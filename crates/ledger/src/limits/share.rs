@@ -1,4 +1,4 @@
-//! What one process may use of limits.
+//! The share of limits that one process may use.
 
 use std::num::NonZeroU32;
 use tollgate_types::Limits;
@@ -7,7 +7,7 @@ use tollgate_types::Limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part(u32);
 
-/// What one process may use of limits.
+/// The share of limits that one process may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) whole: Limits,

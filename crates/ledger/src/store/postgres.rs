@@ -290,8 +290,12 @@ impl Database for Postgres {
         expected: u32,
         claims: &[LimitClaim],
     ) -> Result<Vec<LimitLease>, StoreError> {
+        let report = limits::Report::of(claims).map_err(|fault| StoreError::Other {
+            path: self.settings.server.place().to_owned(),
+            cause: format!("the claims of limits cannot be encoded: {fault}"),
+        })?;
         let mut connection = self.leasing.lock();
-        connection.run(|session| limits::lease(session, node, expected, claims))
+        connection.run(|session| limits::lease(session, node, expected, &report))
     }
 
     fn verify(&self) -> Result<Verification, StoreError> {

@@ -5,7 +5,7 @@ use super::super::{
     admission::Shared,
     bucket::{Bucket, WINDOW_MS, change},
     meter::{Meter, Paces},
-    pace::{Taken, Wanted},
+    pace::{Amounts, Taken},
 };
 use parking_lot::MutexGuard;
 use redis::{Cmd, RedisError, Value};
@@ -28,7 +28,7 @@ pub(in super::super) struct Order {
     meter: Arc<Meter>,
     limiter: Limiter,
     limits: Limits,
-    wanted: Wanted,
+    amounts: Amounts,
     /// `None`: the request was admitted already.
     reply: Option<oneshot::Sender<Result<Admission, Limited>>>,
     is_answered: bool,
@@ -86,10 +86,10 @@ impl Order {
         limiter: &Limiter,
         key: &KeyId,
         limits: &Limits,
-        wanted: Wanted,
+        amounts: Amounts,
         reply: oneshot::Sender<Result<Admission, Limited>>,
     ) -> Self {
-        let mut order = Self::charge(limiter, key, limits, wanted);
+        let mut order = Self::charge(limiter, key, limits, amounts);
         let mut paces = order.meter.paces();
         paces.asked = paces.asked.saturating_add(1);
         drop(paces);
@@ -102,14 +102,14 @@ impl Order {
         limiter: &Limiter,
         key: &KeyId,
         limits: &Limits,
-        wanted: Wanted,
+        amounts: Amounts,
     ) -> Self {
         Self {
             key: key.clone(),
             meter: limiter.meter(key),
             limiter: limiter.clone(),
             limits: *limits,
-            wanted,
+            amounts,
             reply: None,
             is_answered: false,
         }
@@ -131,11 +131,11 @@ impl Order {
         };
         let mut call = script.call(operation, &self.key);
         call.arg(number(self.limits.concurrent));
-        let Wanted {
+        let Amounts {
             requests,
             input,
             output,
-        } = self.wanted;
+        } = self.amounts;
         for (limit, count) in buckets(&self.limits)
             .into_iter()
             .zip([requests, input, output])
@@ -202,7 +202,7 @@ impl Order {
         // Under the lock: a renewal sees the count of this process and that of the server agree.
         self.meter.enter(None)?;
         drop(paces);
-        Ok(self.admission(self.wanted.under(&self.limits)))
+        Ok(self.admission(self.amounts.under(&self.limits)))
     }
 
     /// Of a request that the server counts or will count.
@@ -233,12 +233,12 @@ impl Drop for Order {
         paces.asked = paces.asked.saturating_sub(1);
         // The server may have counted it; then it counts twice.
         if self.reply.is_none() && !self.is_answered {
-            let Wanted {
+            let Amounts {
                 requests,
                 input,
                 output,
-            } = self.wanted;
-            paces.miss([requests, input, output].map(change));
+            } = self.amounts;
+            paces.mark_uncounted([requests, input, output].map(change));
         }
     }
 }

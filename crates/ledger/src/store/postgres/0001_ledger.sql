@@ -141,14 +141,17 @@ CREATE UNLOGGED TABLE limit_leases (
 -- Adds what a gateway has taken of limits, and leases it a share of the rest of each in proportion to its demand,
 -- at least one, but nothing that another one leases. A gateway that is silent for 1.2 seconds leases nothing. If
 -- fewer lease than expected, the shares are as much smaller. Returns for each claim the share in billionths, the
--- debt of all gateways, and the leased amount.
-CREATE FUNCTION lease_limits(this_node text, expected bigint, claims json)
+-- debt of all gateways, and the leased amount. All claims of a key are in one bucket.
+CREATE FUNCTION lease_limits(this_node text, expected bigint, buckets integer[], claims json)
 RETURNS TABLE (part bigint, debt bigint, leased bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE now_ms bigint; present numeric;
+DECLARE now_ms bigint; present numeric; bucket integer;
 BEGIN
-    -- One gateway after the other: each sees what those before it lease.
-    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.limits'));
+    -- One gateway after the other in each bucket: each sees what those before it lease. All take the locks in
+    -- one order, so that they cannot wait for each other.
+    FOR bucket IN SELECT DISTINCT unnest(buckets) AS number ORDER BY number LOOP
+        PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.limits'), bucket);
+    END LOOP;
     now_ms := extract(epoch FROM clock_timestamp()) * 1000;
     INSERT INTO limit_leases VALUES ('', 0, this_node, 0, 0, now_ms)
         ON CONFLICT (key, dimension, node) DO UPDATE SET at_ms = excluded.at_ms;
@@ -162,17 +165,16 @@ BEGIN
         FROM ROWS FROM (json_to_recordset(claims) AS (key text, dimension smallint, most bigint,
             taken bigint, floor bigint, kept bigint, demand bigint)) WITH ORDINALITY
         LEFT JOIN limit_debts USING (key, dimension)
-    ), others AS (
-        SELECT key, dimension, sum(greatest(leased, previous)) AS leased,
-            sum(limit_leases.demand) AS demand
-        FROM claim JOIN limit_leases USING (key, dimension)
-        WHERE node <> this_node AND at_ms BETWEEN now_ms - 1200 AND now_ms + 1200
-        GROUP BY key, dimension
     ), part AS (
         SELECT claim.*, coalesce(others.leased, 0) AS elsewhere,
             ceil(1000000000 * present / expected * coalesce(
                 claim.demand / nullif(claim.demand + coalesce(others.demand, 0), 0), 1)) AS part
-        FROM claim LEFT JOIN others USING (key, dimension)
+        -- A join would compare each claim with each other one if the server underestimates them.
+        FROM claim LEFT JOIN LATERAL (
+            SELECT sum(greatest(leased, previous)) AS leased, sum(demand) AS demand FROM limit_leases
+            WHERE key = claim.key AND dimension = claim.dimension AND node <> this_node
+                AND at_ms BETWEEN now_ms - 1200 AND now_ms + 1200
+        ) AS others ON true
     ), lease AS (
         SELECT *, greatest(kept, 60000 * floor(least(whole - owed - elsewhere,
             greatest(part * (whole - owed) / 1000000000, 60000 * sign(part))) / 60000))::bigint AS leased

@@ -4,17 +4,31 @@ use super::{connection::Session, unsigned};
 use crate::limits::{LimitClaim, LimitLease, Part};
 use postgres::Error;
 
+/// Claims as the database reads them.
+pub(super) struct Report {
+    buckets: Vec<i32>,
+    claims: String,
+}
+
+impl Report {
+    pub(super) fn of(claims: &[LimitClaim]) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            buckets: claims.iter().map(LimitClaim::bucket).collect(),
+            claims: serde_json::to_string(claims)?,
+        })
+    }
+}
+
 /// Returns one answer for each claim, in their order.
 pub(super) fn lease(
     session: &mut Session,
     node: &str,
     expected: u32,
-    claims: &[LimitClaim],
+    report: &Report,
 ) -> Result<Vec<LimitLease>, Error> {
-    let claims = serde_json::to_string(claims).unwrap_or_default();
     let leased = session.query(
-        "SELECT part, debt, leased FROM lease_limits($1, $2, $3::text::json)",
-        &[&node, &i64::from(expected), &claims],
+        "SELECT part, debt, leased FROM lease_limits($1, $2, $3, $4::text::json)",
+        &[&node, &i64::from(expected), &report.buckets, &report.claims],
     )?;
     let lease = |row| {
         Ok(LimitLease {

@@ -4,6 +4,7 @@ mod changes;
 mod copy;
 mod history;
 mod leases;
+mod limit_locks;
 mod limits;
 mod partition;
 mod refusals;

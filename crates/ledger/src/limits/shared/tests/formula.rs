@@ -127,9 +127,9 @@ fn compare(
                 if let Some(renewal) = Renewal::of(&key, &paces, &meter) {
                     scripted.run(renewal.call(&scripted.script), now_ms);
                 }
-                let wanted = crate::limits::Wanted::request(*input, *output);
+                let amounts = crate::limits::Amounts::request(*input, *output);
                 let (reply, _answer) = oneshot::channel();
-                let order = Order::new(&limiter, &key, &current, wanted, reply);
+                let order = Order::new(&limiter, &key, &current, amounts, reply);
                 let answer = scripted.run(order.call(&scripted.script), now_ms);
                 let here = limiter.admit(&key, &current, *input, *output);
                 // Neither has looked at the other limits if too many are under way.
