@@ -301,6 +301,12 @@ fn details(exchange: &Exchange) -> UsageDetails {
         tier,
         ..report.details
     };
+    // Without a final report, the calls that have arrived count.
+    if reported(exchange).is_none() {
+        for (calls, seen) in details.tool_calls.iter_mut().zip(report.seen_calls) {
+            *calls = seen.max(*calls);
+        }
+    }
     // Chat reports no searches. A provider that is asked for them charges at least one.
     let searches = details.calls_mut(ProviderTool::WebSearch);
     if *searches == 0 && asks_chat_to_search(exchange) && is_worked_on(exchange) {

@@ -107,3 +107,15 @@ pub(crate) const OUTPUT_PART_TOKENS: u64 = at([Usage, CompletionDetails, Item, T
 pub(crate) const OUTPUT_ENTRY: u64 = at([Output, Item]);
 pub(crate) const OUTPUT_TYPE: u64 = at([Output, Item, Type]);
 pub(crate) const OUTPUT_ACTION: u64 = at([Output, Item, Other, Type]);
+/// An item in an event of a response, and a block of messages, alone or in its answer.
+pub(crate) const ITEM: u64 = at([OutputItem]);
+pub(crate) const ITEM_TYPE: u64 = at([OutputItem, Type]);
+pub(crate) const ITEM_STATUS: u64 = at([OutputItem, Status]);
+pub(crate) const ITEM_ACTION: u64 = at([OutputItem, Other, Type]);
+pub(crate) const BLOCK: u64 = at([ContentBlock]);
+pub(crate) const BLOCK_TYPE: u64 = at([ContentBlock, Type]);
+/// The name of a tool is among them.
+pub(crate) const BLOCK_OTHER: u64 = at([ContentBlock, Other]);
+pub(crate) const CONTENT_ENTRY: u64 = at([Content, Item]);
+pub(crate) const CONTENT_TYPE: u64 = at([Content, Item, Type]);
+pub(crate) const CONTENT_OTHER: u64 = at([Content, Item, Other]);
