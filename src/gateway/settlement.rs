@@ -215,8 +215,10 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
 /// Notes what was delivered so far: it is charged if the reservation is dropped.
 fn note_delivered(exchange: &mut Exchange) {
     let delivered = delivered(exchange, output_by_length);
+    let details = details(exchange);
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.progress(delivered);
+        reservation.set_details(details);
     }
 }
 
