@@ -20,6 +20,8 @@ pub(super) struct Part {
 #[derive(Clone, Copy, Debug, Default)]
 enum Modality {
     Audio,
+    /// A time to live in a cache.
+    Hour,
     Image,
     #[default]
     Other,
@@ -30,6 +32,7 @@ impl Part {
         self.modality = match name {
             "AUDIO" => Modality::Audio,
             "IMAGE" => Modality::Image,
+            "1h" => Modality::Hour,
             _ => Modality::Other,
         };
     }
@@ -57,8 +60,12 @@ impl Part {
     }
 
     pub(super) fn end_input(self, details: &mut UsageDetails) {
-        if let Modality::Audio = self.modality {
-            details.audio_input = self.tokens;
+        match self.modality {
+            Modality::Audio => details.audio_input = self.tokens,
+            Modality::Hour => {
+                details.cache_write_1h = details.cache_write_1h.saturating_add(self.tokens);
+            }
+            Modality::Image | Modality::Other => {}
         }
     }
 
@@ -66,7 +73,7 @@ impl Part {
         match self.modality {
             Modality::Audio => details.audio_output = self.tokens,
             Modality::Image => details.image_output = self.tokens,
-            Modality::Other => {}
+            Modality::Hour | Modality::Other => {}
         }
     }
 

@@ -250,7 +250,7 @@ impl Reader {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
             }
             at::STATUS => self.status(text.as_str()),
-            at::SERVICE_TIER | at::USAGE_TIER => {
+            at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {
                 let tier = ServiceTier::from_name(text.as_str());
                 let is_fast = self.usage.details.tier == ServiceTier::Fast;
                 // Fast mode is beside the tier, which is the standard one.
@@ -433,6 +433,7 @@ impl Sink for Reader {
                 | at::INCOMPLETE_REASON
                 | at::STATUS
                 | at::SERVICE_TIER
+                | at::SERVICE_TIER_TYPE
                 | at::USAGE_TIER
                 | at::USAGE_SPEED
                 | at::INPUT_PART_MODALITY
@@ -508,7 +509,7 @@ impl Sink for Reader {
                 self.facts.created_at = number.as_u64();
             }
             at::CHOICE_INDEX => self.event.choices.index = number.as_u64().unwrap_or(0),
-            at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS => {
+            at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS | at::CACHE_PART_TOKENS => {
                 self.part.tokens = number.as_u64().unwrap_or(0);
             }
             at::ITERATION_CACHE_HOUR => self.usage.set_iteration_cache_hour(number),
@@ -554,7 +555,10 @@ impl Sink for Reader {
                     }
                 }
                 at::DELTA => self.in_delta = true,
-                at::INPUT_PARTS if !is_object => self.usage.details.audio_input = 0,
+                at::INPUT_PARTS if !is_object => {
+                    self.usage.details.audio_input = 0;
+                    self.usage.details.cache_write_1h = 0;
+                }
                 at::OUTPUT_PARTS if !is_object => {
                     self.usage.details.audio_output = 0;
                     self.usage.details.image_output = 0;

@@ -259,7 +259,7 @@ fn thoughts_and_what_tools_read_count_beside_output_and_input() {
 
 #[test]
 fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
-    use Format::{Chat, Gemini, Messages, Responses};
+    use Format::{Chat, Converse, Gemini, Messages, Responses};
     let details = UsageDetails::default();
     let examples = [
         (
@@ -313,6 +313,23 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
             UsageDetails {
                 audio_input: 4,
                 image_output: 8,
+                ..details
+            },
+        ),
+        (
+            Gemini,
+            r#"{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":9,"serviceTier":"PRIORITY"}}"#,
+            UsageDetails {
+                tier: ServiceTier::Priority,
+                ..details
+            },
+        ),
+        (
+            Converse,
+            r#"{"output":{"message":{"role":"assistant","content":[]}},"serviceTier":{"type":"flex"},"usage":{"inputTokens":10,"cacheWriteInputTokens":9,"cacheDetails":[{"ttl":"1h","inputTokens":3},{"inputTokens":4,"ttl":"5m"},{"inputTokens":2,"ttl":"1h"}],"outputTokens":4,"totalTokens":23}}"#,
+            UsageDetails {
+                cache_write_1h: 5,
+                tier: ServiceTier::Flex,
                 ..details
             },
         ),
