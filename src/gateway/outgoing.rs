@@ -19,6 +19,7 @@ use super::respond;
 use super::stage::Admitted;
 use crate::candidate::{
     Fitted, accepted, first_that_carries, fit_reasoning, no_path_fault, purpose, target,
+    vectors_vendor,
 };
 use crate::clock;
 use crate::events::Shed;
@@ -28,7 +29,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
     AnswerContext, BedrockVectorsNotes, Strict, Target, TranslationNotes, bedrock_vectors_request,
@@ -115,11 +115,12 @@ pub fn prepare(
         let strict = Strict(&exchange.snapshot.translation.strict);
         let same = same_format(admitted, candidate, patch, strict, permit)?;
         let mut sent = same.ok_or_else(fault)?;
-        if base(format).is_some_and(|base| base.api == Some(EmbeddingsApi::Bedrock)) {
+        let upstream = upstream_model(admitted, &candidate.deployment);
+        let api = base(format).and_then(|base| base.api);
+        if let Some(vendor) = vectors_vendor(api, upstream)? {
             let body = sent.body.take().unwrap_or_default();
-            let upstream = upstream_model(admitted, &candidate.deployment);
             let model = admitted.model_asked();
-            let translated = bedrock_vectors_request(upstream, &body, model, strict);
+            let translated = bedrock_vectors_request(vendor, &body, model, strict);
             let translated = translated.map_err(PublicError::from)?;
             sent.dropped
                 .extend(translated.dropped.into_iter().map(Cow::Borrowed));

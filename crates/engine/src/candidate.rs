@@ -7,8 +7,9 @@ use std::time::Duration;
 use tollgate_config::TranslationSettings;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::health::Full;
+use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
-use tollgate_translate::{Lossy, Strict, Target, ThinkingObstacles};
+use tollgate_translate::{Lossy, Strict, Target, ThinkingObstacles, VectorsVendor};
 use tollgate_types::{
     Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
 };
@@ -45,6 +46,26 @@ pub fn first_that_carries<T>(
     match emulating {
         Some(to) => translate(to).map(|(translated, _)| (to, translated)),
         None => Err(refusal.unwrap_or_else(internal_error)),
+    }
+}
+
+/// Whose embeddings a model of Amazon Bedrock makes. `None`: the API is that of OpenAI.
+///
+/// # Errors
+///
+/// The name of the model does not say it: a client can choose any under a pattern.
+pub fn vectors_vendor(
+    api: Option<EmbeddingsApi>,
+    upstream_model: &str,
+) -> Result<Option<VectorsVendor>, PublicError> {
+    let Some(api) = api else { return Ok(None) };
+    match api.of_model(upstream_model) {
+        Some(EmbeddingsApi::BedrockTitan) => Ok(Some(VectorsVendor::Titan)),
+        Some(EmbeddingsApi::BedrockCohere) => Ok(Some(VectorsVendor::Cohere)),
+        Some(EmbeddingsApi::Bedrock) | None => {
+            let message = "the vendor of this model of embeddings is unknown";
+            Err(PublicError::new(ErrorCode::InvalidModel, message))
+        }
     }
 }
 

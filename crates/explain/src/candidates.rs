@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
     self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, no_token_fault,
-    purpose, target,
+    purpose, target, vectors_vendor,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -16,7 +16,6 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
-use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
@@ -252,10 +251,10 @@ impl Question<'_> {
         let fitted = within_capabilities(self.format, body, &capabilities, has_top_k, strict)?;
         dropped.extend(fitted.dropped);
         let endpoint = deployment.provider.endpoint(self.format);
-        if endpoint.is_some_and(|at| at.whole.api == Some(EmbeddingsApi::Bedrock)) {
-            let upstream = self.upstream_model(deployment);
+        let api = endpoint.and_then(|at| at.whole.api);
+        if let Some(vendor) = vectors_vendor(api, self.upstream_model(deployment))? {
             let model = &self.model.id;
-            let translated = bedrock_vectors_request(upstream, &fitted.body, model, strict)?;
+            let translated = bedrock_vectors_request(vendor, &fitted.body, model, strict)?;
             dropped.extend(translated.dropped);
         }
         Ok(dropped.into_iter().map(str::to_owned).collect())

@@ -123,9 +123,10 @@ pub struct FormatSettings {
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
-    /// Embeddings only: the API of the provider, if it is not that of OpenAI. `bedrock`: InvokeModel of Amazon
-    /// Bedrock, for Cohere's models if the upstream name has `cohere.`, else for Amazon Titan, which takes one text
-    /// in a request; usual path `/model/{model}/invoke`.
+    /// Embeddings only: the API of the provider, if it is not that of OpenAI: InvokeModel of Amazon Bedrock, usual path
+    /// `/model/{model}/invoke`. `bedrock`: for Cohere's models if the upstream name has `cohere.`, for Amazon Titan if it
+    /// has `titan`. `bedrock_titan`, `bedrock_cohere`: for models of one vendor under any name, such as the ARN of an
+    /// application inference profile. Titan takes one text in a request.
     pub api: Option<EmbeddingsApi>,
     /// Top-level fields that are set in the body of every request, with their values. They replace
     /// those of the client.
@@ -142,8 +143,24 @@ pub struct FormatSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbeddingsApi {
-    /// InvokeModel of Amazon Bedrock, for models of Amazon Titan and Cohere.
+    /// InvokeModel of Amazon Bedrock, for models of Amazon Titan and Cohere by their names.
     Bedrock,
+    /// The same for models of Amazon Titan.
+    BedrockTitan,
+    /// The same for models of Cohere.
+    BedrockCohere,
+}
+
+impl EmbeddingsApi {
+    /// The same for one vendor: that of a model. `None`: its name does not say which.
+    pub fn of_model(self, upstream_model: &str) -> Option<Self> {
+        match self {
+            Self::Bedrock if upstream_model.contains("cohere.") => Some(Self::BedrockCohere),
+            Self::Bedrock if upstream_model.contains("titan") => Some(Self::BedrockTitan),
+            Self::Bedrock => None,
+            Self::BedrockTitan | Self::BedrockCohere => Some(self),
+        }
+    }
 }
 
 impl FormatSettings {

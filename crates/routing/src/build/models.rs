@@ -243,6 +243,20 @@ impl<'a> Builder<'a> {
             },
             named => UpstreamModel::Fixed(named.unwrap_or(model).into()),
         };
+        if let UpstreamModel::Fixed(name) = &upstream_model
+            && formats.contains(Format::Embeddings)
+            && let Some(endpoint) = provider.endpoint(Format::Embeddings)
+            && endpoint
+                .whole
+                .api
+                .is_some_and(|api| api.of_model(name).is_none())
+        {
+            let message = format!(
+                "'{name}' names neither a model of Titan nor one of Cohere: give the provider \
+                 'api: bedrock_titan' or 'api: bedrock_cohere'"
+            );
+            self.fault(path, message);
+        }
         Some(Deployment {
             name: format!("{}/{}", provider.name, named.unwrap_or(model)).into(),
             provider,
