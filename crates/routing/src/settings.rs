@@ -208,6 +208,9 @@ pub struct CredentialSettings {
     /// The header that carries it: `authorization` (as `Bearer`), or any other, such as
     /// `x-api-key` (as it is). Default: `authorization`; for a secret and messages `x-api-key`.
     pub header: Option<String>,
+    /// The query parameter that carries a `secret` instead of a header, such as `key`. Intermediaries log addresses: use a
+    /// header if the provider accepts one.
+    pub query: Option<String>,
     /// Its share of the provider's requests.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
