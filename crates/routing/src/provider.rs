@@ -304,6 +304,8 @@ pub struct Deployment {
     pub provider: Arc<Provider>,
     /// The model's name there.
     pub upstream_model: UpstreamModel,
+    /// What its requests may contain.
+    pub capabilities: Capabilities,
     /// The formats to use here.
     pub formats: FormatSet,
     /// When it is tried: lower first.
@@ -325,6 +327,7 @@ impl Deployment {
             name: format!("{}/passthrough", provider.name).into(),
             provider: Arc::clone(provider),
             upstream_model: UpstreamModel::Fixed("".into()),
+            capabilities: provider.capabilities.clone(),
             formats: provider.formats(),
             priority: 0,
             weight: 1,

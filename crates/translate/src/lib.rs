@@ -45,7 +45,7 @@ pub use embeddings::{
     BedrockVectorsNotes, BedrockVectorsRequest, Vendor as VectorsVendor, bedrock_vectors_answer,
     bedrock_vectors_request,
 };
-pub use formats::messages::thinking::{ThinkingObstacles, without_members};
+pub use formats::messages::thinking::{ThinkingObstacles, sampling_settings, without_members};
 pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
 };
