@@ -70,6 +70,7 @@ impl Model {
         let (facts, identity) = (request.facts()?, request.identity()?);
         refuse_what_is_not_served(facts)?;
         self.refuse_other_advisers(facts, identity)?;
+        refuse_regions_without_price(facts, identity)?;
         let name = facts
             .model
             .as_deref()
@@ -248,6 +249,19 @@ impl Needs<'_> {
     }
 }
 
+/// Providers charge more for a region, and a price list has no factor for it.
+fn refuse_regions_without_price(
+    facts: &RequestFacts,
+    identity: &Identity,
+) -> Result<(), PublicError> {
+    if facts.regional && identity.pays_money {
+        return Err(PublicError::invalid_request(
+            "'inference_geo' has no price here, and this key pays in money: leave it out",
+        ));
+    }
+    Ok(())
+}
+
 /// Clients send an effort by default, so it can be left out; a budget is deliberate.
 fn refuse_thinking_without_reason(
     model: ModelView<'_>,
@@ -360,6 +374,18 @@ mod tests {
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
         assert!(error.message.contains("pays in money"), "{error}");
+    }
+
+    #[test]
+    fn a_region_without_a_price_is_not_for_keys_that_pay_in_money() {
+        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+        scene.change_facts(|facts| facts.regional = true);
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
+        let identity = scene.request.identity.as_mut().expect("an identity");
+        std::sync::Arc::make_mut(identity).pays_money = true;
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+        assert!(error.message.contains("'inference_geo'"), "{error}");
     }
 
     #[test]

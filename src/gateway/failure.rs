@@ -9,6 +9,7 @@ use crate::events;
 use crate::upstreams::is_out_of_files;
 use pingora_core::{Error, ErrorType};
 use std::time::{Duration, Instant};
+use tollgate_routing::UpstreamModel;
 use tollgate_types::PublicError;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
@@ -22,13 +23,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// log.
 pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
     let mut fault = open_path::of_open_path(exchange, fault);
-    let provider = exchange
-        .attempts
-        .current()
-        .map(|it| &it.deployment.provider.name);
+    let deployment = exchange.attempts.current().map(|it| &*it.deployment);
+    // Under a pattern, the client has chosen the name.
+    let named = deployment.filter(|it| matches!(it.upstream_model, UpstreamModel::Fixed(_)));
     events::upstream_fault(
         &exchange.id,
-        provider.map_or("", |name| name),
+        deployment.map_or("", |it| &it.provider.name),
+        named.map(|it| &*it.name),
         &fault,
         cause.map(|it| it as _),
     );

@@ -18,7 +18,8 @@ use super::remembered::{self, Kept};
 use super::respond;
 use super::stage::Admitted;
 use crate::candidate::{
-    Fitted, accepted, first_that_carries, fit_reasoning, no_path_fault, purpose, target,
+    Fitted, accepted, first_that_carries, fit_reasoning, lacks_sampling, no_path_fault, purpose,
+    target, vectors_vendor,
 };
 use crate::clock;
 use crate::events::Shed;
@@ -28,11 +29,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, BedrockVectorsNotes, Strict, Target, TranslationNotes, bedrock_vectors_request,
-    lacks_any, needs_custom_tools, within_capabilities,
+    AnswerContext, BedrockVectorsNotes, Refusal, Strict, Target, TranslationNotes,
+    bedrock_vectors_request, lacks_any, needs_custom_tools, within_capabilities,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -115,11 +115,12 @@ pub fn prepare(
         let strict = Strict(&exchange.snapshot.translation.strict);
         let same = same_format(admitted, candidate, patch, strict, permit)?;
         let mut sent = same.ok_or_else(fault)?;
-        if base(format).is_some_and(|base| base.api == Some(EmbeddingsApi::Bedrock)) {
+        let upstream = upstream_model(admitted, &candidate.deployment);
+        let api = base(format).and_then(|base| base.api);
+        if let Some(vendor) = vectors_vendor(api, upstream)? {
             let body = sent.body.take().unwrap_or_default();
-            let upstream = upstream_model(admitted, &candidate.deployment);
             let model = admitted.model_asked();
-            let translated = bedrock_vectors_request(upstream, &body, model, strict);
+            let translated = bedrock_vectors_request(vendor, &body, model, strict);
             let translated = translated.map_err(PublicError::from)?;
             sent.dropped
                 .extend(translated.dropped.into_iter().map(Cow::Borrowed));
@@ -160,7 +161,7 @@ pub fn prepare(
 
 /// Whether the body is sent in its own format, as the client wrote it.
 fn is_untranslated(admitted: &Admitted, candidate: &Candidate) -> bool {
-    let capabilities = &candidate.deployment.provider.capabilities;
+    let capabilities = &candidate.deployment.capabilities;
     let format = admitted.format;
     if format != candidate.format {
         return false;
@@ -279,8 +280,9 @@ fn most_memory(admitted: &Admitted, candidate: &Candidate) -> u64 {
     }
     let adds_thinking =
         reasoning::adds_thinking(admitted.model.reasoning, candidate.format, &peeked.facts);
-    let capabilities = &candidate.deployment.provider.capabilities;
+    let capabilities = &candidate.deployment.capabilities;
     let lacks_any = lacks_any(admitted.format, capabilities, peeked.has_top_k);
+    let lacks_any = lacks_any || lacks_sampling(&admitted.model, peeked);
     let is_read = peeked.has_seals || adds_thinking || lacks_any;
     // Obstacles to thinking are looked for later, with the memory that is taken here.
     let is_edited = adds_thinking || {
@@ -374,6 +376,11 @@ fn same_format(
         return Ok(None);
     };
     if !sampling.is_empty() {
+        if let Some(path) = sampling.iter().find(|path| strict.forbids(path)) {
+            let why =
+                "is not accepted by this model, and it must not be dropped (`translation.strict`)";
+            return Err(Refusal::new(*path, why).into());
+        }
         let Some(rest) = tollgate_translate::without_members(&sent, &sampling) else {
             return Ok(None);
         };
@@ -390,7 +397,7 @@ fn same_format(
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);
     }
-    let capabilities = accepted(&candidate.deployment.provider, &admitted.model);
+    let capabilities = accepted(&candidate.deployment, &admitted.model);
     let has_top_k = peeked.has_top_k;
     let fitted = within_capabilities(candidate.format, sent, &capabilities, has_top_k, strict)?;
     dropped.extend(fitted.dropped);

@@ -215,8 +215,10 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
 /// Notes what was delivered so far: it is charged if the reservation is dropped.
 fn note_delivered(exchange: &mut Exchange) {
     let delivered = delivered(exchange, output_by_length);
+    let details = details(exchange);
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.progress(delivered);
+        reservation.set_details(details);
     }
 }
 
@@ -299,6 +301,12 @@ fn details(exchange: &Exchange) -> UsageDetails {
         tier,
         ..report.details
     };
+    // Without a final report, the calls that have arrived count.
+    if reported(exchange).is_none() {
+        for (calls, seen) in details.tool_calls.iter_mut().zip(report.seen_calls) {
+            *calls = seen.max(*calls);
+        }
+    }
     // Chat reports no searches. A provider that is asked for them charges at least one.
     let searches = details.calls_mut(ProviderTool::WebSearch);
     if *searches == 0 && asks_chat_to_search(exchange) && is_worked_on(exchange) {

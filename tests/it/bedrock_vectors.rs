@@ -2,7 +2,7 @@
 //! signature as the real service does.
 
 use crate::support::aws::{Answered, Asked, Aws, ID, SECRET};
-use crate::support::{Config, Gateway, provider};
+use crate::support::{Act, Config, Gateway, Output, Service, json_answer, provider, tollgate};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -33,8 +33,8 @@ fn answer_of_model(asked: &Asked) -> Answered {
             answer.headers.push(count);
             answer
         }
-        "/model/broken/invoke" => answered(200, json!({"message": "no vector"})),
-        "/model/long/invoke" => {
+        "/model/titan-broken/invoke" => answered(200, json!({"message": "no vector"})),
+        "/model/titan-long/invoke" => {
             let text = "Malformed input request: expected maxLength: 50000, actual: 50001, please reformat your input and try again.";
             let mut refused = answered(400, json!({"message": text}));
             refused
@@ -62,8 +62,8 @@ async fn start() -> (Aws, Gateway) {
         .with("models.vectors.price", price.clone())
         .model("many", json!(["bedrock/us.cohere.embed-v4:0"]))
         .with("models.many.price", price)
-        .model("broken", json!(["bedrock/broken"]))
-        .model("long", json!(["bedrock/long"]));
+        .model("broken", json!(["bedrock/titan-broken"]))
+        .model("long", json!(["bedrock/titan-long"]));
     let gateway = Gateway::start_in(folder, config).await;
     (aws, gateway)
 }
@@ -166,4 +166,49 @@ async fn errors_of_titan_are_classified_and_an_answer_without_a_vector_is_none()
     let broken = ask("broken").await;
     assert_eq!(broken.status, 502, "{broken:?}");
     assert_eq!(gateway.line_of(&broken).await["charged"], 0);
+}
+
+/// The ARN of an application inference profile says nothing of the vendor.
+const PROFILE: &str = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc";
+
+#[tokio::test]
+async fn a_profile_of_cohere_gets_the_body_of_cohere_if_the_provider_says_so() {
+    let upstream = Service::answering(|_| {
+        let body = r#"{"embeddings":{"float":[[0.5]]},"response_type":"embeddings_by_type"}"#;
+        vec![Act::send(json_answer("200 OK", "", body))]
+    })
+    .await;
+    let mut settings = provider(upstream.address);
+    settings["formats"] = json!([{"name": "embeddings", "api": "bedrock_cohere"}]);
+    let deployment = json!([{"provider": "bedrock", "upstream_model": PROFILE}]);
+    let config = Config::new()
+        .provider("bedrock", settings)
+        .model("profile", deployment);
+    let gateway = Gateway::start(config).await;
+    let body = json!({"model": "profile", "input": ["a", "b"]});
+    gateway.post(EMBEDDINGS, &body).await.assert_ok();
+    let seen = upstream.last();
+    assert!(seen.target.starts_with("/model/arn"), "{}", seen.target);
+    let sent: Value = serde_json::from_slice(&seen.body).unwrap();
+    assert_eq!(sent["texts"], json!(["a", "b"]), "{sent}");
+}
+
+#[tokio::test]
+async fn a_model_of_bedrock_whose_name_says_no_vendor_is_refused_at_the_start() {
+    let mut settings = provider("127.0.0.1:9".parse().unwrap());
+    settings["formats"] = json!([{"name": "embeddings", "api": "bedrock"}]);
+    let deployment = json!([{"provider": "bedrock", "upstream_model": PROFILE}]);
+    let config = Config::new()
+        .provider("bedrock", settings)
+        .model("profile", deployment);
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tollgate.yaml");
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    let mut command = tollgate();
+    let output = Output::of(command.args(["check", "--config"]).arg(&file)).await;
+    assert!(!output.status.success(), "{output:?}");
+    let message = format!("{output:?}");
+    for part in ["models.profile.deployments[0]", PROFILE, "bedrock_cohere"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
 }

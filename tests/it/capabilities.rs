@@ -221,3 +221,97 @@ async fn a_field_that_must_not_be_dropped_is_refused() {
     assert!(answer.text().contains("top_k"), "{answer:?}");
     assert!(provider.received().is_empty());
 }
+
+#[tokio::test]
+async fn a_model_and_a_deployment_can_accept_other_things_than_their_provider() {
+    let provider = Provider::start().await;
+    let openai = |accepts: bool| json!({"chat": {"openai": accepts}});
+    let deployment =
+        json!([{"provider": "sim", "upstream_model": "gpt-4o", "capabilities": openai(false)}]);
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!(["chat"]))
+        .with(
+            "providers.sim.capabilities",
+            json!({"chat": {"openai": false, "effort_with_tools": false}}),
+        )
+        .model("plain", json!(["sim/gpt-4o"]))
+        .model("of-model", json!(["sim/gpt-4o"]))
+        .with("models.of-model.capabilities", openai(true))
+        .model("of-deployment", deployment)
+        .with("models.of-deployment.capabilities", openai(true));
+    let gateway = Gateway::start(config).await;
+    for (model, verbosity) in [
+        ("plain", Value::Null),
+        ("of-model", json!("low")),
+        ("of-deployment", Value::Null),
+    ] {
+        let tool = json!({"type": "function", "function": {"name": "look"}});
+        for (path, more) in [
+            (
+                CHAT,
+                json!({"verbosity": "low", "reasoning_effort": "high", "tools": [tool]}),
+            ),
+            (RESPONSES, json!({"text": {"verbosity": "low"}})),
+        ] {
+            let body = prompt(path, model, "Hello!", more);
+            gateway.post(path, &body).await.assert_ok();
+            let sent = sent(&provider);
+            assert_eq!(sent["verbosity"], verbosity, "{model}: {sent}");
+            // As the provider says.
+            assert_ne!(sent["reasoning_effort"], "high", "{model}: {sent}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sampling_and_efforts_that_a_model_does_not_accept_are_left_out_of_its_own_format_too() {
+    let more = json!({"temperature": 0.5, "top_p": 0.9});
+    for (format, path, more) in [
+        (
+            "messages",
+            MESSAGES,
+            json!({"top_k": 5, "max_tokens": 64, "output_config": {"effort": "max"}}),
+        ),
+        ("chat", CHAT, json!({"reasoning_effort": "max"})),
+        (
+            "responses",
+            RESPONSES,
+            json!({"reasoning": {"effort": "max"}}),
+        ),
+    ]
+    .map(|(format, path, own)| {
+        let mut all = more.clone();
+        all.as_object_mut()
+            .unwrap()
+            .extend(own.as_object().unwrap().clone());
+        (format, path, all)
+    }) {
+        let provider = Provider::start().await;
+        let config = Config::of(&provider)
+            .with("providers.sim.formats", json!([format]))
+            .model("picky", json!(["sim/gpt-4o"]))
+            .with("models.picky.sampling", json!(false))
+            .with("models.picky.efforts", json!(["low", "high"]));
+        let gateway = Gateway::start(config).await;
+        let answer = gateway
+            .post(path, &prompt(path, "picky", "Hello!", more.clone()))
+            .await;
+        answer.assert_ok();
+        let sent = sent(&provider);
+        for field in ["temperature", "top_p", "top_k"] {
+            assert_eq!(sent[field], Value::Null, "{field}: {sent}");
+        }
+        assert!(sent.to_string().contains("\"high\""), "{sent}");
+        let dropped = answer.header("x-dropped-fields").unwrap();
+        assert!(
+            dropped.contains("temperature") && dropped.contains("effort"),
+            "{dropped}"
+        );
+        // Another model gets all of it.
+        gateway
+            .post(path, &prompt(path, "test-model", "Hello!", more))
+            .await;
+        let sent: Value = serde_json::from_slice(&provider.last().body).unwrap();
+        assert_eq!(sent["temperature"], 0.5, "{sent}");
+    }
+}

@@ -3,8 +3,9 @@
 
 use crate::support::issuer::{CLIENT, CLIENT_SECRET, Issuer, KEY, TENANT};
 use crate::support::{
-    Answer, Authority, CHAT, Config, Connection, Doorman, FORMATS, Gateway, MESSAGES, Output,
-    Provider, Request, breaker, eventually, in_front_of, prompt, provider, tollgate,
+    Act, Answer, Authority, CHAT, Config, Connection, Doorman, FORMATS, Gateway, MESSAGES, Output,
+    Provider, Request, Service, breaker, eventually, in_front_of, json_answer, prompt, provider,
+    tollgate,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -421,4 +422,71 @@ async fn a_check_finds_faults_offline_with_their_place_and_without_a_secret() {
         assert!(!output.stderr.contains("s3cret"), "{output:?}");
     }
     assert_eq!(issuer.asked(), 0, "a check asks nobody");
+}
+
+/// A secret with characters that a query cannot have as they are.
+const IN_QUERY: &str = "AIzaSyC0nspicu0us/Secret+Of=Tests&More";
+const ENCODED: &str = "AIzaSyC0nspicu0us%2FSecret%2BOf%3DTests%26More";
+
+#[tokio::test]
+async fn a_secret_in_the_query_reaches_the_provider_and_nothing_else() {
+    // A provider that repeats the address of what it refuses.
+    let service = Service::answering(|seen| {
+        let text = String::from_utf8_lossy(&seen.body);
+        let (status, body) = match text.contains("refuse") {
+            true => ("400 Bad Request", json!({"error": {"code": 400, "status": "INVALID_ARGUMENT",
+                "message": format!("Bad request to http://host{}", seen.target)}})),
+            false => ("200 OK", json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]},
+                "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 1}})),
+        };
+        let body = body.to_string();
+        vec![Act::send(json_answer(status, "", &body))]
+    })
+    .await;
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("key"), IN_QUERY).unwrap();
+    std::fs::write(folder.path().join("admin.token"), ADMIN).unwrap();
+    let mut settings = provider(service.address);
+    settings["formats"] = json!(["gemini"]);
+    settings["credentials"] = json!([{"secret": "file:key", "query": "key"}]);
+    let config = Config::new()
+        .with("admin.token", json!("file:admin.token"))
+        .provider("a", settings)
+        .model("m", json!(["a"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    let mut shown = Vec::new();
+    for (text, status) in [("Hello!", 200), ("refuse", 400)] {
+        let answer = gateway
+            .post(CHAT, &prompt(CHAT, "m", text, Value::Null))
+            .await;
+        assert_eq!(answer.status, status, "{text}: {answer:?}");
+        shown.push(format!("{answer:?} {}", answer.text()));
+        let seen = service.last();
+        assert!(
+            seen.target.ends_with(&format!("?key={ENCODED}")),
+            "{}",
+            seen.target
+        );
+        for name in ["authorization", "x-goog-api-key", "x-api-key"] {
+            assert_eq!(seen.header(name), None, "{name}");
+        }
+    }
+    let body = prompt(CHAT, "m", "Hello!", json!({"stream": true}));
+    gateway.post(CHAT, &body).await;
+    let target = service.last().target;
+    assert!(
+        target.ends_with(&format!("?alt=sse&key={ENCODED}")),
+        "{target}"
+    );
+    shown.push(explained(&gateway, "m").await.to_string());
+    shown.push(gateway.operator("/metrics").await.text());
+    for path in ["/api/v1/health", "/api/v1/configuration"] {
+        shown.push(api(&gateway, Request::get(path)).await.text());
+    }
+    shown.push(gateway.output());
+    for text in shown {
+        for part in [IN_QUERY, ENCODED, "C0nspicu0us"] {
+            assert!(!text.contains(part), "{part}: {text}");
+        }
+    }
 }

@@ -49,6 +49,7 @@ mod provider_files;
 mod reload;
 mod remembering;
 mod reserving;
+mod setup_faults;
 mod several_gateways;
 mod shared_limits;
 mod stop_sequences;

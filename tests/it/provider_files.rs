@@ -1,6 +1,7 @@
 //! The ready files of providers: each boots by one line, offers all of its models, and asks its
 //! provider where and with what the provider's documentation says.
 
+mod prices;
 mod recorded;
 mod refusals;
 mod speaker;

@@ -7,8 +7,11 @@ use std::time::Duration;
 use tollgate_config::TranslationSettings;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::health::Full;
+use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
-use tollgate_translate::{Lossy, Strict, Target, ThinkingObstacles};
+use tollgate_translate::{
+    Lossy, Strict, Target, ThinkingObstacles, VectorsVendor, sampling_settings,
+};
 use tollgate_types::{
     Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
 };
@@ -45,6 +48,26 @@ pub fn first_that_carries<T>(
     match emulating {
         Some(to) => translate(to).map(|(translated, _)| (to, translated)),
         None => Err(refusal.unwrap_or_else(internal_error)),
+    }
+}
+
+/// Whose embeddings a model of Amazon Bedrock makes. `None`: the API is that of OpenAI.
+///
+/// # Errors
+///
+/// The name of the model does not say it: a client can choose any under a pattern.
+pub fn vectors_vendor(
+    api: Option<EmbeddingsApi>,
+    upstream_model: &str,
+) -> Result<Option<VectorsVendor>, PublicError> {
+    let Some(api) = api else { return Ok(None) };
+    match api.of_model(upstream_model) {
+        Some(EmbeddingsApi::BedrockTitan) => Ok(Some(VectorsVendor::Titan)),
+        Some(EmbeddingsApi::BedrockCohere) => Ok(Some(VectorsVendor::Cohere)),
+        Some(EmbeddingsApi::Bedrock) | None => {
+            let message = "the vendor of this model of embeddings is unknown";
+            Err(PublicError::new(ErrorCode::InvalidModel, message))
+        }
     }
 }
 
@@ -106,8 +129,11 @@ pub fn fit_reasoning(
         return Fitted::default();
     };
     let adds = reasoning::adds_thinking(mode, format, facts);
-    let obstacles = match adds.then(whole).flatten() {
-        Some(body) => ThinkingObstacles::of(&body),
+    let body = (adds || lacks_sampling(model, peeked))
+        .then(whole)
+        .flatten();
+    let obstacles = match body.as_ref().filter(|_| adds) {
+        Some(body) => ThinkingObstacles::of(body),
         None => ThinkingObstacles::default(),
     };
     let bounds = reasoning::Bounds {
@@ -115,19 +141,26 @@ pub fn fit_reasoning(
         most_output: request.reserved_output.or(model.max_output_tokens),
         excluded: obstacles.excluded,
         adaptive: model.thinking == Some(ThinkingStyle::Adaptive),
+        efforts: &model.efforts,
     };
     let dropped = reasoning::fit(mode, format, facts, &bounds, edits);
     let thinks = adds && edits.says_how_to_think();
-    let sampling = obstacles.sampling.into_iter().filter(|_| thinks);
-    Fitted {
-        dropped,
-        sampling: sampling.collect(),
-    }
+    let sampling = match body.filter(|_| lacks_sampling(model, peeked)) {
+        Some(body) => sampling_settings(&body),
+        None if thinks => obstacles.sampling,
+        None => Vec::new(),
+    };
+    Fitted { dropped, sampling }
 }
 
-/// What a provider accepts in requests of its own format for a model.
-pub fn accepted<'a>(provider: &'a Provider, model: &Model) -> Cow<'a, Capabilities> {
-    let known = &provider.capabilities;
+/// Whether a request has settings of how words are drawn that its model does not accept.
+pub const fn lacks_sampling(model: &Model, peeked: &Peeked) -> bool {
+    !model.sampling && peeked.has_sampling
+}
+
+/// What a deployment accepts in requests of its own format for a model.
+pub fn accepted<'a>(deployment: &'a Deployment, model: &Model) -> Cow<'a, Capabilities> {
+    let known = &deployment.capabilities;
     let is_adaptive = model.thinking == Some(ThinkingStyle::Adaptive);
     if known.messages.adaptive_thinking || !is_adaptive {
         return Cow::Borrowed(known);
@@ -145,7 +178,11 @@ pub fn target<'a>(
     request: &'a RequestContext,
     settings: &'a TranslationSettings,
 ) -> Target<'a> {
-    let provider = &deployment.provider;
+    let Deployment {
+        provider,
+        capabilities,
+        ..
+    } = deployment;
     let facts = request.facts_if_read();
     Target {
         asked_model: facts.and_then(|facts| facts.model.as_deref()),
@@ -155,12 +192,12 @@ pub fn target<'a>(
         reasoning: model.reasoning,
         efforts: &model.efforts,
         sampling: model.sampling,
-        cache_breakpoints: provider.capabilities.cache_breakpoints,
-        chat: provider.capabilities.chat,
-        responses: provider.capabilities.responses,
+        cache_breakpoints: capabilities.cache_breakpoints,
+        chat: capabilities.chat,
+        responses: capabilities.responses,
         messages: MessagesCapabilities {
-            adaptive_thinking: model.adaptive_thinking(&provider.capabilities.messages),
-            ..provider.capabilities.messages
+            adaptive_thinking: model.adaptive_thinking(&capabilities.messages),
+            ..capabilities.messages
         },
         thinking_levels: model.thinking_levels(),
         lossy: Lossy(&settings.lossy),

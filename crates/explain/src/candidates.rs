@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
     self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, no_token_fault,
-    purpose, target,
+    purpose, target, vectors_vendor,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -16,11 +16,11 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
-use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
-    AnswerMemory, Strict, Target, bedrock_vectors_request, needs_custom_tools, within_capabilities,
+    AnswerMemory, Refusal, Strict, Target, bedrock_vectors_request, needs_custom_tools,
+    within_capabilities,
 };
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
@@ -187,7 +187,7 @@ impl Question<'_> {
     ) -> Result<(), (String, Option<PublicError>)> {
         let deployment = &handle.deployment;
         shown.format = Some(choice.format.as_str().to_owned());
-        let capabilities = &deployment.provider.capabilities;
+        let capabilities = &deployment.capabilities;
         shown.translated = choice.format != self.format
             || needs_custom_tools(self.format, self.body, capabilities);
         let reservation = self.request.reservation.as_ref();
@@ -238,6 +238,12 @@ impl Question<'_> {
         let mut edits = BodyEdits::new(self.format, self.peeked);
         let whole = || Some(self.body.clone());
         let fitted = fit_reasoning(self.request, model, self.peeked, &mut edits, whole);
+        let strict = Strict(&self.ground.config.translation.strict);
+        if let Some(path) = fitted.sampling.iter().find(|path| strict.forbids(path)) {
+            let why =
+                "is not accepted by this model, and it must not be dropped (`translation.strict`)";
+            return Err(Refusal::new(*path, why).into());
+        }
         let mut dropped = fitted.dropped;
         dropped.extend(fitted.sampling);
         if self.peeked.has_seals
@@ -246,16 +252,15 @@ impl Question<'_> {
         {
             dropped.extend(unsealed.dropped);
         }
-        let strict = Strict(&self.ground.config.translation.strict);
         let (body, has_top_k) = (self.body.clone(), self.peeked.has_top_k);
-        let capabilities = accepted(&deployment.provider, model);
+        let capabilities = accepted(deployment, model);
         let fitted = within_capabilities(self.format, body, &capabilities, has_top_k, strict)?;
         dropped.extend(fitted.dropped);
         let endpoint = deployment.provider.endpoint(self.format);
-        if endpoint.is_some_and(|at| at.whole.api == Some(EmbeddingsApi::Bedrock)) {
-            let upstream = self.upstream_model(deployment);
+        let api = endpoint.and_then(|at| at.whole.api);
+        if let Some(vendor) = vectors_vendor(api, self.upstream_model(deployment))? {
             let model = &self.model.id;
-            let translated = bedrock_vectors_request(upstream, &fitted.body, model, strict)?;
+            let translated = bedrock_vectors_request(vendor, &fitted.body, model, strict)?;
             dropped.extend(translated.dropped);
         }
         Ok(dropped.into_iter().map(str::to_owned).collect())

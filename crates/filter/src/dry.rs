@@ -1,7 +1,7 @@
 //! A reservation for tests and explanations.
 
 use std::{sync::Arc, time::Instant};
-use tollgate_types::{Ending, Prices, ReservationGuard, Settled, Usage};
+use tollgate_types::{Ending, Prices, ReservationGuard, Settled, Usage, UsageDetails};
 
 /// A reservation that takes nothing from a balance and charges nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +30,8 @@ impl ReservationGuard for DryReservation {
     fn first_byte(&mut self) {}
 
     fn progress(&mut self, _: Usage) {}
+
+    fn set_details(&mut self, _: UsageDetails) {}
 
     fn is_keeping_due(&self, _: Instant) -> bool {
         false

@@ -24,4 +24,4 @@ pub use error::{FetchError, FetchFault};
 pub use google::GoogleSettings;
 pub use refresh::{Refresher, Report};
 pub use source::{Building, Source};
-pub use token::{Lack, Missing, Proof, Token};
+pub use token::{Lack, Missing, Proof, QuerySecret, Token};

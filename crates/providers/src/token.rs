@@ -39,8 +39,46 @@ pub struct Token {
 pub enum Proof {
     /// A header.
     Header(HeaderName, HeaderValue),
+    /// A parameter of the query.
+    Query(QuerySecret),
     /// A signature, made when the rest of the head is complete.
     Signature(Signer),
+}
+
+/// A secret as a parameter of the query. `Debug` shows its name alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct QuerySecret {
+    name: Arc<str>,
+    pair: Arc<str>,
+}
+
+impl QuerySecret {
+    /// The secret under this name, which has only letters, digits, `-`, `_` and `.`.
+    pub fn new(name: &str, secret: &str) -> Self {
+        let mut pair = format!("{name}=");
+        for byte in secret.bytes() {
+            match byte {
+                b'-' | b'_' | b'.' | b'~' => pair.push(char::from(byte)),
+                _ if byte.is_ascii_alphanumeric() => pair.push(char::from(byte)),
+                _ => pair.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        Self {
+            name: name.into(),
+            pair: pair.into(),
+        }
+    }
+
+    /// Name and secret as they stand in a query. The caller must not show them.
+    pub fn expose(&self) -> &str {
+        &self.pair
+    }
+}
+
+impl std::fmt::Debug for QuerySecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("QuerySecret").field(&self.name).finish()
+    }
 }
 
 /// A token that was fetched.

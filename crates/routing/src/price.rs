@@ -54,7 +54,14 @@ impl PriceList {
 impl From<&PriceSettings> for PriceList {
     fn from(settings: &PriceSettings) -> Self {
         let changes = settings.changes.iter();
-        let changes = changes.map(|it| (it.from.unix_seconds(), Prices::from(it)));
+        let first = PriceSettings {
+            changes: Vec::new(),
+            ..settings.clone()
+        };
+        let changes = changes.scan(first, |current, change| {
+            *current = current.clone().after(change);
+            Some((change.from.unix_seconds(), Prices::from(&*current)))
+        });
         Self {
             first: Prices::from(settings),
             changes: changes.collect(),
@@ -94,11 +101,38 @@ mod tests {
         };
         assert_eq!(at(0), "3 0.3 3 15");
         assert_eq!(at(86_399), "3 0.3 3 15");
-        assert_eq!(at(86_400), "2 2 2 10");
-        assert_eq!(at(172_799), "2 2 2 10");
-        assert_eq!(at(172_800), "1 1 1.25 5");
-        assert_eq!(at(u64::from(u32::MAX)), "1 1 1.25 5");
+        assert_eq!(at(86_400), "2 0.3 2 10");
+        assert_eq!(at(172_799), "2 0.3 2 10");
+        assert_eq!(at(172_800), "1 0.3 1.25 5");
+        assert_eq!(at(u64::from(u32::MAX)), "1 0.3 1.25 5");
         assert_eq!(list.misplaced(), None);
+    }
+
+    #[test]
+    fn a_change_keeps_every_price_that_it_does_not_name() {
+        let first = json!({
+            "input": 3, "cache_read": "0.30", "cache_write": 3.75, "cache_write_1h": 6, "audio_input": 40,
+            "output": 15, "audio_output": 80, "image_output": 30,
+            "tool_calls": {"web_search": 0.01, "file_search": 0.0025}, "tiers": {"flex": 0.5, "fast": 2},
+            "long_prompt": {"above": 200_000, "input": 2, "output": 1.5},
+        });
+        let with = |changes: Value| {
+            let mut settings = first.clone();
+            settings["changes"] = changes;
+            *list(settings).at(UNIX_EPOCH + Duration::from_secs(200_000))
+        };
+        let before = with(json!([]));
+        assert_eq!(with(json!([{"from": "1970-01-02"}])), before);
+        let cheaper = with(json!([
+            {"from": "1970-01-02", "input": 2, "tool_calls": {"web_search": 0.02}},
+            {"from": "1970-01-03", "output": 10, "tiers": {"fast": 3}},
+        ]));
+        let mut expected = before;
+        expected.input = "2".parse().expect("an amount");
+        expected.output = "10".parse().expect("an amount");
+        expected.special.tool_calls[0] = "0.02".parse().expect("an amount");
+        expected.special.fast = Some(tollgate_types::Weight::from_thousandths(3000));
+        assert_eq!(cheaper, expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, PriceList, settings::EmbeddingsApi, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_providers::{Proof, Signer, Source, Token};
+use tollgate_providers::{Proof, QuerySecret, Signer, Source, Token};
 use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
 
 /// A service that answers.
@@ -213,6 +213,8 @@ pub struct Credential {
 pub(crate) enum LogIn {
     /// With a secret: the header for each format, ready to send and marked sensitive.
     Fixed(Box<PerFormat<(HeaderName, HeaderValue)>>),
+    /// With a secret in the query.
+    Query(QuerySecret),
     /// With signatures of keys that do not end.
     Signed(Signer),
     /// With tokens of this source, in this header. Health keeps the current one.
@@ -230,6 +232,7 @@ impl Credential {
                 let (name, value) = headers.get(format);
                 Some(Proof::Header(name.clone(), value.clone()))
             }
+            LogIn::Query(secret) => Some(Proof::Query(secret.clone())),
             LogIn::Signed(signer) => Some(Proof::Signature(signer.clone())),
             LogIn::Tokens { .. } => None,
         }
@@ -238,7 +241,7 @@ impl Credential {
     /// Whether it signs requests, for which their body must be there.
     pub fn signs(&self) -> bool {
         match &self.login {
-            LogIn::Fixed(_) => false,
+            LogIn::Fixed(_) | LogIn::Query(_) => false,
             LogIn::Signed(_) => true,
             LogIn::Tokens { source, .. } => source.signs(),
         }
@@ -258,6 +261,7 @@ impl Credential {
     pub(crate) fn has_secret_of(&self, other: &Self) -> bool {
         match (&self.login, &other.login) {
             (LogIn::Fixed(one), LogIn::Fixed(another)) => one == another,
+            (LogIn::Query(one), LogIn::Query(another)) => one == another,
             (LogIn::Signed(one), LogIn::Signed(another)) => one == another,
             (
                 LogIn::Tokens { source, header },
@@ -300,6 +304,8 @@ pub struct Deployment {
     pub provider: Arc<Provider>,
     /// The model's name there.
     pub upstream_model: UpstreamModel,
+    /// What its requests may contain.
+    pub capabilities: Capabilities,
     /// The formats to use here.
     pub formats: FormatSet,
     /// When it is tried: lower first.
@@ -321,6 +327,7 @@ impl Deployment {
             name: format!("{}/passthrough", provider.name).into(),
             provider: Arc::clone(provider),
             upstream_model: UpstreamModel::Fixed("".into()),
+            capabilities: provider.capabilities.clone(),
             formats: provider.formats(),
             priority: 0,
             weight: 1,

@@ -23,6 +23,7 @@ use crate::ModelFeature;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 use tollgate_providers::{AwsSettings, AzureSettings, CommandSettings, GoogleSettings};
 use tollgate_settings::{Duration, SecretSource, TokenCount};
@@ -123,9 +124,10 @@ pub struct FormatSettings {
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
-    /// Embeddings only: the API of the provider, if it is not that of OpenAI. `bedrock`: InvokeModel of Amazon
-    /// Bedrock, for Cohere's models if the upstream name has `cohere.`, else for Amazon Titan, which takes one text
-    /// in a request; usual path `/model/{model}/invoke`.
+    /// Embeddings only: the API of the provider, if it is not that of OpenAI: InvokeModel of Amazon Bedrock, usual path
+    /// `/model/{model}/invoke`. `bedrock`: for Cohere's models if the upstream name has `cohere.`, for Amazon Titan if it
+    /// has `titan`. `bedrock_titan`, `bedrock_cohere`: for models of one vendor under any name, such as the ARN of an
+    /// application inference profile. Titan takes one text in a request.
     pub api: Option<EmbeddingsApi>,
     /// Top-level fields that are set in the body of every request, with their values. They replace
     /// those of the client.
@@ -142,8 +144,24 @@ pub struct FormatSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbeddingsApi {
-    /// InvokeModel of Amazon Bedrock, for models of Amazon Titan and Cohere.
+    /// InvokeModel of Amazon Bedrock, for models of Amazon Titan and Cohere by their names.
     Bedrock,
+    /// The same for models of Amazon Titan.
+    BedrockTitan,
+    /// The same for models of Cohere.
+    BedrockCohere,
+}
+
+impl EmbeddingsApi {
+    /// The same for one vendor: that of a model. `None`: its name does not say which.
+    pub fn of_model(self, upstream_model: &str) -> Option<Self> {
+        match self {
+            Self::Bedrock if upstream_model.contains("cohere.") => Some(Self::BedrockCohere),
+            Self::Bedrock if upstream_model.contains("titan") => Some(Self::BedrockTitan),
+            Self::Bedrock => None,
+            Self::BedrockTitan | Self::BedrockCohere => Some(self),
+        }
+    }
 }
 
 impl FormatSettings {
@@ -191,6 +209,9 @@ pub struct CredentialSettings {
     /// The header that carries it: `authorization` (as `Bearer`), or any other, such as
     /// `x-api-key` (as it is). Default: `authorization`; for a secret and messages `x-api-key`.
     pub header: Option<String>,
+    /// The query parameter that carries a `secret` instead of a header, such as `key`. Intermediaries log addresses: use a
+    /// header if the provider accepts one.
+    pub query: Option<String>,
     /// Its share of the provider's requests.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
@@ -387,6 +408,8 @@ pub struct DeploymentSettings {
     /// Relative cost, in any unit: `least_in_flight` prefers the cheaper of two equal deployments.
     #[schemars(range(min = 0))]
     pub cost: Option<f64>,
+    /// Capabilities of the model here, where they are not those of its provider.
+    pub capabilities: Option<CapabilitiesPatch>,
     /// The price of the model here, if it is another one. Default: the model's `price`.
     pub price: Option<Box<PriceSettings>>,
     /// How much it takes. Default: any amount.
@@ -396,6 +419,70 @@ pub struct DeploymentSettings {
 
 const fn one() -> u16 {
     1
+}
+
+/// Capabilities that replace those of the provider, one by one.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
+pub struct CapabilitiesPatch(#[schemars(with = "Capabilities")] Map<String, Value>);
+
+impl CapabilitiesPatch {
+    /// The capabilities with this patch.
+    pub(crate) fn over(&self, base: &Capabilities) -> Capabilities {
+        // Checked when it was read.
+        self.merged(base).unwrap_or_else(|_| base.clone())
+    }
+
+    fn merged(&self, base: &Capabilities) -> Result<Capabilities, serde_json::Error> {
+        let mut all: Map<String, Value> = serde_json::from_value(serde_json::to_value(base)?)?;
+        for (name, value) in &self.0 {
+            match (all.get_mut(name), value) {
+                (Some(Value::Object(known)), Value::Object(own)) => {
+                    known.extend(
+                        own.iter()
+                            .map(|(name, value)| (name.clone(), value.clone())),
+                    );
+                }
+                _ => drop(all.insert(name.clone(), value.clone())),
+            }
+        }
+        serde_json::from_value(Value::Object(all))
+    }
+}
+
+impl TryFrom<Map<String, Value>> for CapabilitiesPatch {
+    type Error = String;
+
+    fn try_from(patch: Map<String, Value>) -> Result<Self, String> {
+        // They decide what the gateway does for a whole endpoint.
+        let of_chat = |name: &str| {
+            patch
+                .get("chat")
+                .is_some_and(|chat| chat.get(name).is_some())
+        };
+        let of_provider = [
+            ("stream_events", patch.contains_key("stream_events")),
+            (
+                "chat.max_completion_tokens",
+                of_chat("max_completion_tokens"),
+            ),
+            ("chat.stream_options", of_chat("stream_options")),
+        ];
+        if let Some((name, _)) = of_provider.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(format!(
+                "'{name}' is a capability of the whole provider: set it there"
+            ));
+        }
+        let patch = Self(patch);
+        let checked = patch.merged(&Capabilities::default());
+        checked.map(|_| patch).map_err(|fault| fault.to_string())
+    }
+}
+
+impl From<CapabilitiesPatch> for Map<String, Value> {
+    fn from(patch: CapabilitiesPatch) -> Self {
+        patch.0
+    }
 }
 
 /// A model of the catalog.
@@ -429,11 +516,11 @@ pub struct ModelSettings {
     /// Output tokens per second, hidden reasoning included. If an answer can hide output, a client
     /// that disconnects pays for the elapsed time at this rate. Default: 60.
     pub output_rate: Option<u32>,
-    /// The efforts that it accepts, for translated requests. Default: all of the format.
+    /// The efforts that it accepts; others become the nearest, with notice. Default: all of the format.
     #[serde(default)]
     pub efforts: Vec<Effort>,
-    /// Whether it accepts `temperature`, `top_p` and `top_k`; if not, they are dropped from
-    /// translated requests with notice. Default: yes.
+    /// Whether it accepts `temperature`, `top_p` and `top_k`; if not, they are dropped with notice. In the Gemini format,
+    /// clients of Gemini send them all the same. Default: yes.
     pub sampling: Option<bool>,
     /// How it is asked to think by a request in the messages format, for requests that ask for
     /// no way themselves. Default: with a budget where `reasoning` is `extended`, else as its
@@ -449,6 +536,8 @@ pub struct ModelSettings {
     /// How long its providers may take for it, where that is not what they usually may.
     #[serde(default)]
     pub timeouts: ModelTimeoutSettings,
+    /// Its capabilities, where they are not those of its provider.
+    pub capabilities: Option<CapabilitiesPatch>,
     /// Features that the model lacks; `auto` does not choose it for requests that need them.
     #[serde(default)]
     pub unsupported: Vec<ModelFeature>,

@@ -369,10 +369,12 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
     }
 }
 
-/// An attempt has failed at a provider. The cause is what the connection said of it.
+/// An attempt has failed at a provider. The cause is what the connection said of it. `deployment`: where the operator
+/// has named the model.
 pub fn upstream_fault(
     request: &impl Display,
     provider: &str,
+    deployment: Option<&str>,
     fault: &UpstreamFault,
     cause: Option<&dyn Display>,
 ) {
@@ -399,7 +401,40 @@ pub fn upstream_fault(
             "{request}: provider {provider}: the clock of this machine is {seconds} s {side} the provider's, so that \
              signatures and assertions are refused: synchronise it"
         );
+    } else if let Some(advice) = advice(fault, deployment) {
+        log::error!("{request}: provider {provider}: {advice}");
     }
+}
+
+/// What the operator can do about a failure that does not end by itself.
+fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
+    let code = fault.provider_code.as_deref().unwrap_or_default();
+    let says = |part: &str| code.to_ascii_lowercase().contains(part);
+    let advice = match fault.class {
+        FaultClass::Credential if says("signature") => {
+            "the signature is refused: 'secret_key' is wrong, or 'region' and 'service' are not those of 'address'"
+        }
+        FaultClass::Credential if says("client") || says("expired") => {
+            "the access key is refused: it is unknown or deleted, or its session has ended; replace it"
+        }
+        FaultClass::Credential => {
+            "the credential is refused: replace it if it was revoked or has ended, and check that it belongs to 'address'"
+        }
+        FaultClass::Forbidden => {
+            "the credential may not do this: give its account access to the model and to the region of 'address'"
+        }
+        FaultClass::Quota => "the account has no credit left, or has reached its spending limit",
+        FaultClass::InvalidModel => {
+            return deployment.map(|name| {
+                format!(
+                    "it does not serve '{name}': check 'upstream_model', that a deployment or a model of this name exists \
+                     in the region of 'address', and that the account may use it"
+                )
+            });
+        }
+        _ => return None,
+    };
+    Some(advice.to_owned())
 }
 
 /// A request is not tried again because others have used up the retry budget.

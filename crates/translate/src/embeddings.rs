@@ -36,18 +36,11 @@ pub struct BedrockVectorsNotes {
 
 /// The vendor of a model, which decides the form of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Vendor {
+pub enum Vendor {
+    /// Amazon Titan.
     Titan,
+    /// Cohere.
     Cohere,
-}
-
-impl Vendor {
-    fn of(upstream_model: &str) -> Self {
-        match upstream_model.contains("cohere.") {
-            true => Self::Cohere,
-            false => Self::Titan,
-        }
-    }
 }
 
 /// Writes a request for embeddings as InvokeModel reads it. `model`: its name for the client.
@@ -56,12 +49,11 @@ impl Vendor {
 /// The model does not take such an input, a field has a value that OpenAI's API does not define, or the operator
 /// does not allow a field to be dropped.
 pub fn bedrock_vectors_request(
-    upstream_model: &str,
+    vendor: Vendor,
     body: &[u8],
     model: &str,
     strict: Strict<'_>,
 ) -> Result<BedrockVectorsRequest, Refusal> {
-    let vendor = Vendor::of(upstream_model);
     let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
     let root = document.root();
     let mut out = Output::with_capacity(body.len());
@@ -222,25 +214,21 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    const TITAN: &str = "amazon.titan-embed-text-v2:0";
-    const COHERE: &str = "global.cohere.embed-v4:0";
+    const TITAN: Vendor = Vendor::Titan;
+    const COHERE: Vendor = Vendor::Cohere;
 
-    fn asked(upstream: &str, body: &Json) -> Result<BedrockVectorsRequest, Refusal> {
-        bedrock_vectors_request(
-            upstream,
-            body.to_string().as_bytes(),
-            "vectors",
-            Strict(&[]),
-        )
+    fn asked(vendor: Vendor, body: &Json) -> Result<BedrockVectorsRequest, Refusal> {
+        let body = body.to_string();
+        bedrock_vectors_request(vendor, body.as_bytes(), "vectors", Strict(&[]))
     }
 
     fn sent(request: &BedrockVectorsRequest) -> Json {
         serde_json::from_slice(&request.body).unwrap()
     }
 
-    fn notes(upstream: &str, is_packed: bool) -> BedrockVectorsNotes {
+    fn notes(vendor: Vendor, is_packed: bool) -> BedrockVectorsNotes {
         BedrockVectorsNotes {
-            vendor: Vendor::of(upstream),
+            vendor,
             model: "vectors".to_owned(),
             is_packed,
         }
@@ -278,7 +266,7 @@ mod tests {
 
     #[test]
     fn inputs_that_an_api_does_not_take_and_unknown_encodings_are_refused_by_name() {
-        let refused = |upstream, body: &Json| asked(upstream, body).unwrap_err().path;
+        let refused = |vendor, body: &Json| asked(vendor, body).unwrap_err().path;
         for input in [json!([1, 2]), json!([[1]]), json!([]), json!(1)] {
             assert_eq!(refused(TITAN, &json!({"input": input})), "input");
             assert_eq!(refused(COHERE, &json!({"input": input})), "input");
@@ -288,7 +276,7 @@ mod tests {
         assert_eq!(refused(TITAN, &body), "encoding_format");
         let strict = ["user".to_owned()];
         let body = json!({"input": "a", "user": "u"}).to_string();
-        let refused = bedrock_vectors_request(TITAN, body.as_bytes(), "m", Strict(&strict));
+        let refused = bedrock_vectors_request(Vendor::Titan, body.as_bytes(), "m", Strict(&strict));
         assert_eq!(refused.unwrap_err().path, "user");
     }
 
@@ -297,11 +285,10 @@ mod tests {
         let titan = r#"{"embedding":[0.5,-1.25e-1],"embeddingsByType":{"float":[0.5,-0.125]},"inputTextTokenCount":3}"#;
         let by_kind = r#"{"embeddings":{"float":[[0.5,-1.25e-1],[0.5,-1.25e-1]]},"response_type":"embeddings_by_type"}"#;
         let plain = r#"{"embeddings":[[0.5,-1.25e-1],[0.5,-1.25e-1]],"texts":["a","b"]}"#;
-        for (upstream, body, count) in [(TITAN, titan, 1), (COHERE, by_kind, 2), (COHERE, plain, 2)]
-        {
+        for (vendor, body, count) in [(TITAN, titan, 1), (COHERE, by_kind, 2), (COHERE, plain, 2)] {
             let answer = |is_packed| {
                 let answer =
-                    bedrock_vectors_answer(body.as_bytes(), Some(3), &notes(upstream, is_packed));
+                    bedrock_vectors_answer(body.as_bytes(), Some(3), &notes(vendor, is_packed));
                 serde_json::from_slice::<Json>(&answer.unwrap()).unwrap()
             };
             let of = |embedding: &Json| {
@@ -321,8 +308,8 @@ mod tests {
             r#"{"embedding":3,"embeddings":[]}"#,
             "{",
         ] {
-            for upstream in [TITAN, COHERE] {
-                let answer = bedrock_vectors_answer(body.as_bytes(), None, &notes(upstream, true));
+            for vendor in [TITAN, COHERE] {
+                let answer = bedrock_vectors_answer(body.as_bytes(), None, &notes(vendor, true));
                 assert_eq!(answer, None, "{body}");
             }
         }

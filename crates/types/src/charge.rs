@@ -251,6 +251,9 @@ pub trait ReservationGuard: Send + Sync {
     /// Notes the tokens delivered so far.
     fn progress(&mut self, delivered: Usage);
 
+    /// Notes the tier and the parts of what was delivered, and the calls of tools so far.
+    fn set_details(&mut self, details: UsageDetails);
+
     /// Whether it is time to call [`ReservationGuard::keep_progress`].
     fn is_keeping_due(&self, now: Instant) -> bool;
 

@@ -74,6 +74,17 @@ impl Effort {
         }
     }
 
+    /// Of the efforts that a model accepts, the nearest one: none greater, if there is one. `None` for no effort.
+    pub fn nearest(self, known: &[Self]) -> Option<Self> {
+        if self == Self::None {
+            return None;
+        }
+        let reasons = |effort: &&Self| **effort != Self::None;
+        let below = known.iter().filter(|effort| **effort < self);
+        let above = known.iter().filter(|effort| **effort > self);
+        below.filter(reasons).max().or(above.min()).copied()
+    }
+
     /// The thinking budget, in tokens, for this effort with models that take budgets; `None`: no
     /// thinking.
     pub const fn thinking_budget(self) -> Option<u64> {

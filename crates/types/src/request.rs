@@ -32,6 +32,8 @@ pub struct RequestFacts {
     pub thinking_budget: Option<u64>,
     /// `speed: "fast"`: the provider's fast mode, which has its own price.
     pub fast: bool,
+    /// Messages only: `inference_geo` other than `global`, which has its own price.
+    pub regional: bool,
     /// Responses only: `background: true`.
     pub background: bool,
     /// Responses only: `store`, if given; providers store by default.

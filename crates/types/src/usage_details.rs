@@ -35,15 +35,16 @@ pub enum ServiceTier {
 }
 
 impl ServiceTier {
-    /// The tier of this name in an answer.
+    /// The tier of this name in an answer, in any case.
     pub fn from_name(name: &str) -> Self {
-        match name {
-            "flex" => Self::Flex,
-            "priority" => Self::Priority,
-            "batch" => Self::Batch,
-            "fast" => Self::Fast,
-            _ => Self::Standard,
-        }
+        let tiers = [
+            ("flex", Self::Flex),
+            ("priority", Self::Priority),
+            ("batch", Self::Batch),
+            ("fast", Self::Fast),
+        ];
+        let known = |it: &&(&str, Self)| it.0.eq_ignore_ascii_case(name);
+        tiers.iter().find(known).map_or(Self::Standard, |it| it.1)
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod at;
 pub(crate) mod event;
 mod facts;
 pub(crate) mod kind;
-mod part;
+pub(crate) mod part;
 pub(crate) mod path;
 pub(crate) mod reader;
 mod sample;

@@ -11,7 +11,8 @@ use crate::{
     peek::{LimitSpan, ObjectSpan, Peeked},
     splice::Splice,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
+use tollgate_types::Effort;
 use tollgate_types::Format;
 
 /// The edits to be made on one peeked body.
@@ -124,6 +125,15 @@ impl<'a> BodyEdits<'a> {
             return false;
         };
         self.splice.replace(span, "null");
+        true
+    }
+
+    /// Replaces the effort in the field of the format; `false` if there is none. At most once per body.
+    pub fn set_effort(&mut self, effort: Effort) -> bool {
+        let Some(span) = self.peeked.spans.effort else {
+            return false;
+        };
+        self.splice.replace(span, json!(effort).to_string());
         true
     }
 

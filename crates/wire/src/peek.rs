@@ -94,6 +94,8 @@ pub struct Peeked {
     pub has_seals: bool,
     /// The body has the member `top_k`, which chat providers differ in.
     pub has_top_k: bool,
+    /// The body has `temperature`, `top_p` or `top_k`.
+    pub has_sampling: bool,
     /// Keys and values of the whole body: they, and not its bytes alone, decide what a closer look
     /// costs.
     pub values: u64,

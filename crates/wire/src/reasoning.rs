@@ -8,7 +8,7 @@ use tollgate_types::{Effort, Format, ReasoningMode, RequestFacts, Thinking, Thin
 
 /// What bounds the thinking that the gateway adds to a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bounds {
+pub struct Bounds<'a> {
     /// The output limit of the request before anything is added; `None` if it is the client's.
     pub output_limit: Option<u64>,
     /// The greatest output limit that the request may have; `None` if there is no bound.
@@ -17,6 +17,8 @@ pub struct Bounds {
     pub excluded: bool,
     /// The model decides how much it thinks: it gets no budget.
     pub adaptive: bool,
+    /// The efforts that the model accepts; empty: all of the format.
+    pub efforts: &'a [Effort],
 }
 
 /// Whether the mode adds thinking to such a request.
@@ -30,7 +32,22 @@ pub fn fit(
     mode: ReasoningMode,
     format: Format,
     facts: &RequestFacts,
-    bounds: &Bounds,
+    bounds: &Bounds<'_>,
+    edits: &mut BodyEdits<'_>,
+) -> Vec<&'static str> {
+    let mut dropped = Vec::new();
+    if mode != ReasoningMode::None && fit_effort(facts, bounds.efforts, edits) {
+        dropped.push(formats::rules(format).request.effort);
+    }
+    dropped.extend(fit_mode(mode, format, facts, bounds, edits));
+    dropped
+}
+
+fn fit_mode(
+    mode: ReasoningMode,
+    format: Format,
+    facts: &RequestFacts,
+    bounds: &Bounds<'_>,
     edits: &mut BodyEdits<'_>,
 ) -> Vec<&'static str> {
     match mode {
@@ -45,6 +62,20 @@ pub fn fit(
         ReasoningMode::Extended | ReasoningMode::Adaptive | ReasoningMode::ProviderDefault => {
             Vec::new()
         }
+    }
+}
+
+/// Replaces an effort that the model does not accept. `false`: nothing changed.
+fn fit_effort(facts: &RequestFacts, known: &[Effort], edits: &mut BodyEdits<'_>) -> bool {
+    let Some(wanted) = facts.effort else {
+        return false;
+    };
+    if known.is_empty() || known.contains(&wanted) {
+        return false;
+    }
+    match wanted.nearest(known) {
+        Some(effort) => edits.set_effort(effort),
+        None => edits.leave_out_effort(),
     }
 }
 
@@ -63,7 +94,12 @@ fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) ->
 
 /// Gives the thinking `budget` tokens, or as many as the output limit leaves; `false` if there is
 /// no room.
-fn think(budget: u64, facts: &RequestFacts, bounds: &Bounds, edits: &mut BodyEdits<'_>) -> bool {
+fn think(
+    budget: u64,
+    facts: &RequestFacts,
+    bounds: &Bounds<'_>,
+    edits: &mut BodyEdits<'_>,
+) -> bool {
     if bounds.adaptive {
         let adds = facts.thinking.is_none() && !bounds.excluded;
         if adds {
@@ -113,7 +149,7 @@ mod tests {
         mode: ReasoningMode,
         format: Format,
         body: &'static str,
-        bounds: &Bounds,
+        bounds: &Bounds<'_>,
     ) -> (String, Vec<&'static str>) {
         // What a request must have, and nothing here is about.
         let more = match format {
@@ -166,6 +202,30 @@ mod tests {
             fitted(ReasoningMode::None, Format::Chat, nothing, None),
             untouched
         );
+    }
+
+    #[test]
+    fn an_effort_that_the_model_does_not_accept_becomes_the_nearest() {
+        let efforts = [Effort::Low, Effort::High];
+        let bounds = Bounds {
+            efforts: &efforts,
+            ..Bounds::default()
+        };
+        let mode = ReasoningMode::ProviderDefault;
+        for (asked, sent) in [
+            ("\"max\"", "\"high\""),
+            ("\"medium\"", "\"low\""),
+            ("\"minimal\"", "\"low\""),
+            ("\"none\"", "null"),
+        ] {
+            let body = format!(r#"{{"model":"m","reasoning_effort":{asked}}}"#).leak();
+            let expected = format!(r#"{{"model":"m","reasoning_effort":{sent}}}"#);
+            let (found, dropped) = fitted_within(mode, Format::Chat, body, &bounds);
+            assert_eq!((found, dropped), (expected, vec!["reasoning_effort"]));
+        }
+        let known = r#"{"model":"m","reasoning_effort":"high"}"#;
+        let unchanged = (known.to_owned(), vec![]);
+        assert_eq!(fitted_within(mode, Format::Chat, known, &bounds), unchanged);
     }
 
     fn extended(body: &'static str, most_output: Option<u64>) -> String {

@@ -3,8 +3,9 @@
 //! This file decides which part of a report is credible. The ledger decides what to charge if no
 //! report is; the readers (`answer`, `stream`) find the numbers.
 
+use crate::answer::part::SeenCalls;
 use crate::json::Number;
-use tollgate_types::{Usage, UsageDetails};
+use tollgate_types::{ProviderTool, Usage, UsageDetails};
 
 /// The most tokens that a credible report has: greater integers are not exact in JSON.
 const MAX_TOKENS: u64 = 1 << 53;
@@ -16,6 +17,9 @@ pub struct ReportedUsage {
     pub usage: Usage,
     /// Parts of them, and what is charged besides.
     pub details: UsageDetails,
+    /// Calls of each of [`ProviderTool::ALL`] among the items that have arrived. The final report has the number that
+    /// counts.
+    pub seen_calls: [u64; ProviderTool::ALL.len()],
     /// The input tokens were reported.
     pub has_input: bool,
     /// The output tokens were reported.
@@ -91,6 +95,8 @@ pub(crate) struct UsageReport {
     before: Whole,
     /// What any of them said last of each part.
     pub(crate) details: UsageDetails,
+    /// The calls of tools that have arrived.
+    pub(crate) seen: SeenCalls,
     /// The usage of the image tool of a response, which no total contains.
     image_tool: Numbers,
     iterations: Iterations,
@@ -246,6 +252,7 @@ impl UsageReport {
         ReportedUsage {
             usage,
             details,
+            seen_calls: self.seen.charged(),
             has_input: numbers.input.is_some(),
             has_output: numbers.output.is_some()
                 // An answer that was cut while the model thought has no other output.

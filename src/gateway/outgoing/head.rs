@@ -42,6 +42,9 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     if let Some(beta) = beta(session, request, candidate) {
         parts.uri = with_query(&parts.uri, beta)?;
     }
+    if let Some(Proof::Query(secret)) = &proof {
+        parts.uri = with_query(&parts.uri, secret.expose())?;
+    }
     let prices = match &request.fixed {
         Some(fixed) => fixed.tariff.prices,
         None => candidate.prices().copied(),

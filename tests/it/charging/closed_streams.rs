@@ -168,6 +168,86 @@ async fn sound_that_was_delivered_is_charged_by_time_and_rate() {
     assert!(money(&line).1 >= LIMIT, "{line}");
 }
 
+/// Two searches that have arrived, and calls that cost nothing, in streams of two formats.
+fn searches() -> [(&'static str, &'static str, Value, Vec<Value>); 2] {
+    let usage = json!({"input_tokens": 1000, "output_tokens": 1, "server_tool_use": {"web_search_requests": 0}});
+    let block =
+        |block: Value| json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let call = |name: &str| {
+        block(json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": name, "input": {}}))
+    };
+    let messages = vec![
+        json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "m",
+            "content": [], "stop_reason": null, "usage": usage}}),
+        call("web_search"),
+        call("web_fetch"),
+        call("web_search"),
+        block(json!({"type": "text", "text": ""})),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "the last of it"}}),
+    ];
+    let added = |item: Value| json!({"type": "response.output_item.added", "output_index": 0, "item": item});
+    let done =
+        |item: Value| json!({"type": "response.output_item.done", "output_index": 0, "item": item});
+    let begun = json!({"id": "ws_1", "type": "web_search_call", "status": "in_progress"});
+    let ended = |action: &str| {
+        json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
+        "action": {"type": action, "query": "a"}})
+    };
+    let responses = vec![
+        json!({"type": "response.created", "response": {"id": "resp_1", "object": "response", "created_at": 1,
+            "status": "in_progress", "model": "m", "output": []}}),
+        added(begun.clone()),
+        done(ended("search")),
+        added(begun.clone()),
+        done(ended("open_page")),
+        added(begun),
+        json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 1, "content_index": 0,
+            "delta": "the last of it"}),
+    ];
+    let search = json!({"type": "web_search_20250305", "name": "web_search"});
+    [
+        (
+            MESSAGES,
+            "messages",
+            json!({"max_tokens": 64, "tools": [search]}),
+            messages,
+        ),
+        (
+            RESPONSES,
+            "responses",
+            json!({"tools": [{"type": "web_search"}]}),
+            responses,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn searches_that_have_arrived_are_paid_for_by_a_client_that_leaves() {
+    for (path, format, more, events) in searches() {
+        let sent = head("text/event-stream") + &events.iter().map(event).collect::<String>();
+        let upstream = Upstream::playing([Act::send(sent), Act::Hang]).await;
+        let mut settings = support::provider(upstream.address);
+        settings["formats"] = json!([format]);
+        let price = json!({"input": 0, "output": 0, "tool_calls": {"web_search": 0.01}});
+        let config = Config::new()
+            .provider("raw", settings)
+            .model("test-model", json!(["raw"]))
+            .with("models.test-model.price", price);
+        let gateway = Gateway::start(config).await;
+        let request = Request::post(path, &ask(path, true, more)).key(&gateway.key);
+        let mut http2 = Http2::open(gateway.address).await;
+        let answer = bounded("a head", http2.begin(&request)).await.unwrap();
+        let id = answer.headers()["x-request-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        leaving::read_until(answer, "the last of it").await;
+        let line = gateway.access_line(|line| line["id"] == *id).await;
+        assert_eq!(line["outcome"], "client_closed", "{line}");
+        assert_eq!(line["cost"], "0.02", "{path}: {line}");
+    }
+}
+
 #[tokio::test]
 async fn an_estimate_has_the_price_of_the_tier_that_was_reported_or_asked_for() {
     let beginning = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",

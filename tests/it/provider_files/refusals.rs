@@ -44,12 +44,17 @@ pub fn refused(file: &Documented, seen: &Seen) -> Option<(u16, String)> {
     }
     let reason = match format_of(path) {
         "chat" => of_chat(file.file, &body),
-        "messages" if !path.ends_with("count_tokens") => of_messages(file.file, path, seen, &body),
+        "messages" if !is_count(path) => of_messages(file.file, path, seen, &body),
         "gemini" => unknown_field(OF_GEMINI, &body),
         "converse" => unknown_field(OF_CONVERSE, &body),
         _ => None,
     };
     reason.map(|reason| (400, reason))
+}
+
+/// Whether tokens are counted at a path.
+pub fn is_count(path: &str) -> bool {
+    path.ends_with("count_tokens") || path.ends_with("count-tokens:rawPredict")
 }
 
 fn unknown_field(known: &[&str], body: &Value) -> Option<String> {
@@ -67,7 +72,12 @@ fn is_served(file: &Documented, path: &str) -> bool {
             .replace(":rawPredict", ":streamRawPredict")
             .replace(":generateContent", ":streamGenerateContent");
         let count = format!("{known}/count_tokens");
-        path == *known || path == streamed || (known.ends_with("/messages") && path == count)
+        let counts = match file.file {
+            // https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai
+            "vertex" => path == "/models/count-tokens:rawPredict",
+            _ => known.ends_with("/messages") && path == count,
+        };
+        path == *known || path == streamed || counts
     })
 }
 

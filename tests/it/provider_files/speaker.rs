@@ -1,5 +1,6 @@
 //! A provider that answers in the formats of its paths: text, or a call of the tool that it is offered.
 
+use super::refusals::is_count;
 use crate::support::{Act, Seen};
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
@@ -24,7 +25,7 @@ pub fn speak(seen: &Seen, refusal: &VendorError) -> Vec<Act> {
     let calls = text.contains(TOOL);
     let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
     let streams = body["stream"] == true || query.contains("alt=sse") || path.contains("stream");
-    if path.ends_with("count_tokens") {
+    if is_count(path) {
         return whole(&json!({"input_tokens": 7}));
     }
     let answer = match () {

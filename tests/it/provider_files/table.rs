@@ -19,6 +19,9 @@ const PAGE: &str = "docs/reference/providers.md";
 /// An image of one dot.
 const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
+/// Stands for the errors of a provider whose own were not used.
+const OPENAIS: &str = "as OpenAI's";
+
 /// The columns.
 pub const CELLS: [&str; 7] = [
     "Chat", "Stream", "Tools", "Images", "Thinking", "Count", "Errors",
@@ -256,7 +259,7 @@ async fn errors(file: &'static Documented) -> String {
     }
     match are_own {
         true => format!("{} of its own", errors.len()),
-        false => "as OpenAI's".to_owned(),
+        false => OPENAIS.to_owned(),
     }
 }
 
@@ -291,10 +294,10 @@ async fn the_page_of_providers_is_what_the_files_do() {
             file.file, file.model.0
         ));
         for (cell, column) in cells.iter().zip(CELLS) {
-            let mark = if is_recorded(file.file, column) {
-                '●'
-            } else {
-                '○'
+            let mark = match () {
+                () if is_recorded(file.file, column) => '●',
+                () if cell == OPENAIS => '◌',
+                () => '○',
             };
             table.push_str(&format!(" {cell} {mark} |"));
         }
@@ -335,11 +338,12 @@ const FOOT: &str = "
 - **○**: by the provider's documentation only. `TABLE` drives the cell against a stand-in that was written after the documentation, and
   writes this page.
 - **●**: the same, and recorded traffic of the provider agrees: `RECORDED`.
+- **◌**: tested with the errors of OpenAI, not with those of this provider.
 - **Chat**, **Stream**: the formats in which the provider is asked; other clients are [translated](translation.md).
 - **Tools**: `call returned`: a client of each format offers a tool, which is passed on, and gets the provider's call, streamed or not.
 - **Images**: `passed on`: the bytes of an image in chat reach the provider; `refused`: the client gets 400. Whether the model accepts the
   image is not tested.
 - **Thinking**: the field that `reasoning_effort` of chat becomes.
 - **Count**: what counts `POST /v1/messages/count_tokens`; the gateway counts for every provider.
-- **Errors**: how many errors in the provider's own words are [classified](errors.md); `as OpenAI's`: those of OpenAI.
+- **Errors**: how many errors in the provider's own words are [classified](errors.md).
 ";

@@ -45,6 +45,7 @@ pub struct Reservation {
     first_byte: Option<Duration>,
     prices: Option<Prices>,
     delivered: Usage,
+    details: UsageDetails,
     /// When the progress was last written into the slot, or the request began.
     kept_at: Instant,
     /// Progress was written.
@@ -73,6 +74,7 @@ impl Reservation {
             first_byte: None,
             prices: None,
             delivered: Usage::default(),
+            details: UsageDetails::default(),
             kept_at: begun,
             has_kept: false,
             slot: Some(slot),
@@ -142,6 +144,11 @@ impl Reservation {
         self.delivered = delivered;
     }
 
+    /// Notes the tier and the parts of what was delivered, and the calls of tools so far.
+    pub fn set_details(&mut self, details: UsageDetails) {
+        self.details = details;
+    }
+
     /// Whether it is time to call [`Reservation::keep_progress`].
     pub fn is_keeping_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.kept_at) >= KEEP_AFTER
@@ -156,6 +163,7 @@ impl Reservation {
             status: 200,
             error: Some(ErrorCode::ServiceUnavailable),
             model_served,
+            details: self.details,
             ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
         };
         let charge = self.charge(&ending);
@@ -403,6 +411,10 @@ impl ReservationGuard for Reservation {
         Self::progress(self, delivered);
     }
 
+    fn set_details(&mut self, details: UsageDetails) {
+        Self::set_details(self, details);
+    }
+
     fn is_keeping_due(&self, now: Instant) -> bool {
         Self::is_keeping_due(self, now)
     }
@@ -428,7 +440,11 @@ impl Drop for Reservation {
         } else {
             BillingState::UpstreamFailed
         };
-        self.finish(slot, &Ending::unreported(state, self.delivered));
+        let ending = Ending {
+            details: self.details,
+            ..Ending::unreported(state, self.delivered)
+        };
+        self.finish(slot, &ending);
     }
 }
 

@@ -4,8 +4,8 @@ use super::{Builder, keys, names};
 use crate::{
     Candidates, Deployment, FormatSet, Model, ModelKind, PriceList, Provider, UpstreamModel,
     settings::{
-        DeploymentEntry, DeploymentSettings, ModelSettings, ModelTimeoutSettings, PriceSettings,
-        WeightSettings,
+        CapabilitiesPatch, DeploymentEntry, DeploymentSettings, ModelSettings,
+        ModelTimeoutSettings, PriceSettings, WeightSettings,
     },
 };
 use std::{collections::HashMap, sync::Arc};
@@ -68,7 +68,8 @@ impl<'a> Builder<'a> {
                 .iter()
                 .enumerate()
                 .filter_map(|(place, entry)| {
-                    let deployment = self.build_deployment(entry, "*", None, &path.index(place))?;
+                    let deployment =
+                        self.build_deployment(entry, "*", None, None, &path.index(place))?;
                     Some((place, Arc::new(deployment)))
                 })
                 .collect();
@@ -166,6 +167,7 @@ impl<'a> Builder<'a> {
         path: &KeyPath,
     ) -> Vec<Arc<Deployment>> {
         let upstream_model = settings.upstream_model.as_deref();
+        let patch = settings.capabilities.as_ref();
         let faults = self.faults.len();
         let own = settings.deployments.as_deref();
         let path = path.key("deployments");
@@ -175,7 +177,8 @@ impl<'a> Builder<'a> {
             .enumerate()
             .filter_map(|(place, entry)| {
                 let at = path.index(place);
-                let mut deployment = self.build_deployment(entry, id, upstream_model, &at)?;
+                let mut deployment =
+                    self.build_deployment(entry, id, upstream_model, patch, &at)?;
                 let of_model = || settings.price.as_deref().map(PriceList::from);
                 deployment.price = deployment.price.or_else(of_model);
                 Some((place, Arc::new(deployment)))
@@ -213,6 +216,7 @@ impl<'a> Builder<'a> {
         entry: &DeploymentEntry,
         model: &str,
         model_upstream: Option<&str>,
+        of_model: Option<&CapabilitiesPatch>,
         path: &KeyPath,
     ) -> Option<Deployment> {
         let (settings, provider_path) = match entry {
@@ -243,10 +247,32 @@ impl<'a> Builder<'a> {
             },
             named => UpstreamModel::Fixed(named.unwrap_or(model).into()),
         };
+        if let UpstreamModel::Fixed(name) = &upstream_model
+            && formats.contains(Format::Embeddings)
+            && let Some(endpoint) = provider.endpoint(Format::Embeddings)
+            && endpoint
+                .whole
+                .api
+                .is_some_and(|api| api.of_model(name).is_none())
+        {
+            let message = format!(
+                "'{name}' names neither a model of Titan nor one of Cohere: give the provider \
+                 'api: bedrock_titan' or 'api: bedrock_cohere'"
+            );
+            self.fault(path, message);
+        }
+        let mut capabilities = provider.capabilities.clone();
+        for patch in [of_model, settings.capabilities.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            capabilities = patch.over(&capabilities);
+        }
         Some(Deployment {
             name: format!("{}/{}", provider.name, named.unwrap_or(model)).into(),
             provider,
             upstream_model,
+            capabilities,
             formats,
             priority: settings.priority,
             weight: settings.weight,
@@ -348,6 +374,7 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
             settings.timeouts != ModelTimeoutSettings::default(),
         ),
         ("unsupported", !settings.unsupported.is_empty()),
+        ("capabilities", settings.capabilities.is_some()),
         ("price", settings.price.is_some()),
         ("upstream_model", settings.upstream_model.is_some()),
         ("deployments", settings.deployments.is_some()),

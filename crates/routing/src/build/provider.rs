@@ -16,7 +16,8 @@ use crate::{
 use http::{HeaderName, HeaderValue, Uri, header};
 use std::sync::Arc;
 use tollgate_providers::{
-    AwsLogIn, AwsSettings, AzureSettings, Building, CommandSettings, GoogleSettings, Source,
+    AwsLogIn, AwsSettings, AzureSettings, Building, CommandSettings, GoogleSettings, QuerySecret,
+    Source,
 };
 use tollgate_settings::{KeyPath, Secret, SecretSource};
 use tollgate_types::PerFormat;
@@ -184,6 +185,9 @@ impl<'a> Builder<'a> {
                 Way::Secret(source) => {
                     let folder = (self.folder)(&secret_path);
                     match source.resolve(self.environment, &folder) {
+                        Ok(secret) if settings.query.is_some() => {
+                            self.query_secret(&settings, &secret, &at)
+                        }
                         Ok(secret) => self
                             .credential_headers(&settings, &secret, &at)
                             .map(|headers| LogIn::Fixed(Box::new(headers))),
@@ -243,6 +247,12 @@ impl<'a> Builder<'a> {
         at: &KeyPath,
     ) -> Option<LogIn> {
         let own = self.own_header(settings, at)?;
+        if settings.query.is_some() {
+            let message =
+                "only a secret can stand in the query: tokens and signatures have headers";
+            self.fault(&at.key("query"), message);
+            return None;
+        }
         let mut building = Building {
             environment: self.environment,
             folder: self.folder,
@@ -283,6 +293,26 @@ impl<'a> Builder<'a> {
                 .map_err(|_| self.fault(&at.key("header"), "expected the name of a header"))
         });
         own.transpose().ok()
+    }
+
+    /// A secret in the query.
+    fn query_secret(
+        &mut self,
+        settings: &CredentialSettings,
+        secret: &Secret,
+        at: &KeyPath,
+    ) -> Option<LogIn> {
+        let name = settings.query.as_deref()?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let message = match () {
+            () if settings.header.is_some() => "expected one of header and query",
+            () if name.is_empty() || !name.bytes().all(is_plain) => {
+                "expected the name of a parameter: letters, digits, '-', '_' and '.'"
+            }
+            () => return Some(LogIn::Query(QuerySecret::new(name, secret.expose()))),
+        };
+        self.fault(&at.key("query"), message);
+        None
     }
 
     /// The header of the credential for each format.

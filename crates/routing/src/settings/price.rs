@@ -5,86 +5,130 @@ use serde::{Deserialize, Serialize};
 use tollgate_settings::{Date, TokenCount};
 use tollgate_types::{LongPrompt, Money, Prices, SpecialPrices, Weight};
 
-/// Declares a section of the file with prices: the first prices and later ones have the same fields.
-macro_rules! price_section {
-    ($(#[$doc:meta])* $name:ident { $($more:tt)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-        #[serde(deny_unknown_fields)]
-        pub struct $name {
-            /// Input.
-            pub input: Money,
-            /// Input read from a cache. Default: as `input`.
-            pub cache_read: Option<Money>,
-            /// Input written to a cache. Default: as `input`.
-            pub cache_write: Option<Money>,
-            /// Input written to a cache for an hour. Default: as `cache_write`.
-            pub cache_write_1h: Option<Money>,
-            /// Sound in the input. Default: as `input`.
-            pub audio_input: Option<Money>,
-            /// Output, reasoning included.
-            pub output: Money,
-            /// Sound in the output. Default: as `output`.
-            pub audio_output: Option<Money>,
-            /// Images in the output. Default: as `output`.
-            pub image_output: Option<Money>,
-            /// Calls of the provider's own tools, each.
-            #[serde(default)]
-            pub tool_calls: ToolPriceSettings,
-            /// Service tiers in which tokens have other prices.
-            #[serde(default)]
-            pub tiers: TierSettings,
-            /// Prompts that are so long that their requests have other prices. Default: none.
-            pub long_prompt: Option<LongPromptSettings>,
-            $($more)*
-        }
-
-        impl From<&$name> for Prices {
-            fn from(settings: &$name) -> Self {
-                let tools = &settings.tool_calls;
-                let tiers = &settings.tiers;
-                Self {
-                    input: settings.input,
-                    cache_read: settings.cache_read.unwrap_or(settings.input),
-                    cache_write: settings.cache_write.unwrap_or(settings.input),
-                    output: settings.output,
-                    special: SpecialPrices {
-                        cache_write_1h: settings.cache_write_1h,
-                        audio_input: settings.audio_input,
-                        audio_output: settings.audio_output,
-                        image_output: settings.image_output,
-                        tool_calls: [tools.web_search, tools.file_search, tools.code_execution],
-                        flex: factor(tiers.flex),
-                        priority: factor(tiers.priority),
-                        batch: factor(tiers.batch),
-                        fast: tiers.fast.map(Weight::from_factor),
-                        long_prompt: settings.long_prompt.as_ref().map(|it| LongPrompt {
-                            above: it.above.get(),
-                            input: factor(it.input),
-                            output: factor(it.output),
-                        }),
-                    },
-                }
-            }
-        }
-    };
+/// What tokens cost, per million, in the one currency that all prices of the file are in.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceSettings {
+    /// Input.
+    pub input: Money,
+    /// Input read from a cache. Default: as `input`.
+    pub cache_read: Option<Money>,
+    /// Input written to a cache. Default: as `input`.
+    pub cache_write: Option<Money>,
+    /// Input written to a cache for an hour. Default: as `cache_write`.
+    pub cache_write_1h: Option<Money>,
+    /// Sound in the input. Default: as `input`.
+    pub audio_input: Option<Money>,
+    /// Output, reasoning included.
+    pub output: Money,
+    /// Sound in the output. Default: as `output`.
+    pub audio_output: Option<Money>,
+    /// Images in the output. Default: as `output`.
+    pub image_output: Option<Money>,
+    /// Calls of the provider's own tools, each.
+    #[serde(default)]
+    pub tool_calls: ToolPriceSettings,
+    /// Service tiers in which tokens have other prices.
+    #[serde(default)]
+    pub tiers: TierSettings,
+    /// Prompts that are so long that their requests have other prices. Default: none.
+    pub long_prompt: Option<LongPromptSettings>,
+    /// Later prices, in the order of their dates. Requests that end before keep their cost.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub changes: Vec<PriceChangeSettings>,
 }
 
-price_section! {
-    /// What tokens cost, per million, in the one currency that all prices of the file are in.
-    PriceSettings {
-        /// Later prices, in the order of their dates. Requests that end before keep their cost.
-        #[serde(default)]
-        #[schemars(length(max = 64))]
-        pub changes: Vec<PriceChangeSettings>,
+/// Prices from a date on. Omitted ones stay as they were.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceChangeSettings {
+    /// The first day, in UTC.
+    pub from: Date,
+    /// Input.
+    pub input: Option<Money>,
+    /// Input read from a cache.
+    pub cache_read: Option<Money>,
+    /// Input written to a cache.
+    pub cache_write: Option<Money>,
+    /// Input written to a cache for an hour.
+    pub cache_write_1h: Option<Money>,
+    /// Sound in the input.
+    pub audio_input: Option<Money>,
+    /// Output, reasoning included.
+    pub output: Option<Money>,
+    /// Sound in the output.
+    pub audio_output: Option<Money>,
+    /// Images in the output.
+    pub image_output: Option<Money>,
+    /// Calls of the provider's own tools, each.
+    #[serde(default)]
+    pub tool_calls: ToolPriceSettings,
+    /// Service tiers in which tokens have other prices.
+    #[serde(default)]
+    pub tiers: TierSettings,
+    /// Prompts that are so long that their requests have other prices.
+    pub long_prompt: Option<LongPromptSettings>,
+}
+
+impl PriceSettings {
+    /// The prices after a change. A price that neither names follows the price that it defaults to.
+    pub(crate) fn after(self, change: &PriceChangeSettings) -> Self {
+        let (tools, new_tools) = (self.tool_calls, &change.tool_calls);
+        let (tiers, new_tiers) = (self.tiers, change.tiers);
+        Self {
+            input: change.input.unwrap_or(self.input),
+            cache_read: change.cache_read.or(self.cache_read),
+            cache_write: change.cache_write.or(self.cache_write),
+            cache_write_1h: change.cache_write_1h.or(self.cache_write_1h),
+            audio_input: change.audio_input.or(self.audio_input),
+            output: change.output.unwrap_or(self.output),
+            audio_output: change.audio_output.or(self.audio_output),
+            image_output: change.image_output.or(self.image_output),
+            tool_calls: ToolPriceSettings {
+                web_search: new_tools.web_search.or(tools.web_search),
+                file_search: new_tools.file_search.or(tools.file_search),
+                code_execution: new_tools.code_execution.or(tools.code_execution),
+            },
+            tiers: TierSettings {
+                flex: new_tiers.flex.or(tiers.flex),
+                priority: new_tiers.priority.or(tiers.priority),
+                batch: new_tiers.batch.or(tiers.batch),
+                fast: new_tiers.fast.or(tiers.fast),
+            },
+            long_prompt: change.long_prompt.or(self.long_prompt),
+            changes: Vec::new(),
+        }
     }
 }
 
-price_section! {
-    /// Prices from a date on.
-    PriceChangeSettings {
-        /// The first day, in UTC.
-        pub from: Date,
+impl From<&PriceSettings> for Prices {
+    fn from(settings: &PriceSettings) -> Self {
+        let tools = &settings.tool_calls;
+        let tools = [tools.web_search, tools.file_search, tools.code_execution];
+        let tiers = &settings.tiers;
+        Self {
+            input: settings.input,
+            cache_read: settings.cache_read.unwrap_or(settings.input),
+            cache_write: settings.cache_write.unwrap_or(settings.input),
+            output: settings.output,
+            special: SpecialPrices {
+                cache_write_1h: settings.cache_write_1h,
+                audio_input: settings.audio_input,
+                audio_output: settings.audio_output,
+                image_output: settings.image_output,
+                tool_calls: tools.map(Option::unwrap_or_default),
+                flex: factor(tiers.flex),
+                priority: factor(tiers.priority),
+                batch: factor(tiers.batch),
+                fast: tiers.fast.map(Weight::from_factor),
+                long_prompt: settings.long_prompt.as_ref().map(|it| LongPrompt {
+                    above: it.above.get(),
+                    input: factor(it.input),
+                    output: factor(it.output),
+                }),
+            },
+        }
     }
 }
 
@@ -92,12 +136,12 @@ price_section! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolPriceSettings {
-    /// A search of the web.
-    pub web_search: Money,
-    /// A search of stored files.
-    pub file_search: Money,
-    /// A run of code.
-    pub code_execution: Money,
+    /// A search of the web. Default: 0.
+    pub web_search: Option<Money>,
+    /// A search of stored files. Default: 0.
+    pub file_search: Option<Money>,
+    /// A run of code. Default: 0.
+    pub code_execution: Option<Money>,
 }
 
 /// By what the prices of tokens are multiplied in a service tier that the answer names. Three decimal places

@@ -112,11 +112,5 @@ pub(crate) fn fit(wanted: Effort, asked: &Reasoning, scope: &mut Scope<'_>) -> O
         return Some(wanted);
     }
     scope.note_dropped(effort_field(asked));
-    if wanted == Effort::None {
-        return None;
-    }
-    let reasons = |effort: &&Effort| **effort != Effort::None;
-    let below = known.iter().filter(|effort| **effort < wanted);
-    let above = known.iter().filter(|effort| **effort > wanted);
-    below.filter(reasons).max().or(above.min()).copied()
+    wanted.nearest(known)
 }

@@ -85,6 +85,7 @@ pub(crate) const ITERATION_CACHE_HOUR: u64 = at([Usage, Iterations, Item, Other,
 
 // Parts of it that can have prices of their own, and what is charged besides.
 pub(crate) const SERVICE_TIER: u64 = at([ServiceTier]);
+pub(crate) const SERVICE_TIER_TYPE: u64 = at([ServiceTier, Type]);
 pub(crate) const USAGE_TIER: u64 = at([Usage, ServiceTier]);
 pub(crate) const USAGE_SPEED: u64 = at([Usage, Speed]);
 pub(crate) const USAGE_CACHE_HOUR: u64 = at([Usage, Other, CacheWriteHour]);
@@ -100,6 +101,8 @@ pub(crate) const OUTPUT_PARTS: u64 = at([Usage, CompletionDetails]);
 pub(crate) const INPUT_PART: u64 = at([Usage, PromptDetails, Item]);
 pub(crate) const INPUT_PART_MODALITY: u64 = at([Usage, PromptDetails, Item, Modality]);
 pub(crate) const INPUT_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Tokens]);
+/// Of what Converse has written to a cache for this time to live.
+pub(crate) const CACHE_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Input]);
 pub(crate) const OUTPUT_PART: u64 = at([Usage, CompletionDetails, Item]);
 pub(crate) const OUTPUT_PART_MODALITY: u64 = at([Usage, CompletionDetails, Item, Modality]);
 pub(crate) const OUTPUT_PART_TOKENS: u64 = at([Usage, CompletionDetails, Item, Tokens]);
@@ -107,3 +110,15 @@ pub(crate) const OUTPUT_PART_TOKENS: u64 = at([Usage, CompletionDetails, Item, T
 pub(crate) const OUTPUT_ENTRY: u64 = at([Output, Item]);
 pub(crate) const OUTPUT_TYPE: u64 = at([Output, Item, Type]);
 pub(crate) const OUTPUT_ACTION: u64 = at([Output, Item, Other, Type]);
+/// An item in an event of a response, and a block of messages, alone or in its answer.
+pub(crate) const ITEM: u64 = at([OutputItem]);
+pub(crate) const ITEM_TYPE: u64 = at([OutputItem, Type]);
+pub(crate) const ITEM_STATUS: u64 = at([OutputItem, Status]);
+pub(crate) const ITEM_ACTION: u64 = at([OutputItem, Other, Type]);
+pub(crate) const BLOCK: u64 = at([ContentBlock]);
+pub(crate) const BLOCK_TYPE: u64 = at([ContentBlock, Type]);
+/// The name of a tool is among them.
+pub(crate) const BLOCK_OTHER: u64 = at([ContentBlock, Other]);
+pub(crate) const CONTENT_ENTRY: u64 = at([Content, Item]);
+pub(crate) const CONTENT_TYPE: u64 = at([Content, Item, Type]);
+pub(crate) const CONTENT_OTHER: u64 = at([Content, Item, Other]);

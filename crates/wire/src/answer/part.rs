@@ -10,11 +10,18 @@ pub(super) struct Part {
     tool: Option<ProviderTool>,
     /// A search that only opens a page that it has found: providers do not charge it.
     is_reading: bool,
+    /// It has not ended yet.
+    is_running: bool,
+    /// A call of a tool that the provider of messages runs, and its name that of the search.
+    pub(super) is_server_call: bool,
+    is_web_search: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Modality {
     Audio,
+    /// A time to live in a cache.
+    Hour,
     Image,
     #[default]
     Other,
@@ -25,6 +32,7 @@ impl Part {
         self.modality = match name {
             "AUDIO" => Modality::Audio,
             "IMAGE" => Modality::Image,
+            "1h" => Modality::Hour,
             _ => Modality::Other,
         };
     }
@@ -36,6 +44,15 @@ impl Part {
             "code_interpreter_call" => Some(ProviderTool::CodeExecution),
             _ => None,
         };
+        self.is_server_call = name == "server_tool_use";
+    }
+
+    pub(super) fn set_name(&mut self, name: &str) {
+        self.is_web_search |= name == "web_search";
+    }
+
+    pub(super) fn set_status(&mut self, status: &str) {
+        self.is_running = matches!(status, "in_progress" | "searching" | "interpreting");
     }
 
     pub(super) fn set_action(&mut self, name: &str) {
@@ -43,8 +60,12 @@ impl Part {
     }
 
     pub(super) fn end_input(self, details: &mut UsageDetails) {
-        if let Modality::Audio = self.modality {
-            details.audio_input = self.tokens;
+        match self.modality {
+            Modality::Audio => details.audio_input = self.tokens,
+            Modality::Hour => {
+                details.cache_write_1h = details.cache_write_1h.saturating_add(self.tokens);
+            }
+            Modality::Image | Modality::Other => {}
         }
     }
 
@@ -52,7 +73,7 @@ impl Part {
         match self.modality {
             Modality::Audio => details.audio_output = self.tokens,
             Modality::Image => details.image_output = self.tokens,
-            Modality::Other => {}
+            Modality::Hour | Modality::Other => {}
         }
     }
 
@@ -61,5 +82,55 @@ impl Part {
             let calls = details.calls_mut(tool);
             *calls = calls.saturating_add(1);
         }
+    }
+
+    /// Notes a call that has arrived in a stream, or with its answer, before a report says how many there were.
+    pub(super) fn end_seen(self, seen: &mut SeenCalls) {
+        if self.is_server_call && self.is_web_search {
+            seen.ended.add(ProviderTool::WebSearch);
+        }
+        match self.tool {
+            Some(tool) if self.is_running => seen.begun.add(tool),
+            Some(tool) if self.is_reading => seen.reading.add(tool),
+            Some(tool) => seen.ended.add(tool),
+            None => {}
+        }
+    }
+}
+
+/// Calls of each of [`ProviderTool::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Calls([u64; ProviderTool::ALL.len()]);
+
+impl Calls {
+    const fn add(&mut self, tool: ProviderTool) {
+        let [web_search, file_search, code_execution] = &mut self.0;
+        let calls = match tool {
+            ProviderTool::WebSearch => web_search,
+            ProviderTool::FileSearch => file_search,
+            ProviderTool::CodeExecution => code_execution,
+        };
+        *calls = calls.saturating_add(1);
+    }
+}
+
+/// Calls of the provider's tools among the items that have arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeenCalls {
+    begun: Calls,
+    ended: Calls,
+    /// Ended ones that providers do not charge.
+    reading: Calls,
+}
+
+impl SeenCalls {
+    /// How many calls of each tool are to be paid for.
+    pub(crate) fn charged(&self) -> [u64; ProviderTool::ALL.len()] {
+        let mut charged = self.ended.0;
+        let begun = self.begun.0.into_iter().zip(self.reading.0);
+        for (calls, (begun, reading)) in charged.iter_mut().zip(begun) {
+            *calls = begun.saturating_sub(reading).max(*calls);
+        }
+        charged
     }
 }

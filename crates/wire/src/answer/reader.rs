@@ -222,6 +222,8 @@ impl Reader {
             && self.facts.stored_ids.is_empty()
             && self.facts.containers.is_empty()
             && self.usage == UsageReport::default()
+            // The name of such a call decides whether it is charged.
+            && !self.part.is_server_call
     }
 
     /// Adds the source of a text to the sample.
@@ -248,7 +250,7 @@ impl Reader {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
             }
             at::STATUS => self.status(text.as_str()),
-            at::SERVICE_TIER | at::USAGE_TIER => {
+            at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {
                 let tier = ServiceTier::from_name(text.as_str());
                 let is_fast = self.usage.details.tier == ServiceTier::Fast;
                 // Fast mode is beside the tier, which is the standard one.
@@ -267,8 +269,11 @@ impl Reader {
                 *searches = searches.saturating_add(1);
             }
             at::ITERATION_TYPE => self.usage.set_iteration_type(text.as_str()),
-            at::OUTPUT_TYPE => self.part.set_type(text.as_str()),
-            at::OUTPUT_ACTION => self.part.set_action(text.as_str()),
+            at::OUTPUT_TYPE | at::ITEM_TYPE | at::BLOCK_TYPE | at::CONTENT_TYPE => {
+                self.part.set_type(text.as_str());
+            }
+            at::OUTPUT_ACTION | at::ITEM_ACTION => self.part.set_action(text.as_str()),
+            at::ITEM_STATUS => self.part.set_status(text.as_str()),
             at::ERROR | at::CHOICE_ERROR | at::BLOCK_REASON if text.len > 0 => {
                 self.event.error = true
             }
@@ -428,13 +433,21 @@ impl Sink for Reader {
                 | at::INCOMPLETE_REASON
                 | at::STATUS
                 | at::SERVICE_TIER
+                | at::SERVICE_TIER_TYPE
                 | at::USAGE_TIER
                 | at::USAGE_SPEED
                 | at::INPUT_PART_MODALITY
                 | at::OUTPUT_PART_MODALITY
                 | at::ITERATION_TYPE
                 | at::OUTPUT_TYPE
-                | at::OUTPUT_ACTION,
+                | at::OUTPUT_ACTION
+                | at::ITEM_TYPE
+                | at::ITEM_STATUS
+                | at::ITEM_ACTION
+                | at::BLOCK_TYPE
+                | at::BLOCK_OTHER
+                | at::CONTENT_TYPE
+                | at::CONTENT_OTHER,
             ) => Want::Prefix(MAX_WORD_BYTES),
             Some(here) if self.ids_at(here).is_some_and(|ids| have_room(ids)) => {
                 Want::Prefix(MAX_NAME_BYTES)
@@ -460,6 +473,9 @@ impl Sink for Reader {
         let here = self.path.here();
         if self.in_delta && text.len > 0 && here != Some(at::DELTA_ROLE) {
             self.event.content = true;
+        }
+        if matches!(here, Some(at::BLOCK_OTHER | at::CONTENT_OTHER)) {
+            self.part.set_name(text.as_str());
         }
         if self.is_text() {
             self.count_text(text.len);
@@ -493,7 +509,7 @@ impl Sink for Reader {
                 self.facts.created_at = number.as_u64();
             }
             at::CHOICE_INDEX => self.event.choices.index = number.as_u64().unwrap_or(0),
-            at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS => {
+            at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS | at::CACHE_PART_TOKENS => {
                 self.part.tokens = number.as_u64().unwrap_or(0);
             }
             at::ITERATION_CACHE_HOUR => self.usage.set_iteration_cache_hour(number),
@@ -539,12 +555,17 @@ impl Sink for Reader {
                     }
                 }
                 at::DELTA => self.in_delta = true,
-                at::INPUT_PARTS if !is_object => self.usage.details.audio_input = 0,
+                at::INPUT_PARTS if !is_object => {
+                    self.usage.details.audio_input = 0;
+                    self.usage.details.cache_write_1h = 0;
+                }
                 at::OUTPUT_PARTS if !is_object => {
                     self.usage.details.audio_output = 0;
                     self.usage.details.image_output = 0;
                 }
-                at::INPUT_PART | at::OUTPUT_PART => self.part = Part::default(),
+                at::INPUT_PART | at::OUTPUT_PART | at::ITEM | at::BLOCK => {
+                    self.part = Part::default();
+                }
                 at::ITERATIONS => self.usage.begin_iterations(),
                 // A later event of a stream repeats it.
                 at::SEARCHES => *self.usage.details.calls_mut(ProviderTool::WebSearch) = 0,
@@ -582,6 +603,9 @@ impl Sink for Reader {
             Some(at::OUTPUT_PART) => self.part.end_output(&mut self.usage.details),
             Some(at::ITERATION) => self.usage.end_iteration(),
             Some(at::OUTPUT_ENTRY) => self.part.end_item(&mut self.usage.details),
+            Some(at::ITEM | at::BLOCK | at::CONTENT_ENTRY) => {
+                self.part.end_seen(&mut self.usage.seen);
+            }
             _ => {}
         }
         Ok(())

@@ -45,6 +45,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
 
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
         b"speed" => Slot::Speed,
+        b"inference_geo" => Slot::InferenceGeo,
 
         b"plugins" => Slot::Plugins,
         b"chat_template" => Slot::Template,

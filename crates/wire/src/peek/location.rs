@@ -161,6 +161,8 @@ pub(crate) enum Slot {
     AudioOutput,
     /// How fast the answer comes.
     Speed,
+    /// Where the model runs.
+    InferenceGeo,
     Background,
     Store,
     Thread,

@@ -396,7 +396,10 @@ impl Walk {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
         frame.slot = frame.location.slot(self.format, key.bytes);
-        self.found.has_top_k |= frame.location == Location::Top && key.bytes == b"top_k";
+        if frame.location == Location::Top {
+            self.found.has_top_k |= key.bytes == b"top_k";
+            self.found.has_sampling |= matches!(key.bytes, b"temperature" | b"top_p" | b"top_k");
+        }
         if frame.location == Location::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
             let key = key.as_str().to_owned();
             return Err(PeekError::Extra { key, at });

@@ -259,7 +259,7 @@ fn thoughts_and_what_tools_read_count_beside_output_and_input() {
 
 #[test]
 fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
-    use Format::{Chat, Gemini, Messages, Responses};
+    use Format::{Chat, Converse, Gemini, Messages, Responses};
     let details = UsageDetails::default();
     let examples = [
         (
@@ -313,6 +313,23 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
             UsageDetails {
                 audio_input: 4,
                 image_output: 8,
+                ..details
+            },
+        ),
+        (
+            Gemini,
+            r#"{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":9,"serviceTier":"PRIORITY"}}"#,
+            UsageDetails {
+                tier: ServiceTier::Priority,
+                ..details
+            },
+        ),
+        (
+            Converse,
+            r#"{"output":{"message":{"role":"assistant","content":[]}},"serviceTier":{"type":"flex"},"usage":{"inputTokens":10,"cacheWriteInputTokens":9,"cacheDetails":[{"ttl":"1h","inputTokens":3},{"inputTokens":4,"ttl":"5m"},{"inputTokens":2,"ttl":"1h"}],"outputTokens":4,"totalTokens":23}}"#,
+            UsageDetails {
+                cache_write_1h: 5,
+                tier: ServiceTier::Flex,
                 ..details
             },
         ),
@@ -400,4 +417,58 @@ fn the_image_tool_counts_beside_the_usage() {
     let mut scanner = AnswerScanner::new(Format::Responses);
     scanner.push(absurd.as_bytes());
     assert!(scanner.usage().absurd);
+}
+
+#[test]
+fn calls_of_tools_count_when_they_arrive() {
+    let begun = |kind: &str| {
+        format!(
+            r#"{{"type":"response.output_item.added","item":{{"type":"{kind}","status":"in_progress"}}}}"#
+        )
+    };
+    let ended = |kind: &str, action: &str| {
+        format!(
+            r#"{{"type":"response.output_item.done","item":{{"status":"completed","action":{{"type":"{action}"}},"type":"{kind}"}}}}"#
+        )
+    };
+    let block = |tool: &str| {
+        format!(
+            r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"server_tool_use","name":"{tool}","id":"a","input":{{}}}}}}"#
+        )
+    };
+    let own = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"web_search","id":"a","input":{}}}"#;
+    for (format, events, expected) in [
+        (
+            Format::Responses,
+            vec![
+                begun("web_search_call"),
+                ended("web_search_call", "search"),
+                begun("web_search_call"),
+                ended("web_search_call", "open_page"),
+                begun("code_interpreter_call"),
+                ended("file_search_call", ""),
+                ended("message", ""),
+            ],
+            [1, 1, 1],
+        ),
+        (Format::Responses, vec![begun("web_search_call")], [1, 0, 0]),
+        (
+            Format::Messages,
+            vec![
+                block("web_search"),
+                block("code_execution"),
+                own.to_owned(),
+                block("web_search"),
+            ],
+            [2, 0, 0],
+        ),
+    ] {
+        let mut stream = StreamScanner::new(format, StreamOptions::default());
+        let mut out = Vec::new();
+        for event in &events {
+            stream.push(&format!("data: {event}\n\n").into(), &mut out);
+        }
+        assert_eq!(stream.usage().seen_calls, expected, "{format}");
+        assert_eq!(stream.usage().details.tool_calls, [0; 3], "{format}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tollgate_types::PerUnit;
+use tollgate_types::{PerUnit, ServiceTier, UsageDetails, Weight};
 
 /// What a token of output costs at [`prices`].
 const NANOS: u64 = 15_000;
@@ -169,6 +169,38 @@ async fn a_crash_charges_money_once() {
         assert!(next.close(PATIENCE));
         assert_eq!((house.used(&key), house.money_used(&key)), (37, 37 * NANOS));
         house.check(2);
+    }
+}
+
+#[tokio::test]
+async fn a_crash_and_a_drop_charge_the_tier_and_the_calls_so_far() {
+    let fast = UsageDetails {
+        tool_calls: [3, 0, 0],
+        tier: ServiceTier::Fast,
+        ..UsageDetails::default()
+    };
+    let mut dear = prices();
+    dear.special.fast = Some(Weight::from_thousandths(2000));
+    dear.special.tool_calls = [Money::from_nanos(NANOS), Money::ZERO, Money::ZERO];
+    for is_crash in [true, false] {
+        let house = House::new();
+        let key = house.key_with(0, 1000 * NANOS);
+        let ledger = house.ledger();
+        let mut running = house.buy(&ledger, &key, bound(100)).await.unwrap();
+        running.set_prices(Some(dear));
+        running.progress(output(7));
+        running.set_details(fast);
+        if is_crash {
+            running.keep_progress(Instant::now(), None);
+            std::mem::forget(running);
+            ledger.crash();
+            assert!(house.ledger().close(PATIENCE));
+        } else {
+            drop(running);
+            assert!(ledger.close(PATIENCE));
+        }
+        // Seven tokens at twice the price, and three calls.
+        assert_eq!(house.money_used(&key), 17 * NANOS, "{is_crash}");
     }
 }
 

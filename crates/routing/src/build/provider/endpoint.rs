@@ -1,10 +1,6 @@
 //! The endpoint of a format at a provider: paths, and the fields that are set in bodies and removed.
 
-use crate::{
-    BodyPatch, Endpoint, MODEL, Target,
-    build::Builder,
-    settings::{EmbeddingsApi, FormatSettings},
-};
+use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::FormatSettings};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
 use tollgate_types::{Capabilities, Format, PerFormat};
@@ -65,7 +61,7 @@ impl Builder<'_> {
         at: &KeyPath,
     ) -> Endpoint {
         let usual = match settings.api {
-            Some(EmbeddingsApi::Bedrock) => "/model/{model}/invoke",
+            Some(_) => "/model/{model}/invoke",
             None => USUAL_PATHS[settings.name],
         };
         if settings.api.is_some() && settings.name != Format::Embeddings {

@@ -92,6 +92,7 @@ fn message_lacks(message: Entry) -> Option<Lack> {
 
 fn key(name: &[u8]) -> Key {
     match name {
+        b"cacheDetails" => Key::PromptDetails,
         b"cacheReadInputTokens" => Key::CacheRead,
         b"cacheWriteInputTokens" => Key::CacheWrite,
         b"content" => Key::Content,
@@ -102,9 +103,11 @@ fn key(name: &[u8]) -> Key {
         b"message" => Key::Message,
         b"output" | b"outputTokens" => Key::Output,
         b"role" => Key::Role,
+        b"serviceTier" => Key::ServiceTier,
         b"start" => Key::ContentBlock,
         b"stopReason" => Key::StopReason,
         b"totalTokens" => Key::Total,
+        b"ttl" => Key::Modality,
         b"type" => Key::Type,
         b"usage" => Key::Usage,
         // Ids, signatures, data, and descriptions of the text.

@@ -129,6 +129,7 @@ fn key(name: &[u8]) -> Key {
         b"promptTokensDetails" => Key::PromptDetails,
         b"responseId" => Key::Id,
         b"role" => Key::Role,
+        b"serviceTier" => Key::ServiceTier,
         b"tokenCount" => Key::Tokens,
         b"thoughtsTokenCount" => Key::UsageReasoning,
         b"toolUsePromptTokenCount" => Key::ToolInput,

@@ -45,6 +45,11 @@ impl Walk {
                 self.found.facts.fast = matches!(value, Value::Text(text) if text.bytes == b"fast");
                 self.opaque(Slot::Ignored, value, span);
             }
+            Slot::InferenceGeo => {
+                let is_global = matches!(value, Value::Text(text) if text.bytes == b"global");
+                self.found.facts.regional = !is_global && !matches!(value, Value::Null);
+                self.opaque(Slot::Ignored, value, span);
+            }
             Slot::Background => {
                 let background = flag("background", value, Null::IsAbsent, span)?;
                 self.found.facts.background = background.unwrap_or(false);

@@ -50,6 +50,7 @@ impl Sink for Walk {
                 | Slot::Switch
                 | Slot::AnswerFormatType
                 | Slot::Speed
+                | Slot::InferenceGeo
                 | Slot::Modalities,
             ) => Want::Prefix(WORD_BYTES),
             _ => Want::Nothing,

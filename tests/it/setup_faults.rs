@@ -1,0 +1,102 @@
+//! What the operator has set up wrongly at a provider: the log says where and what to do, the client gets an error
+//! that is not its own, and neither shows the secret.
+
+use crate::errors::reported;
+use crate::support::{
+    Act, CHAT, Config, Gateway, PROVIDER_KEY, Upstream, json_answer, prompt, provider,
+};
+use serde_json::{Value, json};
+use tollgate_sim::vendors::VENDORS;
+
+/// A gateway whose provider `wrong` refuses every request in this way.
+async fn refusing(status: &str, headers: &str, body: &str) -> (Upstream, Gateway) {
+    let upstream = Upstream::playing([Act::send(json_answer(status, headers, body))]).await;
+    let config = Config::new()
+        .provider("wrong", provider(upstream.address))
+        .model("m", json!(["wrong/some-deployment"]));
+    (upstream, Gateway::start(config).await)
+}
+
+/// The line of the log that says what to do. Neither it nor the answer shows the secret.
+async fn advice(gateway: &Gateway, expected: (u16, &str)) -> String {
+    let answer = gateway
+        .post(CHAT, &prompt(CHAT, "m", "Hello!", Value::Null))
+        .await;
+    assert_eq!(
+        answer.error(),
+        (expected.0, expected.1.to_owned()),
+        "{answer:?}"
+    );
+    let line = gateway.log_line(" ERROR ").await;
+    assert!(line.contains("provider wrong: "), "{line}");
+    for shown in [answer.text(), gateway.output()] {
+        assert!(!shown.contains(PROVIDER_KEY.1), "{shown}");
+    }
+    line
+}
+
+#[tokio::test]
+async fn the_log_says_what_is_wrong_with_the_key_the_model_or_the_account() {
+    for (name, expected) in [
+        ("openai-auth", "credential is refused"),
+        ("azure-auth", "credential is refused"),
+        ("anthropic-auth", "credential is refused"),
+        ("xai-auth", "credential is refused"),
+        ("bedrock-auth", "access to the model"),
+        ("anthropic-permission", "access to the model"),
+        ("openai-model", "'wrong/some-deployment'"),
+        ("azure-model", "'wrong/some-deployment'"),
+        ("bedrock-model", "'wrong/some-deployment'"),
+        ("google-model", "'wrong/some-deployment'"),
+        ("openai-quota", "no credit left"),
+    ] {
+        let vendor = VENDORS.iter().find(|it| it.name == name).unwrap();
+        let headers = vendor.headers.iter();
+        let headers: String = headers
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let status = format!("{} Refused", vendor.status);
+        let (_upstream, gateway) = refusing(&status, &headers, vendor.body).await;
+        let line = advice(&gateway, reported(name)).await;
+        assert!(line.contains(expected), "{name}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_says_what_is_wrong_with_keys_and_regions_of_amazon() {
+    for (kind, expected) in [
+        ("InvalidSignatureException", "'region'"),
+        ("UnrecognizedClientException", "the access key is refused"),
+        ("ExpiredTokenException", "the access key is refused"),
+    ] {
+        let headers = format!("x-amzn-errortype: {kind}\r\n");
+        let (_upstream, gateway) = refusing("403 Refused", &headers, r#"{"message":"no"}"#).await;
+        let line = advice(&gateway, (502, "upstream_error")).await;
+        assert!(line.contains(expected), "{kind}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_a_client_has_made_up_is_no_fault_of_the_operator() {
+    let vendor = VENDORS.iter().find(|it| it.name == "openai-model").unwrap();
+    let answer = json_answer("404 Refused", "", vendor.body);
+    let upstream = Upstream::playing([Act::send(answer)]).await;
+    let config = Config::new()
+        .provider("wrong", provider(upstream.address))
+        .model(
+            "any/*",
+            json!([{"provider": "wrong", "upstream_model": "*"}]),
+        );
+    let gateway = Gateway::start(config).await;
+    let body = prompt(CHAT, "any/made-up", "Hello!", Value::Null);
+    gateway
+        .post(CHAT, &body)
+        .await
+        .assert_error(404, "invalid_model");
+    gateway.log_line("provider wrong: invalid_model").await;
+    assert!(
+        !gateway.output().contains("does not serve"),
+        "{}",
+        gateway.output()
+    );
+}
