@@ -76,7 +76,7 @@ fn claims_of_several_processes_are_all_counted_whatever_their_order() {
     let forwards = claims(100);
     let backwards: Vec<_> = forwards.iter().rev().cloned().collect();
     // Each call locks all buckets.
-    let one_call = |claims| std::iter::once(claims);
+    let one_call = std::iter::once;
     report(
         &case,
         &[forwards.clone(), backwards],
@@ -129,7 +129,7 @@ fn time_of_reports_of_many_keys() {
             // As autovacuum does.
             case.sql("ANALYZE limit_debts; ANALYZE limit_leases");
         }
-        let one_call = report(&case, &orders, 20, |claims| std::iter::once(claims));
+        let one_call = report(&case, &orders, 20, std::iter::once);
         let several = report(&case, &orders, 20, LimitClaim::calls);
         for (what, mut times) in [("one call", one_call), ("several", several)] {
             times.sort();
