@@ -161,6 +161,7 @@ impl<'a> Run<'a> {
             .until_first_answer(&running.target, &SMALL)
             .await?;
         let first_answer = answered.duration_since(running.started).as_secs_f64() * 1e3;
+        running.until_watched().await?;
         sleep(SETTLE).await;
         let idle = running.process.resident_bytes()? as f64;
         let streams = silent_streams(self.machine);
@@ -214,7 +215,8 @@ impl<'a> Run<'a> {
             let direct = latencies(&self.provider.target, length).await?;
             self.record.add("latency.p50", "direct", direct.p50);
             for (name, contender) in in_turn(&running, round) {
-                let measured = latencies(&contender.target, length).await.map(|measured| {
+                let measured = latencies(&contender.target, length).await;
+                let measured = contender.check_watched().and(measured).map(|measured| {
                     self.record.add("latency.p50", name, measured.p50);
                     self.record
                         .add("latency.added_p50", name, measured.p50 - direct.p50);
@@ -266,6 +268,7 @@ impl<'a> Run<'a> {
             .process
             .until_first_answer(&running.target, &SMALL)
             .await?;
+        running.until_watched().await?;
         let answer = client::ask_once(&running.target, workload).await?;
         workload.check_text(&answer, contender.writes(workload.speaks))?;
         Ok(running)
@@ -311,6 +314,7 @@ async fn measure_window(
         .zip(busy_before)
         .map(|(now, before)| now.saturating_sub(before).saturating_sub(cpu));
     load.finish().await?;
+    contender.check_watched()?;
     Ok(Window {
         totals,
         cpu,

@@ -46,7 +46,8 @@ pub(crate) struct Running {
     pub(crate) started: Instant,
     /// How to reach it.
     pub(crate) target: Target,
-    _watchers: Option<Watchers>,
+    /// Its collector of traces and its dashboard viewer, if it has them.
+    pub(crate) watchers: Option<Watchers>,
     _folder: tempfile::TempDir,
 }
 
@@ -61,6 +62,21 @@ pub(crate) struct Prepared {
     pub(crate) credential: Option<String>,
     /// Its collector of traces and its dashboard viewer, if it has them.
     pub(crate) watchers: Option<Watchers>,
+}
+
+impl Running {
+    /// Waits until its dashboard viewer, if it has one, has received an event.
+    pub(crate) async fn until_watched(&self) -> Result<()> {
+        match &self.watchers {
+            Some(watchers) => watchers.until_receiving().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if it has a dashboard viewer that receives nothing.
+    pub(crate) fn check_watched(&self) -> Result<()> {
+        self.watchers.as_ref().map_or(Ok(()), Watchers::check)
+    }
 }
 
 impl Contender {
@@ -135,7 +151,7 @@ impl Contender {
             process,
             started,
             target,
-            _watchers: prepared.watchers,
+            watchers: prepared.watchers,
             _folder: folder,
         })
     }
