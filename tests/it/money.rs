@@ -1,8 +1,8 @@
 //! Balances in money: what they admit, alone and beside tokens, and what they are charged.
 
 use crate::support::{
-    self, Act, CHAT, Config, Connection, Gateway, LONG, Output, Provider, Request, Upstream,
-    eventually, prompt, tollgate,
+    self, Act, CHAT, Config, Connection, Gateway, LONG, MESSAGES, Output, Provider, Request,
+    Upstream, eventually, prompt, tollgate,
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -324,4 +324,29 @@ async fn a_plan_gives_both_and_the_check_names_models_without_a_price() {
         "{warning}"
     );
     assert!(!warning.contains(" priced"), "{warning}");
+}
+
+#[tokio::test]
+async fn a_region_is_not_for_keys_that_pay_in_money() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!(["messages"]))
+        .model("priced", json!(["sim/upstream-model"]))
+        .with("models.priced.price", price());
+    let gateway = Gateway::start(config).await;
+    let payer = gateway.key_of(terms(0, 1_000_000 * NANOS));
+    let ask = async |geo: Value, key: &str| {
+        let more = json!({"max_tokens": 64, "inference_geo": geo});
+        let body = prompt(MESSAGES, "priced", SAID, more);
+        gateway.send(&Request::post(MESSAGES, &body).key(key)).await
+    };
+    let refused = ask(json!("us"), &payer).await;
+    refused.assert_error(400, "invalid_request");
+    assert!(refused.message().contains("'inference_geo'"), "{refused:?}");
+    // The simulated provider may not know the field: the gateway sends the request.
+    for (geo, key) in [(json!("global"), &payer), (json!("us"), &gateway.key)] {
+        ask(geo.clone(), key).await;
+        let sent: Value = serde_json::from_slice(&provider.last().body).unwrap();
+        assert_eq!(sent["inference_geo"], geo);
+    }
 }

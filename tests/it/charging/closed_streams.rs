@@ -301,3 +301,50 @@ async fn an_estimate_has_the_price_of_the_tier_that_was_reported_or_asked_for() 
         assert!(charged > 0 && (cost - expected).abs() < 1e-9, "{line}");
     }
 }
+
+#[tokio::test]
+async fn a_crash_within_a_stream_in_fast_mode_charges_that_mode() {
+    let beginning = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
+        "model": "m", "content": [], "stop_reason": null,
+        "usage": {"input_tokens": 1000, "output_tokens": 1, "speed": "fast"}}});
+    let block = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
+    let delta = |text: &str| {
+        event(&json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "text_delta", "text": text}}))
+    };
+    let sent = head("text/event-stream") + &[&beginning, &block].map(event).concat();
+    let upstream = Upstream::playing([
+        Act::send(sent + &delta("the first of it")),
+        // Progress is kept every 250 ms.
+        Act::Pause(Duration::from_millis(500)),
+        Act::send(delta("the last of it")),
+        Act::Hang,
+    ])
+    .await;
+    let mut settings = support::provider(upstream.address);
+    settings["formats"] = json!(["messages"]);
+    let price = json!({"input": 1, "output": 1, "tiers": {"fast": 6}});
+    let config = Config::new()
+        .provider("raw", settings)
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.price", price);
+    let gateway = Gateway::start(config).await;
+    let (key, config) = (gateway.key.clone(), gateway.config());
+    let body = ask(MESSAGES, true, json!({"max_tokens": 64, "speed": "fast"}));
+    let request = Request::post(MESSAGES, &body).key(&key);
+    let (_connection, answer) = begin(&gateway, &request, "the last of it").await;
+    let id = answer.header("x-request-id").unwrap();
+    let folder = gateway.killed().await;
+    let gateway = Gateway::start_in(folder, config).await;
+    let history = Request::get("/v1/usage/history").key(&key);
+    let record = support::eventually("its record", async || {
+        let page = gateway.send(&history).await.json();
+        let mut records = page["data"].as_array().unwrap().iter();
+        records.find(|it| it["id"] == *id).cloned()
+    })
+    .await;
+    let charged = record["charged"].as_u64().unwrap();
+    let cost: f64 = record["cost"].as_str().unwrap().parse().unwrap();
+    assert!(charged > 1000, "{record}");
+    assert!((cost - charged as f64 * 6.0 / 1e6).abs() < 1e-9, "{record}");
+}
