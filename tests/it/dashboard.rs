@@ -223,6 +223,58 @@ async fn the_number_of_viewers_is_bounded_and_a_place_is_free_again() {
     .await;
 }
 
+#[tokio::test]
+async fn viewers_without_the_token_leave_room_for_one_with_it() {
+    const MOST: usize = 12;
+    let settings = json!({"token": "file:token", "open_overview": true});
+    let (gateway, _provider) = gateway_with(settings).await;
+    let mut viewers = Vec::new();
+    for _ in 0..MOST {
+        viewers.push(Viewer::open_with(&gateway, "").await);
+    }
+    for viewer in &mut viewers {
+        viewer.event().await.unwrap();
+    }
+    let refused = gateway.operator(STREAM).await;
+    refused.assert_error(503, "service_unavailable");
+    let mut with_token = Viewer::open(&gateway).await;
+    with_token.event().await.expect("a stream with the token");
+    drop(viewers.pop());
+    eventually("room for another viewer without it", async || {
+        let mut viewer = Viewer::open_with(&gateway, "").await;
+        viewer.event().await.map(|_| ())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_keys_are_shown_while_the_ledger_is_verified() {
+    const READERS: usize = 8;
+    let (gateway, _provider) = gateway().await;
+    let verify = async {
+        loop {
+            let request = Request::get("/api/v1/ledger/verify").key(TOKEN);
+            Connection::open(gateway.admin).await.send(&request).await;
+        }
+    };
+    let read = async || {
+        let request = Request::get("/api/v1/dashboard/keys").key(TOKEN);
+        Connection::open(gateway.admin).await.send(&request).await
+    };
+    let shown = async {
+        for _ in 0..5 {
+            let answers = futures::future::join_all((0..READERS).map(|_| read())).await;
+            for answer in answers {
+                answer.assert_ok();
+            }
+        }
+    };
+    tokio::select! {
+        () = verify => {}
+        () = shown => {}
+    }
+}
+
 /// The page in Chromium; `make test-dashboard` runs this.
 #[tokio::test]
 #[ignore = "needs Chromium and playwright-core"]

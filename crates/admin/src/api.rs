@@ -38,6 +38,8 @@ pub struct Api {
     access: ArcSwap<Access>,
     small: Arc<Semaphore>,
     whole_file: Arc<Semaphore>,
+    /// For the keys of the dashboard. A verification does not hold them up.
+    key_use: Arc<Semaphore>,
     dashboard: Sampler,
 }
 
@@ -77,6 +79,7 @@ impl Api {
             access: ArcSwap::from_pointee(Access::of(config)),
             small: Arc::new(Semaphore::new(MOST_OPERATIONS)),
             whole_file: Arc::new(Semaphore::new(1)),
+            key_use: Arc::new(Semaphore::new(1)),
             dashboard: Sampler::default(),
         }
     }
@@ -139,6 +142,10 @@ impl Api {
             return Ok(Rights::Overview);
         }
         self.check_token(headers).map(|()| Rights::All)
+    }
+
+    pub(super) const fn key_use(&self) -> &Arc<Semaphore> {
+        &self.key_use
     }
 
     pub(super) fn permits(&self, effort: Effort) -> &Arc<Semaphore> {

@@ -23,6 +23,9 @@ use futures::stream;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use tollgate_telemetry::recent;
 use tollgate_types::{ErrorCode, PublicError, RequestId};
 
@@ -113,8 +116,8 @@ async fn access(State(api): State<Arc<Api>>) -> Response {
 /// Server-sent events: one sample after another, until the token is no longer valid or the listener ends.
 async fn stream(State(api): State<Arc<Api>>, request: Request) -> Result<Response, Failed> {
     let rights = api.rights(request.headers())?;
-    let viewer = api.dashboard().join(&api).ok_or_else(|| {
-        let most = Sampler::MOST_VIEWERS;
+    let viewer = api.dashboard().join(&api, rights).ok_or_else(|| {
+        let most = Sampler::most_viewers(rights);
         PublicError::new(
             ErrorCode::ServiceUnavailable,
             format!("{most} dashboards are open: close one of them"),
@@ -126,7 +129,7 @@ async fn stream(State(api): State<Arc<Api>>, request: Request) -> Result<Respons
         let (api, headers) = (Arc::clone(&api), head.headers.clone());
         let activity = activity.clone();
         async move {
-            let event: Bytes = viewer.next(rights).await?;
+            let event: Bytes = viewer.next().await?;
             // A viewer that stops reading takes no events, and its connection is closed as idle.
             if let Some(activity) = activity {
                 activity.wait_anew();
@@ -142,21 +145,21 @@ async fn stream(State(api): State<Arc<Api>>, request: Request) -> Result<Respons
     Ok((kind, Body::from_stream(events)).into_response())
 }
 
+/// How long a reader of the keys waits for the one before.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
 /// The keys nearest to exhaustion.
 async fn keys(State(api): State<Arc<Api>>, request: Request) -> Result<Response, Failed> {
     const MOST_KEYS: u32 = 50;
-    // Reading all grants of many keys takes long: one reader at a time.
+    // Reading all grants of many keys takes long: one reader at a time, and the others wait.
+    let reader = Arc::clone(api.key_use()).acquire_owned();
+    let permit = timeout(LONGEST_WAIT, reader).await.ok();
+    let permit = permit.and_then(Result::ok).ok_or_else(busy)?;
     let read = move |operations: &Operations| {
         let data = operations.most_used(MOST_KEYS)?;
         Ok(serde_json::json!({ "data": data }))
     };
-    blocking(
-        api,
-        request.extensions().get().cloned(),
-        Effort::WholeFile,
-        read,
-    )
-    .await
+    blocking(api, request.extensions().get().cloned(), permit, read).await
 }
 
 /// What is known of a request: from this process, and from the ledger.
@@ -182,27 +185,25 @@ async fn request(
         let recent = recent.as_ref().map(sample::RequestRow::of);
         Ok(serde_json::json!({ "recent": recent, "record": record }))
     };
-    blocking(
-        api,
-        request.extensions().get().cloned(),
-        Effort::Small,
-        read,
+    let permit = Arc::clone(api.permits(Effort::Small)).try_acquire_owned();
+    let permit = permit.map_err(|_| busy())?;
+    blocking(api, request.extensions().get().cloned(), permit, read).await
+}
+
+fn busy() -> PublicError {
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "too many operations are running; retry in a few seconds",
     )
-    .await
 }
 
 /// Reads the ledger on a blocking thread.
 async fn blocking(
     api: Arc<Api>,
     activity: Option<Arc<Activity>>,
-    effort: Effort,
+    permit: OwnedSemaphorePermit,
     read: impl FnOnce(&Operations) -> Result<Value, Failed> + Send + 'static,
 ) -> Result<Response, Failed> {
-    let busy = "too many operations are running; retry in a few seconds";
-    let busy = |_| PublicError::new(ErrorCode::ServiceUnavailable, busy);
-    let permit = Arc::clone(api.permits(effort))
-        .try_acquire_owned()
-        .map_err(busy)?;
     let _working = activity.map(Activity::work);
     let work = tokio::task::spawn_blocking(move || {
         let _permit = permit;

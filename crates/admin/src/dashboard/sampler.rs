@@ -19,6 +19,8 @@ pub(crate) struct Sampler(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     viewers: usize,
+    /// Those of them that see the overview only.
+    overviews: usize,
     /// The running sampler's events. `None`: it does not run.
     events: Option<watch::Receiver<Sample>>,
     is_closed: bool,
@@ -28,19 +30,35 @@ struct State {
 pub(super) struct Viewer {
     events: watch::Receiver<Sample>,
     state: Arc<Mutex<State>>,
+    rights: Rights,
 }
 
 impl Sampler {
     /// The most streams at one time. They leave connections for metrics and health.
-    pub(super) const MOST_VIEWERS: usize = 16;
+    const MOST_VIEWERS: usize = 16;
+    /// The most streams of viewers without the token. The rest is for operators.
+    const MOST_OVERVIEWS: usize = 12;
+
+    /// The most streams of viewers with these rights.
+    pub(super) const fn most_viewers(rights: Rights) -> usize {
+        match rights {
+            Rights::All => Self::MOST_VIEWERS,
+            Rights::Overview => Self::MOST_OVERVIEWS,
+        }
+    }
 
     /// Opens a stream. `None`: as many as possible are open, or the listener ends.
-    pub(super) fn join(&self, api: &Arc<Api>) -> Option<Viewer> {
+    pub(super) fn join(&self, api: &Arc<Api>, rights: Rights) -> Option<Viewer> {
         let mut state = self.0.lock();
-        if state.is_closed || state.viewers >= Self::MOST_VIEWERS {
+        let is_overview = rights == Rights::Overview;
+        if state.is_closed
+            || state.viewers >= Self::MOST_VIEWERS
+            || (is_overview && state.overviews >= Self::MOST_OVERVIEWS)
+        {
             return None;
         }
         state.viewers = state.viewers.saturating_add(1);
+        state.overviews = state.overviews.saturating_add(is_overview.into());
         let mut events = if let Some(events) = &state.events {
             events.clone()
         } else {
@@ -56,6 +74,7 @@ impl Sampler {
         Some(Viewer {
             events,
             state: Arc::clone(&self.0),
+            rights,
         })
     }
 
@@ -67,10 +86,10 @@ impl Sampler {
 
 impl Viewer {
     /// The next event. `None`: the sampler has ended.
-    pub(super) async fn next(&mut self, rights: Rights) -> Option<Bytes> {
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
         self.events.changed().await.ok()?;
         let sample = self.events.borrow_and_update();
-        Some(match rights {
+        Some(match self.rights {
             Rights::All => sample.all.clone(),
             Rights::Overview => sample.overview.clone(),
         })
@@ -81,6 +100,8 @@ impl Drop for Viewer {
     fn drop(&mut self) {
         let mut state = self.state.lock();
         state.viewers = state.viewers.saturating_sub(1);
+        let is_overview = self.rights == Rights::Overview;
+        state.overviews = state.overviews.saturating_sub(is_overview.into());
     }
 }
 
