@@ -101,6 +101,33 @@ async fn a_key_works_on_every_gateway_and_its_balance_is_spent_once() {
     }
 }
 
+#[tokio::test]
+async fn a_request_is_found_in_the_database() {
+    let Some(server) = migrated().await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let gateway = start(&server, &provider).await;
+    let key = gateway.create_key(&["--plan", "small"]).await;
+    let answer = ask(&gateway, &key, 20).await;
+    answer.assert_ok();
+    let id = answer.header("x-request-id").unwrap();
+    // A folder of its own: no ledger file is there.
+    let folder = TempDir::new().unwrap();
+    let config = config(&server, &folder, &provider);
+    let found = async || {
+        let output = run(&config, &["logs", "--request", id, "--json"], &folder).await;
+        let found: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
+        assert!(!output.stderr.contains("there is no ledger"), "{output:?}");
+        (found["record"]["id"] == *id).then_some(())
+    };
+    eventually("the record in the database", found).await;
+    let unknown = format!("req_{}", "0".repeat(26));
+    let output = run(&config, &["logs", "--request", &unknown], &folder).await;
+    let wanted = "is not in the database of store.postgres";
+    assert!(output.stderr.contains(wanted), "{output:?}");
+}
+
 /// How long it takes after `begun` until the gateway answers with this status.
 async fn until(gateway: &Gateway, key: &str, status: u16) -> Duration {
     let begun = Instant::now();

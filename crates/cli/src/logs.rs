@@ -46,15 +46,19 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         trace.search(path, id.as_str())?;
     }
     let config = config::load(&arguments.config.path)?;
-    let ledger = &config.store.path;
-    if ledger.exists() {
+    let (path, is_on_server) = (&config.store.path, config.store.postgres.is_some());
+    let ledger = match is_on_server {
+        true => "the database of store.postgres".to_owned(),
+        false => path.display().to_string(),
+    };
+    if is_on_server || path.exists() {
         trace.record = keys::open_store(&config)?.request(id)?;
     } else if arguments.logs.is_empty() {
         // Opening it would make an empty one.
-        return Err(format!("there is no ledger at {}", ledger.display()).into());
+        return Err(format!("there is no ledger at {ledger}").into());
     }
     if trace.is_empty() {
-        let mut places = vec![ledger.display().to_string()];
+        let mut places = vec![ledger];
         places.extend(arguments.logs.iter().map(|path| path.display().to_string()));
         let places = places.join(", ");
         let advice = match arguments.logs.is_empty() {
