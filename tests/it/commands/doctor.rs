@@ -256,6 +256,26 @@ async fn exposed_files_and_missing_secrets_are_found() {
 }
 
 #[tokio::test]
+async fn certificates_that_every_user_can_read_are_no_secrets() {
+    let provider = Provider::start().await;
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key", "client_ca": "clients.pem"});
+    let config = Config::of(&provider).with("server.listen", json!([{"tls": tls}]));
+    let folder = folder_with(config);
+    let identity = Authority::new().issue("localhost");
+    identity.write(folder.path(), "tls");
+    fs::write(folder.path().join("clients.pem"), Authority::new().pem()).unwrap();
+    for name in ["tls.crt", "clients.pem", "tollgate.yaml", "tls.key"] {
+        let path = folder.path().join(name);
+        fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+    }
+    let report = report(&["--offline"], folder.path()).await;
+    let files = findings(&report, "files");
+    let messages: Vec<_> = files.iter().map(|it| it[1].as_str()).collect();
+    let expected = ["tls.key has a secret that every user can read"];
+    assert_eq!(messages, expected, "{report:#}");
+}
+
+#[tokio::test]
 async fn a_ledger_that_cannot_be_used_is_found_and_not_changed() {
     let provider = Provider::start().await;
     let folder = folder_with(Config::of(&provider));

@@ -4,8 +4,9 @@ use super::report::Report;
 use crate::Outcome;
 use std::collections::BTreeSet;
 use std::fs::Metadata;
+use std::iter;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tollgate_config::{Config, Sources};
 
 /// Warns of files that other users can change, and of secrets that they can read.
@@ -61,7 +62,9 @@ fn is_yaml(path: &Path) -> bool {
 /// Files without a secret.
 fn certificates(config: &Config) -> BTreeSet<&Path> {
     let listeners = config.server.listen.iter();
-    let own = listeners.filter_map(|it| Some(it.tls.as_ref()?.certificate.as_path()));
+    let listeners = listeners.filter_map(|it| it.tls.as_ref());
+    let own = listeners.flat_map(|tls| iter::once(&tls.certificate).chain(&tls.client_ca));
+    let own = own.map(PathBuf::as_path);
     let providers = config.catalog.providers().iter();
     let authorities = providers.filter_map(|it| it.tls.as_ref()?.ca.as_deref());
     own.chain(authorities).collect()
