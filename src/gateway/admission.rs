@@ -522,15 +522,17 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
             });
         }
     });
+    let (now, is_stored) = (asked.now, stored_at.is_some());
+    // The record of a refused request lists them, too.
+    exchange.left_out = left_out;
     if attempts.is_empty() && !counts_tokens {
-        if let Some(error) = open_path::nothing_left(&left_out, asked.now) {
+        if let Some(error) = open_path::nothing_left(&exchange.left_out, now) {
             return Err(error);
         }
-        if stored_at.is_some() {
+        if is_stored {
             return Err(stored::unknown());
         }
     }
-    exchange.left_out = left_out;
     Ok(attempts)
 }
 

@@ -114,12 +114,14 @@ pub fn attempts(exchange: &mut Exchange) -> Result<Attempts, PublicError> {
             format: choice.format,
         });
     });
+    let now = asked.now;
+    // The record of a refused request lists them, too.
+    exchange.left_out = left_out;
     if attempts.is_empty()
-        && let Some(error) = nothing_left(&left_out, asked.now)
+        && let Some(error) = nothing_left(&exchange.left_out, now)
     {
         return Err(error);
     }
-    exchange.left_out = left_out;
     Ok(attempts)
 }
 

@@ -92,7 +92,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         provider: provider.cloned(),
         route_reason: route.and_then(|route| route.reason.clone()),
         route: (!exchange.left_out.0.is_empty() || !exchange.failed.is_empty())
-            .then(|| route_reason::text(exchange))
+            .then(|| route_reason::named(exchange))
             .flatten(),
         status,
         code,

@@ -1,11 +1,14 @@
-//! `x-route-reason`: which deployment and credential have answered, and why.
+//! `x-route-reason`: which deployment and credential have answered, and why. The same for the dashboard.
 //!
-//! Deployments and credentials are numbers in the order of the configuration, because clients must not
-//! see the names of providers.
+//! In the header, deployments and credentials are numbers in the order of the configuration, because
+//! clients must not see the names of providers. Operators see the names.
 
 use super::exchange::Exchange;
 use http::HeaderMap;
 use std::fmt::Write;
+use std::slice;
+use std::sync::Arc;
+use tollgate_routing::health::DeploymentHandle;
 
 /// The request header that asks for the reason.
 const EXPLAIN: &str = "x-explain";
@@ -18,40 +21,69 @@ pub fn is_requested(exchange: &Exchange, headers: &HeaderMap) -> bool {
         && exchange.snapshot.catalog.catalog().explains()
 }
 
-/// The reason. `None` if no candidate was asked.
+/// The reason for the client. `None` if no candidate was asked.
 pub fn text(exchange: &Exchange) -> Option<String> {
-    let candidate = exchange.attempts.current()?;
-    let served = exchange
-        .snapshot
-        .served(exchange.stage.admitted()?.handle)?;
-    let mut handles = served.handles.iter();
-    let number = handles.position(|it| std::sync::Arc::ptr_eq(it, &candidate.handle))?;
-    let mut text = format!("{}: {}", label(number, candidate.credential), candidate.why);
-    // A candidate that is asked as a last resort is not left out.
-    let is_asked = |deployment: usize, credential: usize| {
-        let handle = served.handles.get(deployment);
-        handle.is_some_and(|handle| exchange.attempts.has_begun(handle, credential))
-    };
-    let left_out = exchange.left_out.0.iter();
-    let left_out = left_out.filter(|out| !is_asked(out.deployment, out.credential));
-    for (number, out) in left_out.take(MOST_LISTED).enumerate() {
-        text.push_str(if number == 0 { "; left out: " } else { ", " });
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "{} ({})",
-            label(out.deployment, out.credential),
-            out.obstacle.as_str()
-        );
-    }
-    Some(text)
+    exchange.attempts.current()?;
+    reason(exchange, |_, deployment, credential| {
+        let (deployment, credential) = (deployment.saturating_add(1), credential.saturating_add(1));
+        format!("deployment {deployment} credential {credential}")
+    })
 }
 
-/// Numbers from one, as in the configuration.
-fn label(deployment: usize, credential: usize) -> String {
-    format!(
-        "deployment {} credential {}",
-        deployment.saturating_add(1),
-        credential.saturating_add(1)
-    )
+/// The reason for operators, also if every candidate was left out. `None` if there was none.
+pub fn named(exchange: &Exchange) -> Option<String> {
+    reason(exchange, |handle, _, credential| {
+        let deployment = &handle.deployment.name;
+        let credential = handle.credentials.get(credential);
+        match credential.map_or("", |it| it.name()) {
+            "" => deployment.to_string(),
+            name => format!("{deployment} credential {name}"),
+        }
+    })
+}
+
+/// `label` names a deployment and one of its credentials; it gets their indices.
+fn reason(
+    exchange: &Exchange,
+    label: impl Fn(&DeploymentHandle, usize, usize) -> String,
+) -> Option<String> {
+    let handles = handles(exchange)?;
+    let mut text = String::new();
+    if let Some(candidate) = exchange.attempts.current() {
+        let mut places = handles.iter();
+        let number = places.position(|it| Arc::ptr_eq(it, &candidate.handle))?;
+        let label = label(&candidate.handle, number, candidate.credential);
+        text = format!("{label}: {}", candidate.why);
+    }
+    let left_out = exchange.left_out.0.iter().filter_map(|out| {
+        let handle = handles.get(out.deployment)?;
+        // A candidate that is asked as a last resort is not left out.
+        let is_asked = exchange.attempts.has_begun(handle, out.credential);
+        (!is_asked).then_some((handle, out))
+    });
+    for (number, (handle, out)) in left_out.take(MOST_LISTED).enumerate() {
+        text.push_str(match (number, text.is_empty()) {
+            (0, true) => "left out: ",
+            (0, false) => "; left out: ",
+            _ => ", ",
+        });
+        let label = label(handle, out.deployment, out.credential);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{label} ({})", out.obstacle.as_str());
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// The deployments that the candidates were chosen from.
+fn handles(exchange: &Exchange) -> Option<&[Arc<DeploymentHandle>]> {
+    if let Some(opened) = &exchange.opened {
+        let provider = &opened.path.provider.name;
+        return exchange
+            .snapshot
+            .fleet
+            .open_paths(provider)
+            .map(slice::from_ref);
+    }
+    let admitted = exchange.stage.admitted()?;
+    Some(&exchange.snapshot.served(admitted.handle)?.handles)
 }

@@ -1,10 +1,11 @@
 //! The choice among several candidates: the faster one, the one with room, and the reason.
 
 use crate::support::{
-    Answer, CHAT, Config, Gateway, Provider, Request, eventually, prompt, provider,
+    Answer, CHAT, Config, Connection, Gateway, Provider, Request, eventually, prompt, provider,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tempfile::TempDir;
 
 async fn ask(gateway: &Gateway, model: &str) -> Answer {
     gateway.ask(CHAT, model, "", json!({})).await
@@ -64,6 +65,38 @@ async fn limits_of_a_deployment_are_kept_and_if_all_are_full_the_client_gets_the
     };
     eventually("the place of the caller that left is free", served).await;
     assert_eq!(b.handle.counters().requests, 2, "b stays full");
+}
+
+#[tokio::test]
+async fn the_dashboard_names_the_candidates_of_a_request_for_which_all_are_full() {
+    const TOKEN: &str = "0123456789abcdef-the-token-of-the-tests";
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let limited = |name: &str| json!({"provider": name, "limits": {"requests_per_minute": 1}});
+    let config = Config::first_and_second(a.address, b.address)
+        .model("m", json!([limited("a"), limited("b")]))
+        .with("admin.token", json!("file:token"));
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let gateway = Gateway::start_in(folder, config).await;
+    let mut routes = Vec::new();
+    for status in [200, 200, 503] {
+        let answer = ask(&gateway, "m").await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        let id = answer.header("x-request-id").unwrap();
+        let request = Request::get(&format!("/api/v1/dashboard/requests/{id}")).key(TOKEN);
+        let shown = async || {
+            let answer = Connection::open(gateway.admin).await.send(&request).await;
+            (answer.status == 200).then(|| answer.json()["recent"]["route"].clone())
+        };
+        routes.push(eventually("the request in the dashboard", shown).await);
+    }
+    assert_eq!(routes[0], Value::Null);
+    let one = routes[1].as_str().unwrap();
+    assert!(
+        one.contains("; left out: a/m (full)") || one.contains("; left out: b/m (full)"),
+        "{one}"
+    );
+    assert_eq!(routes[2], "left out: a/m (full), b/m (full)");
 }
 
 #[tokio::test]
