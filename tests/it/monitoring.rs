@@ -3,7 +3,7 @@
 
 use crate::support::collector::{Collector, attributes, hex};
 use crate::support::{
-    CHAT, Config, Connection, Gateway, Output, Provider, Request, eventually, root,
+    CHAT, Config, Connection, Gateway, Output, Provider, Request, eventually, is_missing, root,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -74,13 +74,49 @@ async fn every_alert_fires_in_one_test_of_the_rules_and_does_not_in_another() {
     assert!(output.status.success(), "{output:?}");
 }
 
-fn is_missing(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_here = std::env::split_paths(&path).any(|it| it.join(program).is_file());
-    if !is_here {
-        println!("SKIPPED: {program} is not installed here; scripts/setup tests installs it");
+/// The tests of this program, without a single program in `PATH`.
+async fn without_programs(test: &str, ci: Option<&str>) -> Output {
+    let mut tests = Command::new(std::env::current_exe().unwrap());
+    tests
+        .args(["--exact", "--nocapture", test])
+        .current_dir(root())
+        .env("PATH", "/nonexistent")
+        .env_remove("CI");
+    if let Some(ci) = ci {
+        tests.env("CI", ci);
     }
-    !is_here
+    Output::of(&mut tests).await
+}
+
+#[tokio::test]
+async fn a_test_whose_program_is_not_installed_fails_in_continuous_integration_only() {
+    for (test, program) in [
+        (
+            "monitoring::every_alert_fires_in_one_test_of_the_rules_and_does_not_in_another",
+            "promtool",
+        ),
+        (
+            "monitoring::every_expression_finds_its_series",
+            "prometheus",
+        ),
+        (
+            "commands::top::it_draws_until_it_is_interrupted_and_leaves_the_terminal_as_it_was",
+            "script",
+        ),
+        (
+            "upgrade::the_unit_is_in_good_order_as_systemd_reads_it",
+            "systemd-analyze",
+        ),
+    ] {
+        let skipped = without_programs(test, None).await;
+        assert!(skipped.status.success(), "{test}: {skipped:?}");
+        let wanted = format!("SKIPPED: {program} is not installed");
+        assert!(skipped.stdout.contains(&wanted), "{test}: {skipped:?}");
+        let failed = without_programs(test, Some("true")).await;
+        assert!(!failed.status.success(), "{test}: {failed:?}");
+        let wanted = format!("{program} is not installed: scripts/setup tests");
+        assert!(failed.stderr.contains(&wanted), "{test}: {failed:?}");
+    }
 }
 
 /// A Prometheus that scrapes a gateway every second, with the rules of `deploy/prometheus`.

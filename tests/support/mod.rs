@@ -30,6 +30,7 @@ mod http1;
 mod http2;
 #[path = "../../crates/providers/tests/support/issuer.rs"]
 pub mod issuer;
+mod missing;
 mod mounts;
 mod nginx;
 mod page;
@@ -52,6 +53,7 @@ pub use frames::Frames;
 pub use gateway::{Gateway, Output, breaker, tollgate};
 pub use http1::Connection;
 pub use http2::Http2;
+pub use missing::{is_missing, skip_without};
 pub use mounts::{Mounts, seen_by};
 pub use nginx::Nginx;
 pub use page::{Network, Page, root};

@@ -1,7 +1,7 @@
 //! A real nginx: as the provider, whose log says what has reached it, or as a load balancer before
 //! the gateway.
 
-use super::{bounded, eventually};
+use super::{bounded, eventually, skip_without};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -30,7 +30,7 @@ impl Nginx {
             .into_iter()
             .find(|it| it.is_file());
         let Some(module) = module else {
-            println!("SKIPPED: nginx has no stream module; scripts/setup tests installs it");
+            skip_without("the stream module of nginx");
             return None;
         };
         let module = module.display();
@@ -94,7 +94,7 @@ fn find() -> Option<PathBuf> {
         .map(|it| it.join("nginx"))
         .find(|it| it.is_file());
     if found.is_none() {
-        println!("SKIPPED: nginx is not installed here; scripts/setup tests installs it");
+        skip_without("nginx");
     }
     found
 }

@@ -1,5 +1,10 @@
 //! Redis servers for tests.
 
+#[path = "missing.rs"]
+#[allow(dead_code, reason = "tests of the ledger include this file alone")]
+mod missing;
+
+use missing::skip_without;
 use std::{
     fs,
     net::{TcpListener, TcpStream},
@@ -27,9 +32,7 @@ impl Redis {
             .output()
             .is_ok();
         if !is_installed {
-            let is_required = std::env::var_os("CI").is_some();
-            assert!(!is_required, "Redis is not installed: scripts/setup tests");
-            println!("SKIPPED: Redis is not installed here; scripts/setup tests installs it");
+            skip_without("Redis");
             return None;
         }
         let folder = TempDir::new().unwrap();

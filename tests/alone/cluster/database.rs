@@ -1,7 +1,7 @@
 //! A primary and its synchronous standby, which change roles.
 
 use super::network::{Network, Side};
-use crate::support::eventually;
+use crate::support::{eventually, skip_without};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Database {
         let programs = folders.map(|it| it.path().join("bin")).max();
         let programs = programs.filter(|it| it.join("postgres").is_file());
         let Some(programs) = programs else {
-            println!("SKIPPED: PostgreSQL is not installed here; scripts/setup tests installs it");
+            skip_without("PostgreSQL");
             return None;
         };
         for (name, host) in MACHINES {
