@@ -1,10 +1,5 @@
 //! Redis servers for tests.
 
-#[path = "missing.rs"]
-#[allow(dead_code, reason = "tests of the ledger include this file alone")]
-mod missing;
-
-use missing::skip_without;
 use std::{
     fs,
     net::{TcpListener, TcpStream},
@@ -32,7 +27,9 @@ impl Redis {
             .output()
             .is_ok();
         if !is_installed {
-            skip_without("Redis");
+            let is_required = std::env::var_os("CI").is_some();
+            assert!(!is_required, "Redis is not installed: scripts/setup tests");
+            println!("SKIPPED: Redis is not installed here; scripts/setup tests installs it");
             return None;
         }
         let folder = TempDir::new().unwrap();
