@@ -206,16 +206,15 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
     }
     // Once stored, it is charged even after a crash.
     let model = exchange.model_served();
-    note_delivered(exchange);
+    note_delivered(exchange, details(exchange));
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.keep_progress(now, model);
     }
 }
 
 /// Notes what was delivered so far: it is charged if the reservation is dropped.
-fn note_delivered(exchange: &mut Exchange) {
+fn note_delivered(exchange: &mut Exchange, details: UsageDetails) {
     let delivered = delivered(exchange, output_by_length);
-    let details = details(exchange);
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.progress(delivered);
         reservation.set_details(details);
@@ -246,8 +245,9 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if !exchange.settlement.is_open() {
         return;
     }
+    let details = details(exchange);
     // If the text cannot be counted because that panics, this is charged.
-    note_delivered(exchange);
+    note_delivered(exchange, details);
     // A fixed charge needs no report.
     let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
     let reported = fixed.or_else(|| reported(exchange));
@@ -258,7 +258,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         _ => used(exchange, state, reported),
     };
     used.absurd = is_doubtful;
-    used.details = details(exchange);
+    used.details = details;
     let sent = exchange.sent;
     let mut how = Outcome {
         state,
