@@ -55,17 +55,10 @@ pub struct QuerySecret {
 impl QuerySecret {
     /// The secret under this name, which has only letters, digits, `-`, `_` and `.`.
     pub fn new(name: &str, secret: &str) -> Self {
-        let mut pair = format!("{name}=");
-        for byte in secret.bytes() {
-            match byte {
-                b'-' | b'_' | b'.' | b'~' => pair.push(char::from(byte)),
-                _ if byte.is_ascii_alphanumeric() => pair.push(char::from(byte)),
-                _ => pair.push_str(&format!("%{byte:02X}")),
-            }
-        }
+        let encoded = form_urlencoded::byte_serialize(secret.as_bytes());
         Self {
             name: name.into(),
-            pair: pair.into(),
+            pair: format!("{name}={}", encoded.collect::<String>()).into(),
         }
     }
 
