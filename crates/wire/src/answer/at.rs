@@ -99,12 +99,12 @@ pub(crate) const OUTPUT_AUDIO: u64 = at([Usage, CompletionDetails, Audio]);
 pub(crate) const INPUT_PARTS: u64 = at([Usage, PromptDetails]);
 pub(crate) const OUTPUT_PARTS: u64 = at([Usage, CompletionDetails]);
 pub(crate) const INPUT_PART: u64 = at([Usage, PromptDetails, Item]);
-pub(crate) const INPUT_PART_MODALITY: u64 = at([Usage, PromptDetails, Item, Modality]);
+pub(crate) const INPUT_PART_KIND: u64 = at([Usage, PromptDetails, Item, PartKind]);
 pub(crate) const INPUT_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Tokens]);
 /// Of what Converse has written to a cache for this time to live.
 pub(crate) const CACHE_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Input]);
 pub(crate) const OUTPUT_PART: u64 = at([Usage, CompletionDetails, Item]);
-pub(crate) const OUTPUT_PART_MODALITY: u64 = at([Usage, CompletionDetails, Item, Modality]);
+pub(crate) const OUTPUT_PART_KIND: u64 = at([Usage, CompletionDetails, Item, PartKind]);
 pub(crate) const OUTPUT_PART_TOKENS: u64 = at([Usage, CompletionDetails, Item, Tokens]);
 /// The items of a response: calls of tools are among them.
 pub(crate) const OUTPUT_ENTRY: u64 = at([Output, Item]);

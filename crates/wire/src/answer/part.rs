@@ -1,39 +1,40 @@
-//! Entries of lists that say what a report consists of: tokens by modality, and calls of the provider's tools.
+//! Entries of lists that say what a report consists of: tokens by modality or time in a cache, and calls of the provider's tools.
 
 use tollgate_types::{ProviderTool, UsageDetails};
 
 /// The entry that is being read. Its members can stand in any order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
-    modality: Modality,
+    kind: PartKind,
     pub(super) tokens: u64,
     tool: Option<ProviderTool>,
     /// A search that only opens a page that it has found: providers do not charge it.
     is_reading: bool,
     /// It has not ended yet.
     is_running: bool,
-    /// A call of a tool that the provider of messages runs, and its name that of the search.
+    /// A call, in the messages format, of a tool that the provider runs.
     pub(super) is_server_call: bool,
+    /// Its name is that of the web search.
     is_web_search: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Modality {
+enum PartKind {
     Audio,
-    /// A time to live in a cache.
-    Hour,
+    /// Written to a cache for an hour.
+    CacheHour,
     Image,
     #[default]
     Other,
 }
 
 impl Part {
-    pub(super) fn set_modality(&mut self, name: &str) {
-        self.modality = match name {
-            "AUDIO" => Modality::Audio,
-            "IMAGE" => Modality::Image,
-            "1h" => Modality::Hour,
-            _ => Modality::Other,
+    pub(super) fn set_kind(&mut self, name: &str) {
+        self.kind = match name {
+            "AUDIO" => PartKind::Audio,
+            "IMAGE" => PartKind::Image,
+            "1h" => PartKind::CacheHour,
+            _ => PartKind::Other,
         };
     }
 
@@ -60,20 +61,20 @@ impl Part {
     }
 
     pub(super) fn end_input(self, details: &mut UsageDetails) {
-        match self.modality {
-            Modality::Audio => details.audio_input = self.tokens,
-            Modality::Hour => {
+        match self.kind {
+            PartKind::Audio => details.audio_input = self.tokens,
+            PartKind::CacheHour => {
                 details.cache_write_1h = details.cache_write_1h.saturating_add(self.tokens);
             }
-            Modality::Image | Modality::Other => {}
+            PartKind::Image | PartKind::Other => {}
         }
     }
 
     pub(super) fn end_output(self, details: &mut UsageDetails) {
-        match self.modality {
-            Modality::Audio => details.audio_output = self.tokens,
-            Modality::Image => details.image_output = self.tokens,
-            Modality::Hour | Modality::Other => {}
+        match self.kind {
+            PartKind::Audio => details.audio_output = self.tokens,
+            PartKind::Image => details.image_output = self.tokens,
+            PartKind::CacheHour | PartKind::Other => {}
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) enum Key {
     Message,
     /// Metadata and opaque values: nothing in it is text of the answer.
     Metadata,
-    Modality,
+    PartKind,
     Model,
     Object,
     Output,

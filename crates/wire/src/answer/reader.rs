@@ -261,8 +261,8 @@ impl Reader {
             at::USAGE_SPEED if text.as_str() == "fast" => {
                 self.usage.details.tier = ServiceTier::Fast;
             }
-            at::INPUT_PART_MODALITY | at::OUTPUT_PART_MODALITY => {
-                self.part.set_modality(text.as_str());
+            at::INPUT_PART_KIND | at::OUTPUT_PART_KIND => {
+                self.part.set_kind(text.as_str());
             }
             at::SEARCH => {
                 let searches = self.usage.details.calls_mut(ProviderTool::WebSearch);
@@ -436,8 +436,8 @@ impl Sink for Reader {
                 | at::SERVICE_TIER_TYPE
                 | at::USAGE_TIER
                 | at::USAGE_SPEED
-                | at::INPUT_PART_MODALITY
-                | at::OUTPUT_PART_MODALITY
+                | at::INPUT_PART_KIND
+                | at::OUTPUT_PART_KIND
                 | at::ITERATION_TYPE
                 | at::OUTPUT_TYPE
                 | at::OUTPUT_ACTION

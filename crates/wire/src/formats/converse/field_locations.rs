@@ -107,7 +107,7 @@ fn key(name: &[u8]) -> Key {
         b"start" => Key::ContentBlock,
         b"stopReason" => Key::StopReason,
         b"totalTokens" => Key::Total,
-        b"ttl" => Key::Modality,
+        b"ttl" => Key::PartKind,
         b"type" => Key::Type,
         b"usage" => Key::Usage,
         // Ids, signatures, data, and descriptions of the text.

@@ -122,7 +122,7 @@ fn key(name: &[u8]) -> Key {
         b"finishReason" => Key::FinishReason,
         b"groundingMetadata" => Key::Grounding,
         b"index" => Key::Index,
-        b"modality" => Key::Modality,
+        b"modality" => Key::PartKind,
         b"modelVersion" => Key::Model,
         b"promptFeedback" => Key::PromptFeedback,
         b"promptTokenCount" => Key::Input,
