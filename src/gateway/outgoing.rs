@@ -18,8 +18,8 @@ use super::remembered::{self, Kept};
 use super::respond;
 use super::stage::Admitted;
 use crate::candidate::{
-    Fitted, accepted, first_that_carries, fit_reasoning, lacks_sampling, no_path_fault, purpose,
-    target, vectors_vendor,
+    Fitted, accepted, first_that_carries, fit_reasoning, lacks_sampling, may_drop_sampling,
+    no_path_fault, purpose, target, vectors_vendor,
 };
 use crate::clock;
 use crate::events::Shed;
@@ -31,8 +31,8 @@ use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, BedrockVectorsNotes, Refusal, Strict, Target, TranslationNotes,
-    bedrock_vectors_request, lacks_any, needs_custom_tools, within_capabilities,
+    AnswerContext, BedrockVectorsNotes, Strict, Target, TranslationNotes, bedrock_vectors_request,
+    lacks_any, needs_custom_tools, within_capabilities,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -376,11 +376,7 @@ fn same_format(
         return Ok(None);
     };
     if !sampling.is_empty() {
-        if let Some(path) = sampling.iter().find(|path| strict.forbids(path)) {
-            let why =
-                "is not accepted by this model, and it must not be dropped (`translation.strict`)";
-            return Err(Refusal::new(*path, why).into());
-        }
+        may_drop_sampling(&sampling, strict)?;
         let Some(rest) = tollgate_translate::without_members(&sent, &sampling) else {
             return Ok(None);
         };

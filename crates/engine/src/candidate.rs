@@ -10,7 +10,7 @@ use tollgate_routing::health::Full;
 use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
 use tollgate_translate::{
-    Lossy, Strict, Target, ThinkingObstacles, VectorsVendor, sampling_settings,
+    Lossy, Refusal, Strict, Target, ThinkingObstacles, VectorsVendor, sampling_settings,
 };
 use tollgate_types::{
     Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
@@ -153,7 +153,20 @@ pub fn fit_reasoning(
     Fitted { dropped, sampling }
 }
 
-/// Whether a request has settings of how words are drawn that its model does not accept.
+/// Checks that these sampling settings can be dropped for a model that does not accept them.
+///
+/// # Errors
+///
+/// The operator forbids it.
+pub fn may_drop_sampling(sampling: &[&'static str], strict: Strict<'_>) -> Result<(), Refusal> {
+    let why = "is not accepted by this model, and it must not be dropped (`translation.strict`)";
+    match sampling.iter().find(|path| strict.forbids(path)) {
+        Some(path) => Err(Refusal::new(*path, why)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a request has sampling settings, and its model does not accept any.
 pub const fn lacks_sampling(model: &Model, peeked: &Peeked) -> bool {
     !model.sampling && peeked.has_sampling
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
-    self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, no_token_fault,
-    purpose, target, vectors_vendor,
+    self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, may_drop_sampling,
+    no_token_fault, purpose, target, vectors_vendor,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -19,8 +19,7 @@ use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
-    AnswerMemory, Refusal, Strict, Target, bedrock_vectors_request, needs_custom_tools,
-    within_capabilities,
+    AnswerMemory, Strict, Target, bedrock_vectors_request, needs_custom_tools, within_capabilities,
 };
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
@@ -239,11 +238,7 @@ impl Question<'_> {
         let whole = || Some(self.body.clone());
         let fitted = fit_reasoning(self.request, model, self.peeked, &mut edits, whole);
         let strict = Strict(&self.ground.config.translation.strict);
-        if let Some(path) = fitted.sampling.iter().find(|path| strict.forbids(path)) {
-            let why =
-                "is not accepted by this model, and it must not be dropped (`translation.strict`)";
-            return Err(Refusal::new(*path, why).into());
-        }
+        may_drop_sampling(&fitted.sampling, strict)?;
         let mut dropped = fitted.dropped;
         dropped.extend(fitted.sampling);
         if self.peeked.has_seals

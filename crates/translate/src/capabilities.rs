@@ -30,6 +30,16 @@ const NEWER_FIELDS: [&str; 7] = [
 const ESCAPED_LETTER: &[u8] = b"\\u00";
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
+/// The sampling settings that a body has.
+pub fn sampling_settings(body: &[u8]) -> Vec<&'static str> {
+    let Ok(document) = Document::parse(body) else {
+        return Vec::new();
+    };
+    let is_given = |name: &&str| member(document.root(), name).is_some_and(|it| !it.is_null());
+    let all = ["temperature", "top_p", "top_k"];
+    all.into_iter().filter(is_given).collect()
+}
+
 /// A body within the capabilities of its provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fitted {

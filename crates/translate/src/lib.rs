@@ -40,12 +40,14 @@ mod target;
 mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
-pub use capabilities::{Fitted, lacks_any, needs_custom_tools, within_capabilities};
+pub use capabilities::{
+    Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities,
+};
 pub use embeddings::{
     BedrockVectorsNotes, BedrockVectorsRequest, Vendor as VectorsVendor, bedrock_vectors_answer,
     bedrock_vectors_request,
 };
-pub use formats::messages::thinking::{ThinkingObstacles, sampling_settings, without_members};
+pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
 };

@@ -79,16 +79,6 @@ fn is_kind(block: Value<'_>, kinds: &[&str]) -> bool {
     found.is_some_and(|found| kinds.iter().any(|kind| found.is(kind)))
 }
 
-/// The settings of how words are drawn that a body has.
-pub fn sampling_settings(body: &[u8]) -> Vec<&'static str> {
-    let Ok(document) = Document::parse(body) else {
-        return Vec::new();
-    };
-    let is_given = |name: &&str| member(document.root(), name).is_some_and(|it| !it.is_null());
-    let all = ["temperature", "top_p", "top_k"];
-    all.into_iter().filter(is_given).collect()
-}
-
 /// A body without these members; `None` where it is no JSON.
 pub fn without_members(body: &[u8], names: &[&str]) -> Option<Bytes> {
     let document = Document::parse(body).ok()?;
