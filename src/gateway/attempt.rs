@@ -453,6 +453,8 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 if let Some(candidate) = attempts.current() {
                     choose_http(&mut peer, &candidate.deployment.provider, body, is_streamed);
                 }
+                // A body that is still on its way does not hold back its head.
+                peer.options.join_request_header = !exchange.awaits_body();
                 start_timer(exchange, &mut peer, began);
                 trace::begin_attempt(exchange);
                 return Some(peer);
@@ -499,8 +501,6 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     options.read_timeout = timer.read_timeout(now).map(|it| it.max(LEAST));
     options.connection_timeout = options.connection_timeout.map(|it| it.min(left));
     options.total_connection_timeout = options.total_connection_timeout.map(|it| it.min(left));
-    // A provider can begin with a head alone only if its body is still on its way.
-    options.join_request_header = !exchange.awaits_body();
     exchange.timer = timer;
 }
 
