@@ -254,7 +254,8 @@ async fn the_keys_are_shown_while_the_ledger_is_verified() {
     let verify = async {
         loop {
             let request = Request::get("/api/v1/ledger/verify").key(TOKEN);
-            Connection::open(gateway.admin).await.send(&request).await;
+            let answer = Connection::open(gateway.admin).await.send(&request).await;
+            answer.assert_ok();
         }
     };
     let read = async || {

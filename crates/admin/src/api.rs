@@ -38,8 +38,8 @@ pub struct Api {
     access: ArcSwap<Access>,
     small: Arc<Semaphore>,
     whole_file: Arc<Semaphore>,
-    /// For the keys of the dashboard. A verification does not hold them up.
-    key_use: Arc<Semaphore>,
+    /// For the view of keys. A verification of the ledger does not delay it.
+    key_readers: Arc<Semaphore>,
     dashboard: Sampler,
 }
 
@@ -79,7 +79,7 @@ impl Api {
             access: ArcSwap::from_pointee(Access::of(config)),
             small: Arc::new(Semaphore::new(MOST_OPERATIONS)),
             whole_file: Arc::new(Semaphore::new(1)),
-            key_use: Arc::new(Semaphore::new(1)),
+            key_readers: Arc::new(Semaphore::new(1)),
             dashboard: Sampler::default(),
         }
     }
@@ -144,8 +144,8 @@ impl Api {
         self.check_token(headers).map(|()| Rights::All)
     }
 
-    pub(super) const fn key_use(&self) -> &Arc<Semaphore> {
-        &self.key_use
+    pub(super) const fn key_readers(&self) -> &Arc<Semaphore> {
+        &self.key_readers
     }
 
     pub(super) fn permits(&self, effort: Effort) -> &Arc<Semaphore> {

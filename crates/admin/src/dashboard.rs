@@ -152,7 +152,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 async fn keys(State(api): State<Arc<Api>>, request: Request) -> Result<Response, Failed> {
     const MOST_KEYS: u32 = 50;
     // Reading all grants of many keys takes long: one reader at a time, and the others wait.
-    let reader = Arc::clone(api.key_use()).acquire_owned();
+    let reader = Arc::clone(api.key_readers()).acquire_owned();
     let permit = timeout(LONGEST_WAIT, reader).await.ok();
     let permit = permit.and_then(Result::ok).ok_or_else(busy)?;
     let read = move |operations: &Operations| {
