@@ -369,8 +369,8 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
     }
 }
 
-/// An attempt has failed at a provider. The cause is what the connection said of it. `deployment`: where the operator
-/// has named the model.
+/// An attempt has failed at a provider. The cause is what the connection said of it. `deployment`: its name, if the
+/// operator has named the model.
 pub fn upstream_fault(
     request: &impl Display,
     provider: &str,

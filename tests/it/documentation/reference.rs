@@ -129,7 +129,8 @@ const METRICS: &str = "\
 `GET /metrics` on the operator port returns these in the text format of Prometheus, or in OpenMetrics 1.0 if `accept` asks
 for it. Values are those of one process.
 Counters are there from the start, at 0, for every label value that the configuration implies, except those of open
-paths; the combination of `status` and `code` only for the failures that no client causes. Histograms appear with their first value.
+paths; the combination of `status` and `code` only for the failures that no client causes. Histograms appear with their
+first value.
 [Monitor](../guides/monitoring.md) says what to watch.
 
 | Metric | Kind | Labels | Meaning |

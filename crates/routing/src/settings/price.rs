@@ -136,11 +136,11 @@ impl From<&PriceSettings> for Prices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolPriceSettings {
-    /// A search of the web. Default: 0.
+    /// A search of the web. Default: 0, or as before a change.
     pub web_search: Option<Money>,
-    /// A search of stored files. Default: 0.
+    /// A search of stored files. Default: 0, or as before a change.
     pub file_search: Option<Money>,
-    /// A run of code. Default: 0.
+    /// A run of code. Default: 0, or as before a change.
     pub code_execution: Option<Money>,
 }
 

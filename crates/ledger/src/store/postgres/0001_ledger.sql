@@ -169,7 +169,7 @@ BEGIN
         SELECT claim.*, coalesce(others.leased, 0) AS elsewhere,
             ceil(1000000000 * present / expected * coalesce(
                 claim.demand / nullif(claim.demand + coalesce(others.demand, 0), 0), 1)) AS part
-        -- A join would compare each claim with each other one if the server underestimates them.
+        -- A join would compare each claim with every lease if the planner underestimates their number.
         FROM claim LEFT JOIN LATERAL (
             SELECT sum(greatest(leased, previous)) AS leased, sum(demand) AS demand FROM limit_leases
             WHERE key = claim.key AND dimension = claim.dimension AND node <> this_node
