@@ -28,7 +28,7 @@ fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
              INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
                  status, state, input, cache_read, cache_write, output, reasoning, charged,
                  overdraft, source, clamped, duration_ms)
-             SELECT 'req_{week}_' || i, 1, {week} * {WEEK_MS} + i * {WEEK_MS} / ({of_week} + 1),
+             SELECT 'req_{week}_' || i, 1, {week} * {WEEK_MS}::bigint + i * {WEEK_MS}::bigint / ({of_week} + 1),
                  'm' || (i % 40), 'm' || (i % 40), 'chat', TRUE, 200,
                  CASE WHEN i % 1000 = 0 THEN 'rejected' ELSE 'completed' END,
                  1, 2, 3, 4, 0, 0, 0, 'reported', FALSE, 5
