@@ -55,6 +55,37 @@ def test_checksums(sums):
     assert names == {path.name for path in DIST.iterdir()} - {"SHA256SUMS"}, names
 
 
+def test_archive():
+    """The archive has the files of the Debian package."""
+    listed = run("dpkg-deb", "--contents", only("*.deb")).splitlines()
+    installed = {pathlib.Path(line.split(maxsplit=5)[5]).name for line in listed if line.startswith("-")}
+    with tarfile.open(only("*.tar.gz")) as archive:
+        packed = {pathlib.Path(it.name).name for it in archive if it.isfile()}
+    # Debian compresses manual pages, names completions by its own rules and has its licences elsewhere.
+    renamed = {"tollgate.bash", "_tollgate", "copyright"}
+    missing = {name.removesuffix(".gz") for name in installed} - packed - renamed
+    assert not missing, missing
+    assert {"openai.yaml", "alerts.yaml", "ledger.json", "README.md", "LICENSE"} <= packed, packed
+
+
+def test_bill_of_materials():
+    """It names the crates that the program is built from, ours included, each with its version."""
+    bill = json.loads(only("*.cdx.json").read_text())
+    assert bill["bomFormat"] == "CycloneDX", bill["bomFormat"]
+    listed = {(it["name"], it["version"]) for it in [bill["metadata"]["component"], *bill["components"]]}
+    tree = ["cargo", "tree", "--package", "tollgate", "--edges", "normal", "--prefix", "none", "--format", "{p}"]
+    built = {tuple(line.split()[:2]) for line in run(*tree, cwd=ROOT).splitlines() if line}
+    built = {(name, version.removeprefix("v")) for name, version in built}
+    assert built <= listed, built - listed
+    assert {"tollgate", "tollgate-ledger", "pingora-core"} <= {name for name, _ in listed}
+
+
+def test_symbols(program):
+    """The symbols of a release are there under the name that its program refers to."""
+    beside = program.with_name("tollgate.debug")
+    assert beside.exists() == (DIST / "tollgate.debug").exists()
+
+
 def test_debian_package(work):
     """In a new Debian, from nothing: installed, configured by `tollgate init`, removed, purged."""
     system = work / "debian"
@@ -112,6 +143,9 @@ def test_image(work):
     print(f"image: {packed / 1e6:.1f} MB, {size / 1e6:.1f} MB unpacked")
     assert packed <= MOST_IMAGE_BYTES, packed
 
+    for kind, source in [("providers", "conf/providers"), ("grafana", "deploy/grafana")]:
+        shared = {path.name for path in (files / "usr/share/tollgate" / kind).iterdir()}
+        assert shared == {path.name for path in (ROOT / source).iterdir() if path.is_file()}, shared
     (files / "etc/tollgate/tollgate.yaml").write_text(json.dumps({**CONFIG, "store": {"path": "/var/lib/tollgate/t.db"}}))
     run("mkdir", "-p", files / "dev", files / "proc")
     script = """
@@ -216,6 +250,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         test_checksums(second)
+        test_archive()
+        test_bill_of_materials()
+        test_symbols(program)
         test_chart(work, program)
         test_image(work)
         test_debian_package(work)
