@@ -6,7 +6,6 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_ledger::BillingState;
 use tollgate_traces::{Attempt, Facts, RequestTrace};
 use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
-use tollgate_wire::answer::StopReason;
 use tollgate_wire::fault::UpstreamFault;
 
 /// Begins the span of the current attempt.
@@ -79,13 +78,14 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
         key: identity.map(|identity| identity.key.as_str()),
         model: exchange.model_name(),
         stream: facts.is_some_and(|facts| facts.stream),
+        json: facts.is_some_and(|facts| facts.json),
         output_limit: facts.and_then(|facts| facts.output_limit),
         choices: facts.map_or(1, |facts: &RequestFacts| facts.choices),
         usage: ended.usage,
         charged: settled.map(|(_, settled)| settled.charged),
         cost: ended.cost,
         first_byte: exchange.first_byte,
-        stop: answer.and_then(|it| it.stop).map(StopReason::as_str),
+        stop: answer.and_then(|it| it.stop_word.as_deref()),
         answer_id: answer.and_then(|it| it.id.as_deref()),
         answer_model: answer.and_then(|it| it.model.as_deref()),
     })

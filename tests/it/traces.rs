@@ -76,11 +76,17 @@ async fn a_request_is_a_span_and_its_attempt_another_with_what_the_provider_repo
             let usage = |kind: &str| line["usage"][kind].as_u64().unwrap();
             let input = usage("input") + usage("cache_read") + usage("cache_write");
             let max_tokens = (path == "/v1/messages").then_some(1000);
+            let finish = match path {
+                "/v1/messages" => "end_turn",
+                "/v1/responses" => "completed",
+                _ => "stop",
+            };
             let mut expected = json!({
                 "gen_ai.operation.name": "chat", "gen_ai.provider.name": "sim",
+                "tollgate.provider": "sim",
                 "server.address": "127.0.0.1", "server.port": provider.address.port(),
                 "gen_ai.request.model": "upstream-model", "gen_ai.request.stream": stream,
-                "gen_ai.response.finish_reasons": ["done"],
+                "gen_ai.response.finish_reasons": [finish],
                 "gen_ai.response.id": null, "gen_ai.response.model": null,
                 "gen_ai.response.time_to_first_chunk": null,
                 "gen_ai.usage.input_tokens": input,
@@ -239,6 +245,63 @@ async fn failures_are_exported_with_their_class_and_other_requests_are_not() {
         let id = &attributes(&span)["tollgate.request.id"];
         assert!(*id != *works && *id != *refused, "{span:?}");
     }
+}
+
+#[tokio::test]
+async fn a_request_for_json_has_the_type_of_its_output() {
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let gateway = Gateway::start(Config::of(&provider).with("traces", to(&collector))).await;
+    let schema = json!({"name": "answer", "schema": {"type": "object"}});
+    let typed = json!({"format": {"type": "json_object"}});
+    for (path, more) in [
+        (CHAT, json!({"response_format": {"type": "json_object"}})),
+        (
+            CHAT,
+            json!({"response_format": {"type": "json_schema", "json_schema": schema}}),
+        ),
+        ("/v1/responses", json!({"text": typed})),
+    ] {
+        let answer = gateway.send(&ask(&gateway, path, "test-model", more)).await;
+        answer.assert_ok();
+        let id = answer.header("x-request-id").unwrap();
+        let trace = collector.trace_of(id).await;
+        assert_eq!(
+            attributes(&trace[1])["gen_ai.output.type"],
+            "json",
+            "{trace:#?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_after_200_is_exported_as_an_error() {
+    const BEGINS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+        transfer-encoding: chunked\r\n\r\n";
+    let event = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
+        \"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"},\"finish_reason\":null}]}\n\n";
+    let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+    let breaking = Upstream::playing([Act::send(BEGINS), Act::send(chunk), Act::Reset]).await;
+    let collector = Collector::start().await;
+    let mut traces = to(&collector);
+    traces["sample"] = json!({"share": 0});
+    let config = Config::new()
+        .provider("a", crate::support::provider(breaking.address))
+        .model("m", json!(["a"]))
+        .with("traces", traces);
+    let gateway = Gateway::start(config).await;
+    let request = ask(&gateway, CHAT, "m", json!({"stream": true}));
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    let line = gateway.access_line(|line| line["model"] == "m").await;
+    assert_eq!(line["status"], 200, "{line}");
+    let trace = collector.trace_of(line["id"].as_str().unwrap()).await;
+    for span in &trace {
+        let status = span.status.as_ref().unwrap();
+        assert_eq!(status.code, StatusCode::Error as i32, "{trace:#?}");
+    }
+    assert_eq!(attributes(&trace[0])["error.type"], line["code"]);
+    assert_eq!(attributes(&trace[0])["http.response.status_code"], 200);
 }
 
 /// A key in the ledger of a folder: its id and its text.

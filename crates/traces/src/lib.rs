@@ -9,6 +9,7 @@
 mod content;
 mod export;
 mod name;
+mod provider;
 mod request;
 
 pub use content::KeptBody;

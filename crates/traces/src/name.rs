@@ -4,6 +4,7 @@ pub(crate) const ERROR_TYPE: &str = "error.type";
 pub(crate) const GEN_AI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
 pub(crate) const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
 pub(crate) const GEN_AI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
+pub(crate) const GEN_AI_OUTPUT_TYPE: &str = "gen_ai.output.type";
 pub(crate) const GEN_AI_PROVIDER_NAME: &str = "gen_ai.provider.name";
 pub(crate) const GEN_AI_REQUEST_CHOICE_COUNT: &str = "gen_ai.request.choice.count";
 pub(crate) const GEN_AI_REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";

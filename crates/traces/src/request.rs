@@ -2,7 +2,7 @@
 
 use crate::content::{Content, KeptBody};
 use crate::export::Spans;
-use crate::{Shared, inject, name, new_span_id};
+use crate::{Shared, inject, name, new_span_id, provider};
 use bytes::Bytes;
 use http::HeaderMap;
 use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status};
@@ -76,6 +76,8 @@ pub struct Facts<'a> {
     pub model: Option<&'a str>,
     /// Whether the client asked for a stream.
     pub stream: bool,
+    /// Whether the client asked for an answer in JSON.
+    pub json: bool,
     /// The output limit in tokens that the client asked for.
     pub output_limit: Option<u64>,
     /// The number of answers that the client asked for.
@@ -88,8 +90,8 @@ pub struct Facts<'a> {
     pub cost: Option<Money>,
     /// When the first byte of the provider's answer was sent.
     pub first_byte: Option<Instant>,
-    /// Why the model stopped.
-    pub stop: Option<&'static str>,
+    /// Why the model stopped, in the provider's word.
+    pub stop: Option<&'a str>,
     /// The id of the answer.
     pub answer_id: Option<&'a str>,
     /// The model that answered, as the provider names it.
@@ -257,11 +259,18 @@ impl RequestTrace {
         let operation = attempt.operation;
         let mut attributes = Attributes::default();
         attributes.text(name::GEN_AI_OPERATION_NAME, operation);
-        attributes.text(name::GEN_AI_PROVIDER_NAME, &attempt.provider);
+        let well_known = provider::well_known(&attempt.host);
+        attributes.text(
+            name::GEN_AI_PROVIDER_NAME,
+            well_known.unwrap_or(&attempt.provider),
+        );
+        attributes.text("tollgate.provider", &attempt.provider);
         attributes.text(name::SERVER_ADDRESS, &attempt.host);
         attributes.number(name::SERVER_PORT, attempt.port.into());
         attributes.optional(name::GEN_AI_REQUEST_MODEL, attempt.model.as_deref());
         attributes.flag(name::GEN_AI_REQUEST_STREAM, facts.stream);
+        let output = facts.json.then_some("json");
+        attributes.optional(name::GEN_AI_OUTPUT_TYPE, output);
         attributes.optional_number(name::GEN_AI_REQUEST_MAX_TOKENS, facts.output_limit);
         let choices = Some(facts.choices).filter(|choices| *choices > 1);
         attributes.optional_number(name::GEN_AI_REQUEST_CHOICE_COUNT, choices);
@@ -367,7 +376,7 @@ impl Attributes {
         self.optional(name::GEN_AI_RESPONSE_ID, facts.answer_id);
         self.optional(name::GEN_AI_RESPONSE_MODEL, facts.answer_model);
         if let Some(stop) = facts.stop {
-            let reasons = vec![StringValue::from(stop)];
+            let reasons = vec![StringValue::from(stop.to_owned())];
             self.add(
                 name::GEN_AI_RESPONSE_FINISH_REASONS,
                 Value::Array(Array::String(reasons)),

@@ -61,6 +61,8 @@ pub struct RequestFacts {
     pub readable_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
+    /// The answer must be JSON, with a schema or without.
+    pub json: bool,
     /// Thinking is requested by a setting other than an effort or `thinking`.
     pub thinks: bool,
     /// Identifiers of items stored at a provider that the request names (`previous_response_id`,

@@ -1,5 +1,7 @@
 //! The facts about an answer that outlive it.
 
+use std::borrow::Cow;
+
 /// Why the model stopped, in words common to the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
@@ -102,6 +104,8 @@ pub struct AnswerFacts {
     pub created_at: Option<u64>,
     /// Why the model stopped.
     pub stop: Option<StopReason>,
+    /// The same in the provider's word, at most 64 bytes of it.
+    pub stop_word: Option<Cow<'static, str>>,
     /// A usage was reported with or after the stop reason. With one choice, it is not a running total.
     pub has_final_usage: bool,
     /// Responses: the last status is of one that has not ended.
@@ -116,6 +120,24 @@ pub struct AnswerFacts {
 }
 
 impl AnswerFacts {
+    /// Notes why the model stopped.
+    pub(super) fn set_stop(&mut self, reason: &str) {
+        /// Words that need no copy.
+        const USUAL: [&str; 8] = [
+            "stop",
+            "tool_calls",
+            "end_turn",
+            "tool_use",
+            "completed",
+            "STOP",
+            "length",
+            "max_tokens",
+        ];
+        self.stop = Some(StopReason::parse(reason));
+        let usual = USUAL.into_iter().find(|it| *it == reason);
+        self.stop_word = Some(usual.map_or_else(|| reason.to_owned().into(), Cow::Borrowed));
+    }
+
     /// How many ids are kept of what is stored with an answer.
     pub const MOST_STORED: usize = 128;
 }

@@ -247,7 +247,7 @@ impl Reader {
             at::FINISH_REASON => self.finish_choice(text.as_str()),
             at::STOP_REASON if StopReason::is_failure(text.as_str()) => self.event.error = true,
             at::STOP_REASON | at::DELTA_STOP_REASON | at::INCOMPLETE_REASON => {
-                self.facts.stop = Some(StopReason::parse(text.as_str()));
+                self.facts.set_stop(text.as_str());
             }
             at::STATUS => self.status(text.as_str()),
             at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {
@@ -321,7 +321,7 @@ impl Reader {
             self.event.error = true;
             return;
         }
-        self.facts.stop = Some(StopReason::parse(reason));
+        self.facts.set_stop(reason);
         self.event.choices.has_reason = true;
     }
 
@@ -329,12 +329,13 @@ impl Reader {
     fn status(&mut self, status: &str) {
         self.facts.is_running = matches!(status, "in_progress" | "queued");
         match status {
-            "completed" => self.facts.stop = Some(StopReason::Done),
+            "completed" => self.facts.set_stop(status),
             "failed" => self.event.error = true,
             "queued" | "in_progress" | "cancelled" => self.event.unfinished = true,
             // `incomplete_details` has the reason, before or after this.
-            "incomplete" => {
-                self.facts.stop.get_or_insert(StopReason::MaxTokens);
+            "incomplete" if self.facts.stop.is_none() => {
+                self.facts.stop = Some(StopReason::MaxTokens);
+                self.facts.stop_word = Some(status.to_owned().into());
             }
             _ => {}
         }

@@ -100,8 +100,12 @@ impl Walk {
                 };
             }
             Slot::AnswerFormatType => {
-                let is_schema = matches!(value, Value::Text(t) if t.bytes == b"json_schema");
-                self.found.facts.needs.schema |= is_schema;
+                let kind = match value {
+                    Value::Text(text) => text.bytes,
+                    _ => b"",
+                };
+                self.found.facts.needs.schema |= kind == b"json_schema";
+                self.found.facts.json |= matches!(kind, b"json_schema" | b"json_object");
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::Modalities => match value {
