@@ -6,6 +6,7 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_ledger::BillingState;
 use tollgate_traces::{Attempt, Facts, RequestTrace};
 use tollgate_types::{ErrorCode, Format, Money, RequestFacts, Usage};
+use tollgate_wire::answer::AnswerFacts;
 use tollgate_wire::fault::UpstreamFault;
 
 /// Begins the span of the current attempt.
@@ -65,6 +66,11 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
     let request = exchange.stage.request();
     let facts = request.and_then(RequestContext::facts_if_read);
     let answer = exchange.answer.facts();
+    let stops: Vec<_> = answer
+        .map(AnswerFacts::stop_words)
+        .into_iter()
+        .flatten()
+        .collect();
     let settled = exchange.settlement.settled();
     let identity = exchange.stage.identity();
     trace.finish(&Facts {
@@ -78,17 +84,26 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
         key: identity.map(|identity| identity.key.as_str()),
         model: exchange.model_name(),
         stream: facts.is_some_and(|facts| facts.stream),
-        json: facts.is_some_and(|facts| facts.json),
+        output: facts.and_then(|facts| facts.output),
+        seed: facts.and_then(|facts| facts.seed),
+        conversation: facts.and_then(conversation),
         output_limit: facts.and_then(|facts| facts.output_limit),
         choices: facts.map_or(1, |facts: &RequestFacts| facts.choices),
         usage: ended.usage,
         charged: settled.map(|(_, settled)| settled.charged),
         cost: ended.cost,
         first_byte: exchange.first_byte,
-        stop: answer.and_then(|it| it.stop_word.as_deref()),
+        stops: &stops,
         answer_id: answer.and_then(|it| it.id.as_deref()),
         answer_model: answer.and_then(|it| it.model.as_deref()),
     })
+}
+
+/// The id of the conversation that the provider keeps and the request continues.
+fn conversation(facts: &RequestFacts) -> Option<&str> {
+    let mut stored = facts.stored_ids.iter();
+    let conversation = stored.find(|stored| stored.field == "conversation");
+    conversation.map(|stored| stored.id.as_str())
 }
 
 /// The operation, by the semantic conventions if they define it.

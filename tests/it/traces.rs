@@ -248,30 +248,118 @@ async fn failures_are_exported_with_their_class_and_other_requests_are_not() {
 }
 
 #[tokio::test]
-async fn a_request_for_json_has_the_type_of_its_output() {
+async fn the_kind_of_output_and_the_seed_are_those_of_the_request() {
     let provider = Provider::start().await;
     let collector = Collector::start().await;
     let gateway = Gateway::start(Config::of(&provider).with("traces", to(&collector))).await;
     let schema = json!({"name": "answer", "schema": {"type": "object"}});
     let typed = json!({"format": {"type": "json_object"}});
-    for (path, more) in [
-        (CHAT, json!({"response_format": {"type": "json_object"}})),
+    let gemini = "/v1beta/models/test-model:generateContent";
+    let config = json!({"responseMimeType": "application/json", "seed": -7});
+    for (path, more, output, seed) in [
+        (
+            CHAT,
+            json!({"response_format": {"type": "json_object"}, "seed": 7}),
+            json!("json"),
+            json!(7),
+        ),
         (
             CHAT,
             json!({"response_format": {"type": "json_schema", "json_schema": schema}}),
+            json!("json"),
+            Value::Null,
         ),
-        ("/v1/responses", json!({"text": typed})),
+        (
+            CHAT,
+            json!({"response_format": {"type": "text"}}),
+            json!("text"),
+            Value::Null,
+        ),
+        (
+            "/v1/responses",
+            json!({"text": typed}),
+            json!("json"),
+            Value::Null,
+        ),
+        (
+            gemini,
+            json!({"generationConfig": config}),
+            json!("json"),
+            json!(-7),
+        ),
     ] {
-        let answer = gateway.send(&ask(&gateway, path, "test-model", more)).await;
+        let mut body = json!({"contents": [{"role": "user", "parts": [{"text": "A question."}]}]});
+        let request = match path == gemini {
+            true => {
+                body["generationConfig"] = more["generationConfig"].clone();
+                Request::post(path, &body).key(&gateway.key)
+            }
+            false => ask(&gateway, path, "test-model", more),
+        };
+        let answer = gateway.send(&request).await;
         answer.assert_ok();
         let id = answer.header("x-request-id").unwrap();
         let trace = collector.trace_of(id).await;
-        assert_eq!(
-            attributes(&trace[1])["gen_ai.output.type"],
-            "json",
-            "{trace:#?}"
-        );
+        let of_attempt = attributes(&trace[1]);
+        let has = |name: &str| of_attempt.get(name).cloned().unwrap_or_default();
+        let seen = (has("gen_ai.output.type"), has("gen_ai.request.seed"));
+        assert_eq!(seen, (output, seed), "{trace:#?}");
     }
+}
+
+#[tokio::test]
+async fn an_attempt_has_its_conversation_and_why_each_choice_stopped() {
+    let text = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
+    let stored = json!({
+        "id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m",
+        "conversation": {"id": "conv_1"},
+        "output": [{"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+                    "content": [text("Hi.")]}],
+        "usage": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+    });
+    let choice = |index: u64, reason: &str| {
+        json!({"index": index, "message": {"role": "assistant", "content": "Hi."},
+               "finish_reason": reason})
+    };
+    let chosen = json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [choice(0, "stop"), choice(1, "length")],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+    });
+    let playing = |answer: Value| {
+        let answer = answer.to_string();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
+        let answer = format!("{head}{}\r\n\r\n{answer}", answer.len());
+        Upstream::playing([Act::send(answer), Act::Again])
+    };
+    let (stores, chooses) = (playing(stored).await, playing(chosen).await);
+    let collector = Collector::start().await;
+    let at = |upstream: &Upstream| crate::support::provider(upstream.address);
+    let config = Config::new()
+        .provider("stores", at(&stores))
+        .provider("chooses", at(&chooses))
+        .model("stored", json!(["stores"]))
+        .model("chosen", json!(["chooses"]))
+        .with("traces", to(&collector));
+    let gateway = Gateway::start(config).await;
+    let attempt = async |path: &str, model: &str, more: Value| {
+        let answer = gateway.send(&ask(&gateway, path, model, more)).await;
+        answer.assert_ok();
+        let trace = collector.trace_of(answer.header("x-request-id").unwrap());
+        attributes(&trace.await[1])
+    };
+    let first = attempt("/v1/responses", "stored", Value::Null).await;
+    assert_eq!(first.get("gen_ai.conversation.id"), None, "{first}");
+    for conversation in [json!("conv_1"), json!({"id": "conv_1"})] {
+        let more = json!({"conversation": conversation});
+        let next = attempt("/v1/responses", "stored", more).await;
+        assert_eq!(next["gen_ai.conversation.id"], "conv_1", "{next}");
+    }
+    let chosen = attempt(CHAT, "chosen", json!({"n": 2})).await;
+    assert_eq!(
+        chosen["gen_ai.response.finish_reasons"],
+        json!(["stop", "length"])
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The names of attributes that the semantic conventions of OpenTelemetry define.
 
 pub(crate) const ERROR_TYPE: &str = "error.type";
+pub(crate) const GEN_AI_CONVERSATION_ID: &str = "gen_ai.conversation.id";
 pub(crate) const GEN_AI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
 pub(crate) const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
 pub(crate) const GEN_AI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
@@ -9,6 +10,7 @@ pub(crate) const GEN_AI_PROVIDER_NAME: &str = "gen_ai.provider.name";
 pub(crate) const GEN_AI_REQUEST_CHOICE_COUNT: &str = "gen_ai.request.choice.count";
 pub(crate) const GEN_AI_REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
 pub(crate) const GEN_AI_REQUEST_MODEL: &str = "gen_ai.request.model";
+pub(crate) const GEN_AI_REQUEST_SEED: &str = "gen_ai.request.seed";
 pub(crate) const GEN_AI_REQUEST_STREAM: &str = "gen_ai.request.stream";
 pub(crate) const GEN_AI_RESPONSE_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 pub(crate) const GEN_AI_RESPONSE_ID: &str = "gen_ai.response.id";

@@ -11,7 +11,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tollgate_types::{Money, Usage};
+use tollgate_types::{Money, OutputKind, Usage};
 
 /// The trace of a request under way.
 pub struct RequestTrace {
@@ -76,8 +76,12 @@ pub struct Facts<'a> {
     pub model: Option<&'a str>,
     /// Whether the client asked for a stream.
     pub stream: bool,
-    /// Whether the client asked for an answer in JSON.
-    pub json: bool,
+    /// The kind of output that the client asked for.
+    pub output: Option<OutputKind>,
+    /// The seed that the client gave.
+    pub seed: Option<i64>,
+    /// The id of the conversation that the provider keeps.
+    pub conversation: Option<&'a str>,
     /// The output limit in tokens that the client asked for.
     pub output_limit: Option<u64>,
     /// The number of answers that the client asked for.
@@ -90,8 +94,8 @@ pub struct Facts<'a> {
     pub cost: Option<Money>,
     /// When the first byte of the provider's answer was sent.
     pub first_byte: Option<Instant>,
-    /// Why the model stopped, in the provider's word.
-    pub stop: Option<&'a str>,
+    /// Why each choice stopped, in the provider's words.
+    pub stops: &'a [&'a str],
     /// The id of the answer.
     pub answer_id: Option<&'a str>,
     /// The model that answered, as the provider names it.
@@ -269,8 +273,12 @@ impl RequestTrace {
         attributes.number(name::SERVER_PORT, attempt.port.into());
         attributes.optional(name::GEN_AI_REQUEST_MODEL, attempt.model.as_deref());
         attributes.flag(name::GEN_AI_REQUEST_STREAM, facts.stream);
-        let output = facts.json.then_some("json");
+        let output = facts.output.map(OutputKind::as_str);
         attributes.optional(name::GEN_AI_OUTPUT_TYPE, output);
+        attributes.optional(name::GEN_AI_CONVERSATION_ID, facts.conversation);
+        if let Some(seed) = facts.seed {
+            attributes.add(name::GEN_AI_REQUEST_SEED, seed);
+        }
         attributes.optional_number(name::GEN_AI_REQUEST_MAX_TOKENS, facts.output_limit);
         let choices = Some(facts.choices).filter(|choices| *choices > 1);
         attributes.optional_number(name::GEN_AI_REQUEST_CHOICE_COUNT, choices);
@@ -375,8 +383,12 @@ impl Attributes {
     fn answer(&mut self, facts: &Facts<'_>) {
         self.optional(name::GEN_AI_RESPONSE_ID, facts.answer_id);
         self.optional(name::GEN_AI_RESPONSE_MODEL, facts.answer_model);
-        if let Some(stop) = facts.stop {
-            let reasons = vec![StringValue::from(stop.to_owned())];
+        if !facts.stops.is_empty() {
+            let reasons = facts
+                .stops
+                .iter()
+                .map(|stop| StringValue::from((*stop).to_owned()));
+            let reasons = reasons.collect();
             self.add(
                 name::GEN_AI_RESPONSE_FINISH_REASONS,
                 Value::Array(Array::String(reasons)),

@@ -61,8 +61,10 @@ pub struct RequestFacts {
     pub readable_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
-    /// The answer must be JSON, with a schema or without.
-    pub json: bool,
+    /// The requested kind of output, if the request names one.
+    pub output: Option<OutputKind>,
+    /// The seed, if it is an integer.
+    pub seed: Option<i64>,
     /// Thinking is requested by a setting other than an effort or `thinking`.
     pub thinks: bool,
     /// Identifiers of items stored at a provider that the request names (`previous_response_id`,
@@ -73,6 +75,31 @@ pub struct RequestFacts {
     pub items: Vec<NamedItem>,
     /// The facts of the conversation for `auto`; `None` if the client names the model.
     pub conversation: Option<Box<ConversationFacts>>,
+}
+
+/// The kind of output that a request asks for. Of several, the last one in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutputKind {
+    /// Plain text.
+    Text,
+    /// JSON, with a schema or without.
+    Json,
+    /// Pictures.
+    Image,
+    /// Sound.
+    Speech,
+}
+
+impl OutputKind {
+    /// The name in traces, by the semantic conventions.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Image => "image",
+            Self::Speech => "speech",
+        }
+    }
 }
 
 /// The identifier of an item stored at a provider.

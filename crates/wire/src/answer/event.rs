@@ -54,13 +54,13 @@ impl Choices {
         self.begun != 0 && self.begun == self.finished
     }
 
-    /// Takes the choice that has ended. Indexes beyond the last bit share that bit.
-    pub(super) fn take(&mut self) {
+    /// Takes the choice that has ended, and returns its index. Indexes beyond the last bit share that bit.
+    pub(super) fn take(&mut self) -> u64 {
         let bit = 1 << self.index.min(127);
         self.begun |= bit;
         if std::mem::take(&mut self.has_reason) {
             self.finished |= bit;
         }
-        self.index = 0;
+        std::mem::take(&mut self.index)
     }
 }

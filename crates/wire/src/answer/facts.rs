@@ -104,8 +104,10 @@ pub struct AnswerFacts {
     pub created_at: Option<u64>,
     /// Why the model stopped.
     pub stop: Option<StopReason>,
-    /// The same in the provider's word, at most 64 bytes of it.
+    /// The same in the provider's word, at most 64 bytes of it; of the first choice.
     pub stop_word: Option<Cow<'static, str>>,
+    /// The words of further choices, by the index of the choice.
+    pub further_stop_words: Vec<(u64, Cow<'static, str>)>,
     /// A usage was reported with or after the stop reason. With one choice, it is not a running total.
     pub has_final_usage: bool,
     /// Responses: the last status is of one that has not ended.
@@ -120,8 +122,33 @@ pub struct AnswerFacts {
 }
 
 impl AnswerFacts {
+    /// The provider's words for why each choice stopped, in the order of the choices.
+    pub fn stop_words(&self) -> impl Iterator<Item = &str> {
+        let further = self.further_stop_words.iter().map(|(_, word)| &**word);
+        self.stop_word.as_deref().into_iter().chain(further)
+    }
+
     /// Notes why the model stopped.
     pub(super) fn set_stop(&mut self, reason: &str) {
+        self.stop = Some(StopReason::parse(reason));
+        self.stop_word = Some(Self::word(reason));
+    }
+
+    /// Notes the word for why a choice stopped.
+    pub(super) fn set_choice_word(&mut self, choice: u64, word: Cow<'static, str>) {
+        if choice == 0 {
+            self.stop_word = Some(word);
+            return;
+        }
+        let words = &mut self.further_stop_words;
+        words.retain(|(other, _)| *other != choice);
+        if words.len() < Self::MOST_STORED {
+            let at = words.partition_point(|(other, _)| *other < choice);
+            words.insert(at, (choice, word));
+        }
+    }
+
+    pub(super) fn word(reason: &str) -> Cow<'static, str> {
         /// Words that need no copy.
         const USUAL: [&str; 8] = [
             "stop",
@@ -133,9 +160,8 @@ impl AnswerFacts {
             "length",
             "max_tokens",
         ];
-        self.stop = Some(StopReason::parse(reason));
         let usual = USUAL.into_iter().find(|it| *it == reason);
-        self.stop_word = Some(usual.map_or_else(|| reason.to_owned().into(), Cow::Borrowed));
+        usual.map_or_else(|| reason.to_owned().into(), Cow::Borrowed)
     }
 
     /// How many ids are kept of what is stored with an answer.

@@ -17,6 +17,7 @@ use crate::{
     json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
     usage::{UsageField, UsageOf, UsageReport},
 };
+use std::borrow::Cow;
 use tollgate_types::{ProviderTool, ServiceTier, UsageDetails};
 
 /// The longest id or model name that is kept, in bytes.
@@ -45,6 +46,8 @@ pub(crate) struct Reader {
     pub(crate) extensions: StreamEvents,
     path: Path,
     in_delta: bool,
+    /// The finish reason of the choice that is being read.
+    choice_word: Option<Cow<'static, str>>,
     /// About the event that is being read.
     pub(crate) event: EventFacts,
     /// About the whole answer.
@@ -63,6 +66,7 @@ impl Reader {
             extensions: StreamEvents::default(),
             path: Path::default(),
             in_delta: false,
+            choice_word: None,
             event: EventFacts::default(),
             facts: AnswerFacts::default(),
             usage: UsageReport::default(),
@@ -321,7 +325,8 @@ impl Reader {
             self.event.error = true;
             return;
         }
-        self.facts.set_stop(reason);
+        self.facts.stop = Some(StopReason::parse(reason));
+        self.choice_word = Some(AnswerFacts::word(reason));
         self.event.choices.has_reason = true;
     }
 
@@ -599,7 +604,12 @@ impl Sink for Reader {
         self.path.end();
         match self.path.here() {
             Some(at::DELTA) => self.in_delta = false,
-            Some(at::CHOICE) => self.event.choices.take(),
+            Some(at::CHOICE) => {
+                let choice = self.event.choices.take();
+                if let Some(word) = self.choice_word.take() {
+                    self.facts.set_choice_word(choice, word);
+                }
+            }
             Some(at::INPUT_PART) => self.part.end_input(&mut self.usage.details),
             Some(at::OUTPUT_PART) => self.part.end_output(&mut self.usage.details),
             Some(at::ITERATION) => self.usage.end_iteration(),

@@ -157,6 +157,9 @@ pub(crate) enum Slot {
     ThinkingType,
     ThinkingBudget,
     AnswerFormatType,
+    /// The media type of the answer.
+    AnswerMediaType,
+    Seed,
     Modalities,
     AudioOutput,
     /// How fast the answer comes.
@@ -323,6 +326,7 @@ pub(crate) fn top(key: &[u8]) -> Slot {
         b"tools" => Slot::Tools,
         b"temperature" => Slot::Checked(Checked::Temperature),
         b"top_p" => Slot::Checked(Checked::TopP),
+        b"seed" => Slot::Seed,
         _ => extensions::slot(key),
     }
 }

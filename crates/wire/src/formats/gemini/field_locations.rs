@@ -78,6 +78,8 @@ static GENERATION_CONFIG: Settings = Settings {
         b"candidateCount" | b"candidate_count" => Slot::Choices("generationConfig.candidateCount"),
         b"maxOutputTokens" | b"max_output_tokens" => Slot::OutputLimit,
         b"temperature" => Slot::Checked(Checked::Temperature),
+        b"responseMimeType" | b"response_mime_type" => Slot::AnswerMediaType,
+        b"seed" => Slot::Seed,
         b"thinkingConfig" | b"thinking_config" => Slot::Settings(&THINKING_CONFIG),
         _ => Slot::Ignored,
     })),

@@ -8,7 +8,7 @@ use super::{
     Value, Walk, fault,
 };
 use crate::json::{Container, Number, Span};
-use tollgate_types::{Effort, Thinking};
+use tollgate_types::{Effort, OutputKind, Thinking};
 
 /// The largest output limit and thinking budget; no model reaches it.
 const MAX_TOKENS: u64 = i32::MAX as u64;
@@ -105,12 +105,36 @@ impl Walk {
                     _ => b"",
                 };
                 self.found.facts.needs.schema |= kind == b"json_schema";
-                self.found.facts.json |= matches!(kind, b"json_schema" | b"json_object");
+                self.outputs(match kind {
+                    b"json_schema" | b"json_object" => Some(OutputKind::Json),
+                    b"text" => Some(OutputKind::Text),
+                    _ => None,
+                });
+                self.opaque(Slot::Ignored, value, span);
+            }
+            Slot::AnswerMediaType => {
+                self.outputs(match value {
+                    Value::Text(text) if text.bytes == b"application/json" => {
+                        Some(OutputKind::Json)
+                    }
+                    Value::Text(text) if text.bytes == b"text/plain" => Some(OutputKind::Text),
+                    _ => None,
+                });
+                self.opaque(Slot::Ignored, value, span);
+            }
+            Slot::Seed => {
+                if let Value::Number(number) = value {
+                    self.found.facts.seed = number.as_str().parse().ok();
+                }
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::Modalities => match value {
                 Value::Open(Container::Array) => self.push(Location::Array, slot, span.start),
-                Value::Text(text) => self.found.facts.needs.audio |= text.bytes == b"audio",
+                Value::Text(text) => {
+                    let is_audio = text.bytes == b"audio";
+                    self.found.facts.needs.audio |= is_audio;
+                    self.outputs(is_audio.then_some(OutputKind::Speech));
+                }
                 _ => self.opaque(Slot::Ignored, value, span),
             },
             Slot::AudioOutput => {
@@ -121,6 +145,10 @@ impl Walk {
             _ => self.opaque(Slot::Ignored, value, span),
         }
         Ok(())
+    }
+
+    fn outputs(&mut self, kind: Option<OutputKind>) {
+        self.found.facts.output = self.found.facts.output.max(kind);
     }
 
     /// A field whose value is an object of settings.

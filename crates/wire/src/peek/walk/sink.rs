@@ -49,6 +49,7 @@ impl Sink for Walk {
                 | Slot::PluginId
                 | Slot::Switch
                 | Slot::AnswerFormatType
+                | Slot::AnswerMediaType
                 | Slot::Speed
                 | Slot::InferenceGeo
                 | Slot::Modalities,

@@ -178,6 +178,10 @@ fn chat_is_finished_without_its_marker_once_every_choice_has_ended() {
     assert_eq!(whole(Format::Chat, &stream).end, StreamEnd::Cut);
     stream += &chunk(1, "\"length\"");
     assert_eq!(whole(Format::Chat, &stream).end, StreamEnd::Finished);
+    let stream = chunk(1, "\"length\"") + &chunk(2, "\"other\"") + &chunk(0, "\"stop\"");
+    let seen = whole(Format::Chat, &stream);
+    let words: Vec<_> = seen.facts.stop_words().collect();
+    assert_eq!(words, ["stop", "length", "other"]);
 }
 
 #[test]
