@@ -90,12 +90,12 @@ async fn counters_are_there_before_the_first_request() {
     );
     let gateway = Gateway::start(config).await;
     for sample in [
-        r#"tollgate_requests_total{code="",format="messages",model="test-model",provider="sim",status="200"}"#,
-        r#"tollgate_requests_total{code="upstream_error",format="chat",model="test-model",provider="sim",status="502"}"#,
-        r#"tollgate_requests_total{code="upstream_error",format="chat",model="test-model",provider="sim",status="200"}"#,
+        r#"tollgate_requests_total{code="",format="none",model="",provider="sim",status="200"}"#,
+        r#"tollgate_requests_total{code="upstream_error",format="none",model="",provider="sim",status="502"}"#,
+        r#"tollgate_requests_total{code="upstream_error",format="none",model="",provider="sim",status="200"}"#,
         r#"tollgate_requests_total{code="invalid_model",format="chat",model="",provider="",status="404"}"#,
-        r#"tollgate_tokens_total{format="chat",kind="cache_write",model="test-model",provider="sim"}"#,
-        r#"tollgate_reasoning_tokens_total{format="responses",model="test-model",provider="sim"}"#,
+        r#"tollgate_tokens_total{format="none",kind="cache_write",model="",provider="sim"}"#,
+        r#"tollgate_reasoning_tokens_total{format="none",model="",provider="sim"}"#,
         r#"tollgate_upstream_faults_total{class="rate_limit",provider="sim"}"#,
         r#"tollgate_upstream_faults_total{class="context_length",provider="sim"}"#,
         r#"tollgate_breaker_opened_total{credential="",deployment="",provider="sim",scope="provider"}"#,

@@ -29,7 +29,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use tollgate_providers::{FetchFault, Report, Token};
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
-use tollgate_routing::{Catalog, Decision, ModelKind};
+use tollgate_routing::{Catalog, Decision};
 use tollgate_types::{ErrorCode, Format};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
@@ -256,22 +256,16 @@ const NO_FORMAT: &str = "none";
 /// The fleet whose health the metrics page reports.
 static FLEET: Lazy<ArcSwapOption<Fleet>> = Lazy::new(ArcSwapOption::default);
 
-/// Makes the metrics page report the health of this fleet, and every counter that the configuration
-/// implies, from 0 on: without a sample before it, the rate of a first event is lost.
+/// Makes the metrics page report the health of this fleet, and at least one series of every counter from 0 on.
+/// The counters of a format, a model and a provider appear with their first request: all of them would be
+/// hundreds of thousands.
 pub fn watch(fleet: &Arc<Fleet>, catalog: &Catalog) {
     for provider in catalog.providers() {
         for class in FaultClass::ALL {
             let labels = [&*provider.name, class.as_str()];
             METRICS.upstream_faults.with_label_values(&labels);
         }
-    }
-    let is_asked = |kind: &ModelKind| matches!(kind, ModelKind::Model | ModelKind::Wildcard { .. });
-    for model in catalog.all().filter(|model| is_asked(&model.kind)) {
-        for deployment in &model.deployments {
-            for format in Format::ALL {
-                RouteMeter::of(Some(format), &model.id, &deployment.provider.name);
-            }
-        }
+        RouteMeter::of(None, &"".into(), &provider.name);
     }
     for profile in catalog.profiles() {
         for model in &profile.candidates {

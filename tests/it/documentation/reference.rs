@@ -128,9 +128,9 @@ const METRICS: &str = "\
 
 `GET /metrics` on the operator port returns these in the text format of Prometheus, or in OpenMetrics 1.0 if `accept` asks
 for it. Values are those of one process.
-Counters are there from the start, at 0, for every label value that the configuration implies, except those of open
-paths; the combination of `status` and `code` only for the failures that no client causes. Histograms appear with their
-first value.
+At least one series of each counter is there from the start, at 0. Those with a `model` appear with the first request of
+their format, model and provider, except `tollgate_auto_choices_total`; until then `model` is empty. Histograms appear
+with their first value.
 [Monitor](../guides/monitoring.md) says what to watch.
 
 | Metric | Kind | Labels | Meaning |
@@ -206,8 +206,8 @@ async fn counted(gateway: &Gateway, name: &str) {
     eventually(name, async || has(gateway, name).await).await;
 }
 
-/// A gateway that has seen one of everything that is counted.
-async fn eventful() -> (Gateway, Provider) {
+/// A gateway with everything that is counted.
+async fn counting() -> (Gateway, Provider) {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("server.limits.connections_per_address", json!(40))
@@ -225,7 +225,12 @@ async fn eventful() -> (Gateway, Provider) {
         );
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("limits"), "redis://127.0.0.1:1").unwrap();
-    let gateway = Gateway::start_in(folder, config).await;
+    (Gateway::start_in(folder, config).await, provider)
+}
+
+/// A gateway that has seen one of everything that is counted.
+async fn eventful() -> (Gateway, Provider) {
+    let (gateway, provider) = counting().await;
     let streamed = gateway
         .ask(CHAT, "test-model", "", json!({"stream": true}))
         .await;
@@ -259,6 +264,41 @@ async fn eventful() -> (Gateway, Provider) {
     .await;
     drop((crowd, hanging));
     (gateway, provider)
+}
+
+#[tokio::test]
+async fn every_counter_is_there_at_0_before_the_first_request() {
+    /// They count without a request, too.
+    const COUNTING: [&str; 2] = [
+        "process_cpu_seconds_total",
+        "tollgate_limits_fallbacks_total",
+    ];
+    let page = fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
+    let counters = page.lines().filter(|line| line.contains(" | counter | "));
+    let names: Vec<_> = counters
+        .map(|line| line.split('`').nth(1).unwrap())
+        .collect();
+    assert!(names.len() > 30, "{page}");
+    let (gateway, _provider) = counting().await;
+    let scrape = gateway.operator("/metrics").await.text();
+    for name in names {
+        let samples = scrape.lines().filter_map(|line| {
+            let value = line.strip_prefix(name)?.rsplit_once(' ')?;
+            (value.0.is_empty() || value.0.starts_with('{')).then_some(value.1)
+        });
+        let mut samples = samples.peekable();
+        assert!(samples.peek().is_some(), "no series of {name}");
+        let is_zero = samples.any(|value| value == "0");
+        assert!(
+            is_zero || COUNTING.contains(&name),
+            "no series of {name} is 0"
+        );
+    }
+    let routes = scrape
+        .lines()
+        .filter(|line| line.contains("model=\"test-model\""));
+    let routes: Vec<_> = routes.filter(|line| line.contains("format=")).collect();
+    assert!(routes.is_empty(), "{routes:#?}");
 }
 
 #[tokio::test]
