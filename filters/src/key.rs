@@ -9,7 +9,7 @@ use tollgate_filter::{
     Built, Filter, FilterKind, Head, KeyDirectory, KeyLookup, Phases, RequestContext, Services,
     Verdict, no_settings,
 };
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::{ErrorCode, LimitHit, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "key",
@@ -77,7 +77,9 @@ fn invalid() -> PublicError {
 
 fn too_many_attempts(wait: Duration) -> PublicError {
     let message = "too many API keys from this address were not valid";
-    PublicError::new(ErrorCode::RateLimitExceeded, message).with_retry_after(wait)
+    PublicError::new(ErrorCode::RateLimitExceeded, message)
+        .with_limit(Some(LimitHit::InvalidKeys))
+        .with_retry_after(wait)
 }
 
 fn unavailable() -> PublicError {

@@ -10,7 +10,7 @@ use tollgate_filter::{
     Admission, Built, Catalog, Filter, FilterKind, Head, Limiter, Load, NotAdmitted, Phases,
     RequestContext, Services, Verdict, settings,
 };
-use tollgate_types::{Denied, ErrorCode, Limited, PublicError};
+use tollgate_types::{Denied, ErrorCode, LimitHit, Limited, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "limits",
@@ -122,7 +122,10 @@ impl Limits {
 
 fn over_limit(Limited { dimension, denied }: Limited) -> PublicError {
     let limit = dimension.in_words();
-    let error = |message| PublicError::new(ErrorCode::RateLimitExceeded, message);
+    let error = |message| {
+        PublicError::new(ErrorCode::RateLimitExceeded, message)
+            .with_limit(Some(LimitHit::Key(dimension)))
+    };
     match denied {
         Denied::Wait(wait) => {
             error(format!("the API key has reached its limit of {limit}")).with_retry_after(wait)

@@ -18,7 +18,7 @@ use tollgate_filter::{
     RequestContext, Reserved, Services, Verdict, settings,
 };
 use tollgate_types::{
-    ErrorCode, PublicError, ReservationGuard, Shortage, Unavailable, Unit, UpperBound,
+    ErrorCode, LimitHit, PublicError, ReservationGuard, Shortage, Unavailable, Unit, UpperBound,
 };
 
 pub(crate) const KIND: FilterKind = FilterKind {
@@ -245,7 +245,7 @@ fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance
 }
 
 fn error(shortage: &Shortage) -> PublicError {
-    match shortage {
+    let error = match shortage {
         Shortage::Exhausted(unit) => PublicError::new(
             ErrorCode::QuotaExhausted,
             match unit {
@@ -272,7 +272,8 @@ fn error(shortage: &Shortage) -> PublicError {
             ErrorCode::ServiceUnavailable,
             "balances cannot be checked now; retry in a few seconds",
         ),
-    }
+    };
+    error.with_limit(LimitHit::of(shortage))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::body;
 use super::exchange::{Exchange, SentHead};
 use super::{open_path, record, route_reason, settlement};
 pub use crate::candidate::internal_error;
+use crate::events;
 use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -155,6 +156,9 @@ pub fn compose(
         } => (status, None, content_type, body, None),
         What::Error(error) => {
             let error = final_word(exchange, error);
+            if let Some(limit) = error.limit {
+                events::limit_hit(limit);
+            }
             let body = render::error_body(exchange.format(), &error, &exchange.id);
             (
                 error.status,

@@ -19,7 +19,7 @@ use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
 use tollgate_types::{
-    ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt, Tariff,
+    ErrorCode, Format, Identity, LimitHit, OwnerFailure, PublicError, Shortage, StoredAt, Tariff,
 };
 
 /// The query parameters that the provider gets with a request for a stored item. `stream` is not one of them:
@@ -270,7 +270,7 @@ fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
             )
         }
     };
-    PublicError::new(code, message)
+    PublicError::new(code, message).with_limit(LimitHit::of(shortage))
 }
 
 /// The error for an item that the key does not own, or that its provider no longer stores.

@@ -177,6 +177,31 @@ async fn a_request_that_never_fits_is_not_worth_a_retry() {
     assert_eq!(provider.handle.counters().requests, 0);
 }
 
+#[tokio::test]
+async fn each_refusal_is_counted_by_its_limit() {
+    let (_provider, gateway) = start().await;
+    let poor = gateway.key_with(10, LONG);
+    let few_requests = limited(&gateway, &["--requests", "1"]).await;
+    gateway
+        .send(&ask(CHAT, &few_requests, json!({})))
+        .await
+        .assert_ok();
+    let few_tokens = limited(&gateway, &["--output-tokens", "50"]).await;
+    let long = json!({"max_completion_tokens": 60});
+    for (key, more, status, limit) in [
+        (few_requests, json!({}), 429, "requests"),
+        (few_tokens, long, 429, "output_tokens"),
+        (poor, json!({}), 402, "balance_tokens"),
+    ] {
+        let name = format!("tollgate_limits_hit_total{{limit=\"{limit}\"}}");
+        assert_eq!(gateway.sample(&name).await, Some(0.0), "{name}");
+        let refused = gateway.send(&ask(CHAT, &key, more)).await;
+        assert_eq!(refused.status, status, "{refused:?}");
+        gateway.sample_is(&name, 1.0).await;
+    }
+    assert_eq!(gateway.total("tollgate_limits_hit_total").await, 3.0);
+}
+
 /// The request has no output limit, and the gateway's own guess is more than that.
 #[tokio::test]
 async fn a_limit_below_what_is_expected_refuses_nothing_for_a_guess() {

@@ -247,6 +247,7 @@ pub const fn internal_error() -> PublicError {
         message: std::borrow::Cow::Borrowed("the gateway failed on this request"),
         retry_after: None,
         should_retry: None,
+        limit: None,
         unsupported: None,
         param: None,
     }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use tollgate_providers::{FetchFault, Report, Token};
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_routing::{Catalog, Decision};
-use tollgate_types::{ErrorCode, Format};
+use tollgate_types::{ErrorCode, Format, LimitHit};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Everything that is measured.
@@ -56,6 +56,7 @@ struct Metrics {
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
     choices: IntCounterVec,
+    limits_hit: IntCounterVec,
 }
 
 static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
@@ -224,6 +225,11 @@ impl Metrics {
                 "Models that the gateway chose, by the rule that decided.",
                 &["profile", "model", "why"],
             ),
+            limits_hit: counters(
+                "tollgate_limits_hit_total",
+                "Requests refused by a limit of their key, by its balance, or for the invalid keys of their address.",
+                &["limit"],
+            ),
             registry,
         };
         for outcome in ReloadOutcome::ALL {
@@ -231,6 +237,9 @@ impl Metrics {
         }
         for result in SpanResult::ALL {
             metrics.spans.with_label_values(&[result.as_str()]);
+        }
+        for limit in LimitHit::ALL {
+            metrics.limits_hit.with_label_values(&[limit.as_str()]);
         }
         for source in CountSource::ALL {
             metrics.token_counts.with_label_values(&[source.as_str()]);
@@ -301,6 +310,14 @@ pub fn watch(fleet: &Arc<Fleet>, catalog: &Catalog) {
 /// A check has opened or closed the breaker of a provider.
 pub fn provider_changed(provider: &str, change: Change) {
     changed(BreakerScope::Provider, [provider, "", ""], change);
+}
+
+/// A limit has refused a request.
+pub fn limit_hit(limit: LimitHit) {
+    METRICS
+        .limits_hit
+        .with_label_values(&[limit.as_str()])
+        .inc();
 }
 
 /// The outcome of fetching a token, where it was fetched.

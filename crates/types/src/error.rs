@@ -3,7 +3,7 @@
 //! One static table gives each code its HTTP status and `error.type`; dispatch,
 //! documentation and tests read the same table.
 
-use crate::{ContextNumbers, Format};
+use crate::{ContextNumbers, Format, LimitHit};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -136,6 +136,8 @@ pub struct PublicError {
     /// Whether the same request can succeed if it is sent again. `Some(false)` is sent as
     /// `x-should-retry: false`; `None` leaves the question to the caller's client.
     pub should_retry: Option<bool>,
+    /// The limit that has refused the request.
+    pub limit: Option<LimitHit>,
     /// The fallback that a client of the messages format uses when it gets this error.
     pub unsupported: Option<Unsupported>,
     /// The path of the field at fault in the caller's request: sent as `error.param`.
@@ -171,6 +173,7 @@ impl PublicError {
             message: message.into(),
             retry_after,
             should_retry,
+            limit: None,
             unsupported: None,
             param: None,
         }
@@ -184,6 +187,13 @@ impl PublicError {
     /// The request does not fit the model's context, in the words of the caller's format.
     pub fn context_length(format: Option<Format>, numbers: ContextNumbers) -> Self {
         Self::new(ErrorCode::ContextLengthExceeded, numbers.message(format))
+    }
+
+    /// The same error, by the limit that has refused the request.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Option<LimitHit>) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The same error under another status.

@@ -43,7 +43,7 @@ pub use format::{Format, PerFormat};
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
 pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
-pub use limits::{Denied, Dimension, Limited, Limits};
+pub use limits::{Denied, Dimension, LimitHit, Limited, Limits};
 pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use money::{InvalidMoney, Money};

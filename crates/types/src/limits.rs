@@ -1,5 +1,6 @@
 //! The limits of a key: requests and tokens per minute, concurrent requests.
 
+use crate::{Shortage, Unit};
 use serde::Serialize;
 use std::{num::NonZeroU32, time::Duration};
 
@@ -60,6 +61,53 @@ impl Dimension {
             Self::InputTokens => "input_tokens",
             Self::OutputTokens => "output_tokens",
             Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+/// A limit that has refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitHit {
+    /// A limit of the key.
+    Key(Dimension),
+    /// The balance of the key, which is used up.
+    Balance(Unit),
+    /// The balance of the key, which its other requests reserve.
+    Reserved,
+    /// The invalid keys of an address.
+    InvalidKeys,
+}
+
+impl LimitHit {
+    /// Every limit.
+    pub const ALL: [Self; 8] = [
+        Self::Key(Dimension::Requests),
+        Self::Key(Dimension::InputTokens),
+        Self::Key(Dimension::OutputTokens),
+        Self::Key(Dimension::Concurrent),
+        Self::Balance(Unit::Tokens),
+        Self::Balance(Unit::Money),
+        Self::Reserved,
+        Self::InvalidKeys,
+    ];
+
+    /// The limit behind a shortage; `None` if it is no limit.
+    pub const fn of(shortage: &Shortage) -> Option<Self> {
+        match shortage {
+            Shortage::Exhausted(unit) => Some(Self::Balance(*unit)),
+            Shortage::Busy => Some(Self::Reserved),
+            Shortage::Unpriced | Shortage::Expired | Shortage::Unavailable(_) => None,
+        }
+    }
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Key(dimension) => dimension.as_str(),
+            Self::Balance(Unit::Tokens) => "balance_tokens",
+            Self::Balance(Unit::Money) => "balance_money",
+            Self::Reserved => "balance_reserved",
+            Self::InvalidKeys => "invalid_keys",
         }
     }
 }

@@ -381,10 +381,9 @@
       tables.breakers(data.breakers);
       search("models", "find-model", data.models, byName, data.more_models);
       search("providers", "find-provider", data.providers, byName, data.more_providers);
-      const isLimit = (it) => it.kind === "limit" || ["rate_limit_exceeded", "quota_exhausted"].includes(it.name);
       search("errors", null, data.causes.filter((it) => it.kind === "error"), byName);
       search("faults", null, data.causes.filter((it) => it.kind === "upstream"), byName, data.more_causes);
-      search("limits", null, data.causes.filter(isLimit), byName);
+      search("limits", null, data.causes.filter((it) => it.kind === "limit"), byName);
     }
     if (!$("requests").hidden) {
       const text = (it) => [it.id, it.model, it.provider, it.key, it.code, it.status].join(" ");

@@ -284,14 +284,14 @@ impl Counters {
                 let (provider, class) = (label(metric, "provider"), label(metric, "class"));
                 self.cause("upstream", format!("{provider}: {class}"), value);
             }
-            "tollgate_requests_shed_total" | "tollgate_connections_refused_total"
-                if value > 0.0 =>
-            {
-                self.cause("limit", label(metric, "reason").to_owned(), value);
+            "tollgate_limits_hit_total" => self.limit("key", label(metric, "limit"), value),
+            "tollgate_requests_shed_total" => {
+                self.limit("gateway", label(metric, "reason"), value);
             }
-            "tollgate_slow_readers_total" if value > 0.0 => {
-                self.cause("limit", "slow_reader".to_owned(), value);
+            "tollgate_connections_refused_total" => {
+                self.limit("connections", label(metric, "reason"), value);
             }
+            "tollgate_slow_readers_total" => self.limit("connections", "slow_reader", value),
             "tollgate_requests_in_flight" => self.gauge("in_flight", metric),
             "tollgate_streams_open" => self.gauge("streams", metric),
             "tollgate_connections" => self.gauge("connections", metric),
@@ -311,6 +311,12 @@ impl Counters {
 
     fn cause(&mut self, kind: &'static str, name: String, value: f64) {
         *self.causes.entry((kind, name)).or_default() += value;
+    }
+
+    fn limit(&mut self, of: &str, name: &str, value: f64) {
+        if value > 0.0 {
+            self.cause("limit", format!("{of}: {name}"), value);
+        }
     }
 
     fn gauge(&mut self, name: &'static str, metric: &Metric) {
