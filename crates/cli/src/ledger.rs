@@ -88,7 +88,9 @@ fn copy(from: &Config, to: &Config, json: bool) -> Outcome {
 }
 
 fn migrate(config: &Config, json: bool) -> Outcome {
+    let progress = Progress::of("migrating the tables");
     let steps = keys::migrate(config)?;
+    drop(progress);
     if json {
         return print_line(json!({ "steps": steps.unwrap_or(0) }));
     }

@@ -2,7 +2,8 @@
 
 use super::{command, gateway, json_of, run};
 use crate::support::{
-    Authority, Config, Output, Ports, Provider, closed_port, in_front_of, provider_at, tollgate,
+    Authority, Config, Output, Ports, Provider, closed_port, in_front_of, is_missing, provider_at,
+    tollgate,
 };
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -155,6 +156,36 @@ async fn each_fault_of_a_provider_is_named_with_what_to_do() {
     assert_eq!(output.stderr, "4 checks failed\n");
     let line = "fail  provider closed: ";
     assert!(output.stdout.contains(line), "{output:?}");
+}
+
+#[tokio::test]
+async fn on_a_terminal_it_shows_that_it_waits_and_elsewhere_nothing_but_text() {
+    if is_missing("script") {
+        return;
+    }
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_at = format!("http://{}", silent.local_addr().unwrap());
+    let config = Config::new()
+        .provider("silent", provider_at(&silent_at))
+        .model("m", json!(["silent"]));
+    let folder = folder_with(config);
+    let working = "connecting to the providers";
+    let elsewhere = run(&["doctor"], folder.path());
+    let program = tollgate();
+    let program = program.as_std().get_program().to_str().unwrap();
+    let mut script = tokio::process::Command::new("script");
+    let variables = tollgate();
+    let variables = variables.as_std().get_envs();
+    script
+        .args(["-qec", &format!("{program} doctor"), "/dev/null"])
+        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(folder.path())
+        .stdin(std::process::Stdio::null());
+    let (elsewhere, on_terminal) = tokio::join!(elsewhere, Output::of(&mut script));
+    assert!(on_terminal.stdout.contains(working), "{on_terminal:?}");
+    let text = elsewhere.stdout + &elsewhere.stderr;
+    assert!(text.contains("provider silent"), "{text}");
+    assert!(!text.contains(working) && !text.contains('\u{1b}'), "{text}");
 }
 
 /// Answers every connection with a date of long ago.

@@ -5,6 +5,7 @@
 use super::report::Report;
 use crate::Outcome;
 use crate::http::resolver_cause;
+use crate::progress::Progress;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Request, header};
@@ -54,6 +55,7 @@ pub(super) fn check(providers: &[Arc<Provider>], report: &mut Report) -> Outcome
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let progress = Progress::of("connecting to the providers");
     let found = runtime.block_on(async {
         let looks: Vec<_> = providers
             .iter()
@@ -67,6 +69,7 @@ pub(super) fn check(providers: &[Arc<Provider>], report: &mut Report) -> Outcome
     });
     // A resolver that hangs is not waited for.
     runtime.shutdown_background();
+    drop(progress);
     let mut skews = Vec::new();
     for (provider, found) in providers.iter().zip(found) {
         let found = found?;

@@ -3,6 +3,7 @@
 use super::files::exposed;
 use super::report::Report;
 use crate::Outcome;
+use crate::progress::Progress;
 use rustix::fs::{Access, access, statvfs};
 use std::path::Path;
 use std::time::Duration;
@@ -56,7 +57,10 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
         let advice = "correct the configuration first, then repeat this";
         return report.warn(CHECK, "not checked without the pepper", advice);
     }
-    let found = match keys::glance(config, PATIENCE) {
+    let progress = Progress::of("reading the ledger");
+    let found = keys::glance(config, PATIENCE);
+    drop(progress);
+    let found = match found {
         Ok(found) => found,
         Err(fault) => {
             let advice = match &fault {
@@ -100,7 +104,10 @@ fn server(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
         let advice = "correct the configuration first, then repeat this";
         return report.warn(CHECK, "not checked without the URL and the pepper", advice);
     }
-    match keys::open_store(config) {
+    let progress = Progress::of("connecting to the database");
+    let opened = keys::open_store(config);
+    drop(progress);
+    match opened {
         Ok(_) => report.ok(
             CHECK,
             "the database is reached, with its tables up to date; tollgate ledger verify checks the sums",
@@ -123,7 +130,10 @@ pub(super) fn limits(config: &Config, has_secrets: bool, report: &mut Report) ->
         let advice = "correct the configuration first, then repeat this";
         return report.warn(CHECK, "not checked without the URL", advice);
     }
-    match keys::check_limit_server(config) {
+    let progress = Progress::of("connecting to the server of limits");
+    let checked = keys::check_limit_server(config);
+    drop(progress);
+    match checked {
         Ok(address) => {
             let address = address.unwrap_or_default();
             report.ok(CHECK, format!("limits can be shared through {address}"))
