@@ -386,10 +386,14 @@ fn take_admin(
              admin token pass over it without TLS"
         );
     }
-    match inherited {
-        Some((known, listener)) if known == address => Ok(listener),
-        _ => admin::bind(address).map_err(|cause| RunError::Listen { address, cause }),
-    }
+    let taken = match inherited {
+        // A socket of systemd blocks.
+        Some((known, listener)) if known == address => {
+            listener.set_nonblocking(true).map(|()| listener)
+        }
+        _ => admin::bind(address),
+    };
+    taken.map_err(|cause| RunError::Listen { address, cause })
 }
 
 /// Checks what only building a gateway can show, and serves nothing.

@@ -583,25 +583,26 @@ async fn a_listener_with_client_certificates_serves_only_clients_that_present_on
 }
 
 #[tokio::test]
-async fn a_socket_of_systemd_holds_clients_until_the_gateway_serves() {
+async fn sockets_of_systemd_hold_clients_until_the_gateway_serves() {
     let provider = Provider::start().await;
     let folder = TempDir::new().unwrap();
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let callers = socket.local_addr().unwrap();
-    let config = Config::of(&provider).on(Ports {
-        callers,
-        operators: Ports::free().operators,
-    });
+    let [socket, admin] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [callers, operators] = [&socket, &admin].map(|it| it.local_addr().unwrap());
+    let config = Config::of(&provider).on(Ports { callers, operators });
     let file = folder.path().join("tollgate.yaml");
     std::fs::write(&file, config.0.to_string()).unwrap();
     let mut early = Connection::open(callers).await;
     early.write(&Request::get("/v1/models").bytes()).await;
+    let mut early_operator = Connection::open(operators).await;
+    early_operator
+        .write(&Request::get("/healthz").bytes())
+        .await;
     let program = tollgate();
     let variables = program.as_std().get_envs();
     let variables = variables.filter_map(|(name, value)| Some((name, value?)));
     let mut activated = tokio::process::Command::new("sh");
     // Sockets begin at descriptor 3.
-    let run = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$; export LISTEN_FDS LISTEN_PID; \
+    let run = "exec 3<&0 4<&1 </dev/null >&2; LISTEN_FDS=2 LISTEN_PID=$$; export LISTEN_FDS LISTEN_PID; \
                exec \"$0\" serve --config \"$1\"";
     activated
         .args(["-c", run])
@@ -609,9 +610,12 @@ async fn a_socket_of_systemd_holds_clients_until_the_gateway_serves() {
         .arg(&file)
         .envs(variables)
         .stdin(OwnedFd::from(socket))
+        .stdout(OwnedFd::from(admin))
         .kill_on_drop(true);
     let process = activated.spawn().unwrap();
     let answer = early.head().await;
     assert_eq!(answer.status, 401, "{answer:?}");
+    let answer = early_operator.head().await;
+    assert_eq!(answer.status, 200, "{answer:?}");
     drop(process);
 }
