@@ -49,6 +49,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
+PACKAGES := tests/packages
 
 .PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-cluster test-corruption test-history test-soak test-upgrade test-overload test-packages test-patches test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
 
@@ -64,7 +65,7 @@ build: setup ## Build the gateway, the way that the demo and the tests run it
 
 # The program of `make release`, or PROGRAM=...
 package: setup ## Build the packages of a release: Debian, container image, chart, bill of materials
-	@scripts/setup package
+	@scripts/setup packages
 	PROGRAM="$(PROGRAM)" scripts/package
 
 # Some twenty minutes on two cores.
@@ -136,9 +137,8 @@ test-overload: setup ## A thousand slow callers, slowhttptest's too: what they c
 	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test alone -- --ignored --nocapture slow::
 
 # With a program of the development profile, stripped. It needs root: it makes a new Debian and mounts.
-test-packages: build ## Build the packages twice, install and run them, render the chart
-	@scripts/setup package
-	tests/packages/test.py "$(TARGET)/debug/tollgate"
+test-packages: build $(PACKAGES)/.venv/installed ## Build the packages twice, install and run them, let Helm render the chart
+	$(PACKAGES)/.venv/bin/python $(PACKAGES)/test.py "$(TARGET)/debug/tollgate"
 
 # Some five minutes, most of them for building.
 test-patches: setup ## Run Pingora's own tests of what third_party changes
@@ -160,10 +160,10 @@ fuzz-until-dry: setup ## Run each fuzz target until twenty minutes of CPU bring 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)
 
-# Both are in folders that git ignores, and are rebuilt when the pinned versions change.
+# These are in folders that git ignores, and are rebuilt when the pinned versions change.
 # Not `npm ci`: it needs the agents' binaries for every platform, and mirrors lack some of them.
-$(CLIENTS)/.venv/installed: $(CLIENTS)/requirements.txt
-	@scripts/setup clients
+$(CLIENTS)/.venv/installed $(PACKAGES)/.venv/installed: %/.venv/installed: %/requirements.txt
+	@scripts/setup $(notdir $*)
 	rm -rf $(@D) && $(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
