@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const { ADMIN, OPEN, GATEWAY, ADMIN_TOKEN, KEY, SHOTS } = process.env;
+const { ADMIN, OPEN, GATEWAY, ADMIN_TOKEN, KEY, FAILED_OVER, SHOTS } = process.env;
 mkdirSync(SHOTS, { recursive: true });
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
@@ -16,8 +16,22 @@ const ask = async (orders = "", model = "model-001") => {
   const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say something nice." }] });
   const answer = await fetch(`${GATEWAY}/v1/chat/completions`, { method: "POST", headers, body });
   await answer.text();
+  served += 1;
   return answer.headers.get("x-request-id");
 };
+
+// The cells of the row of a table that begins with a text.
+const row = async (page, table, name) => {
+  const found = page.locator(`#${table} tbody tr`).filter({ has: page.locator("th", { hasText: new RegExp(`^${name}$`) }) });
+  await found.first().waitFor({ timeout: 6000 }).catch(() => assert.fail(`${table} has no row ${name}`));
+  return found.first().locator("th, td").allTextContents();
+};
+// What a request cost and took in the last minute: numbers that come from the traffic of this test.
+const millis = (text) => parseFloat(text) * (text.endsWith(" ms") ? 1 : 1000);
+const isPositive = (text) => assert.ok(parseFloat(text) > 0, text);
+
+// The requests that were sent before, and those of this file.
+let served = 206;
 
 const narrow = (page) => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
 
@@ -51,7 +65,11 @@ try {
 
       // A live update.
       await page.locator("#models tbody tr").first().waitFor();
-      await ask();
+      // A plot names its last values.
+      const plotted = [["requests", "all [1-9]"], ["first", "p50 0.[2-9].*p99 0.[2-9]"], ["tokens", "input [1-9].*output [1-9]"], ["cost", "cost [0-9.]*[1-9]"]]
+        .map((it) => page.waitForFunction(([id, wanted]) => new RegExp(wanted).test(document.getElementById(`plot-${id}`).getAttribute("aria-label")), it, { timeout: 15000 }));
+      for (let times = 0; times < 3; times += 1) await ask("delay-300ms", "slow");
+      await Promise.all(plotted);
       await page.waitForTimeout(4500);
       assert.ok(await narrow(page), `${name}: the overview is wider than the window`);
       assert.ok(await page.locator("#models tbody tr").count() <= 20);
@@ -60,7 +78,29 @@ try {
       await page.locator("#models tbody tr").filter({ hasText: "model-199" }).waitFor();
       assert.equal(await page.locator("#models tbody tr").count(), 1);
       await page.getByLabel("Search models").fill("");
-      await page.locator("#breakers tbody tr").first().waitFor();
+
+      // Each part has the numbers of the traffic that was sent.
+      const tile = (name) => page.locator("#tiles div").filter({ has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) }).locator("dd").textContent();
+      assert.equal(await tile("Requests since start"), `${served}`);
+      isPositive(await tile("Open breakers"));
+      for (const it of ["Requests/min", "Tokens/min", "Cost/min"]) isPositive(await tile(it));
+      for (const it of ["p50", "p95", "p99"]) {
+        const first = millis(await tile(`First token ${it}`));
+        assert.ok(first >= 250 && first < 5000, `${it}: ${first} ms`);
+      }
+      const busy = await row(page, "models", "slow");
+      [1, 6, 7].forEach((column) => isPositive(busy[column]));
+      [3, 4, 5].forEach((column) => assert.ok(millis(busy[column]) >= 250, busy.join()));
+      const provider = await row(page, "providers", "c");
+      [1, 5, 6].forEach((column) => isPositive(provider[column]));
+      for (const [table, name, since] of [["errors", "invalid model", 1], ["errors", "quota exhausted", 1], ["errors", "rate limit exceeded", 1],
+        ["faults", "a: server error", 1], ["limits", "key: requests", 1], ["limits", "key: balance tokens", 1]]) {
+        const cells = await row(page, table, name);
+        assert.equal(cells[2], `${since}`, `${table}: ${cells}`);
+      }
+      const breaker = await row(page, "breakers", "a/m");
+      assert.deepEqual(breaker.slice(1, 4), ["deployment", "open", "server error"]);
+      assert.match(breaker[5], / min$/);
       await page.screenshot({ path: `${SHOTS}/overview-${name}.png` });
       await page.screenshot({ path: `${SHOTS}/overview-${name}-full.png`, fullPage: true });
 
@@ -70,6 +110,8 @@ try {
       const id = await ask();
       const button = page.getByRole("button", { name: id });
       await button.waitFor({ timeout: 6000 });
+      const recent = await row(page, "recent", id);
+      assert.deepEqual([...recent.slice(2, 6), recent[8]], ["200", "model-001", "b", "1", "15"]);
       assert.ok(await page.locator("#recent tbody tr").count() <= 100);
       await page.screenshot({ path: `${SHOTS}/requests-${name}.png` });
       await button.focus();
@@ -80,6 +122,13 @@ try {
       assert.ok(await narrow(page), `${name}: a request is wider than the window`);
       await page.screenshot({ path: `${SHOTS}/request-${name}.png` });
       await page.keyboard.press("Escape");
+      // One that failed over: its attempts, its candidates and why each was asked or not.
+      await page.getByLabel("Request by id").fill(FAILED_OVER);
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").getByText("Failed attempts").first().waitFor();
+      const one = await page.getByRole("dialog").innerText();
+      for (const it of [/Attempts\s+2/, /a\/m\s+server error\s+500/, /Route\s+b\/m .*: only one of its rank/, /charged\s+15/]) assert.match(one, it);
+      await page.keyboard.press("Escape");
       const failing = await ask("", "failing");
       await page.getByLabel("Request by id").fill(failing);
       await page.keyboard.press("Enter");
@@ -89,6 +138,8 @@ try {
       await page.getByRole("link", { name: "Keys" }).click();
       await page.locator("#exhausted tbody tr").first().waitFor();
       assert.equal(await page.locator("#exhausted tbody tr").count(), 50);
+      const emptiest = await row(page, "exhausted", "customer 9990");
+      assert.deepEqual(emptiest.slice(2), [" 99.9%", "1,000", "1M"]);
       // A name that is markup stays text.
       assert.ok(await page.getByText("<img src=x onerror=alert(1)>").count() > 0);
       assert.equal(await page.locator("img, table script").count(), 0);
@@ -127,6 +178,8 @@ try {
       await page.getByLabel("Body").fill(JSON.stringify({ model: "model-001", messages: [{ role: "user", content: "Hi" }] }));
       await page.getByRole("button", { name: "Explain" }).click();
       await page.getByRole("heading", { name: "Candidates" }).waitFor();
+      const explained = await page.locator("#answer").innerText();
+      for (const it of [/It is sent to b\./, /b\s+model-001\s+\S+\s+yes\s+priority 0/, /quota\s+passes/]) assert.match(explained, it);
       assert.ok(await narrow(page), `${name}: explain is wider than the window`);
       await page.screenshot({ path: `${SHOTS}/explain-${name}.png` });
 

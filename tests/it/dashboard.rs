@@ -1,6 +1,8 @@
 //! The dashboard: its page is open and strict, its data needs the token.
 
-use crate::support::{CHAT, Config, Connection, Gateway, Provider, Request, bounded, eventually};
+use crate::support::{
+    self, CHAT, Config, Connection, Gateway, LONG, Provider, Request, bounded, eventually, prompt,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -291,7 +293,10 @@ async fn chromium_shows_ten_thousand_keys_and_two_hundred_models() {
             "routing.health",
             json!({"consecutive_failures": 1, "cooldown": "10m", "max_cooldown": "10m"}),
         )
-        .model("failing", json!(["a"]));
+        .model("failing", json!(["a"]))
+        .provider("c", support::provider(b.address))
+        .model("slow", json!(["c"]))
+        .with("models.slow.price", json!({"input": 3, "output": 15}));
     for number in 0..200 {
         config = config.model(&format!("model-{number:03}"), json!(["b"]));
     }
@@ -315,12 +320,19 @@ async fn chromium_shows_ten_thousand_keys_and_two_hundred_models() {
         let model = format!("model-{number:03}");
         gateway.ask(CHAT, &model, "", json!({})).await.assert_ok();
     }
-    gateway
-        .ask(CHAT, "m", "status-500", json!({}))
-        .await
-        .assert_ok();
+    let failed_over = gateway.ask(CHAT, "m", "status-500", json!({})).await;
+    failed_over.assert_ok();
     gateway.ask(CHAT, "failing", "status-503", json!({})).await;
     gateway.ask(CHAT, "no-such-model", "", json!({})).await;
+    let poor = gateway.key_with(10, LONG);
+    let hurried = gateway.key_with(1_000_000, LONG);
+    let limits = ["set-limits", &hurried, "--requests", "1"];
+    assert!(gateway.keys(&limits).await.status.success());
+    let body = prompt(CHAT, "model-002", "Say something nice.", json!({}));
+    for (key, status) in [(&poor, 402), (&hurried, 200), (&hurried, 429)] {
+        let answer = gateway.send(&Request::post(CHAT, &body).key(key)).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
     let settings = json!({"token": "file:token", "open_overview": true});
     let (open, _provider) = gateway_with(settings).await;
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -333,6 +345,7 @@ async fn chromium_shows_ten_thousand_keys_and_two_hundred_models() {
         .env("GATEWAY", format!("http://{}", gateway.address))
         .env("ADMIN_TOKEN", TOKEN)
         .env("KEY", &gateway.key)
+        .env("FAILED_OVER", failed_over.header("x-request-id").unwrap())
         .env("SHOTS", shots)
         .kill_on_drop(true)
         .status()
