@@ -53,7 +53,7 @@ pub(crate) fn likely_input(request: &RequestContext) -> u64 {
 }
 
 /// How often the model can read the whole input again in one request: after each call of a tool that
-/// the provider runs.
+/// the provider runs, and for each summary.
 const MOST_ROUNDS: u64 = 32;
 
 /// Assumptions about a request without its own values.
@@ -70,8 +70,9 @@ pub(crate) struct Assumed {
 }
 
 /// Input tokens that the body does not show: stored items, results of the provider's tools, media that the
-/// gateway cannot measure, and a chat template. Results of the client's tools come in a later body.
-fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64 {
+/// gateway cannot measure, a chat template, and the shown `input` once more for a summary. Results of the
+/// client's tools come in a later body.
+fn hidden_input(request: &RequestContext, input: u64, window: u64, assumed: &Assumed) -> u64 {
     let Some(facts) = request.facts_if_read() else {
         return 0;
     };
@@ -80,10 +81,12 @@ fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64
     let media = facts.media.unmeasured;
     let media = media.saturating_mul(assumed.unmeasured_media);
     let template = if facts.template { window } else { 0 };
+    let again = if facts.compacts { input.min(window) } else { 0 };
     stored
         .saturating_add(tools)
         .saturating_add(media)
         .saturating_add(template)
+        .saturating_add(again)
 }
 
 /// The most tokens that a request can use. The input is the count, else the most that its length
@@ -112,10 +115,10 @@ pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assu
     let most_output = model.and_then(|model| model.max_output_tokens);
     let most_output = most_output.map_or(default_output, |most| most.saturating_mul(choices));
     let rounds = match facts {
-        Some(facts) if facts.hosted_tools > 0 => MOST_ROUNDS,
+        Some(facts) if facts.reads_again() => MOST_ROUNDS,
         _ => 1,
     };
-    let hidden_input = hidden_input(request, window, assumed);
+    let hidden_input = hidden_input(request, input, window, assumed);
     let reserved = input.saturating_add(hidden_input);
     UpperBound {
         input,
@@ -243,7 +246,15 @@ mod tests {
         facts.needs.tools = true;
         facts.hosted_tools = 0;
         facts.media.unmeasured = 0;
-        assert_eq!(hidden(facts, Some(0), "opus-1"), 0);
+        assert_eq!(hidden(facts.clone(), Some(0), "opus-1"), 0);
+        // A summary is made from what the body shows.
+        facts.compacts = true;
+        facts.readable_bytes = 10_000;
+        let shown = bound(facts.clone(), Some("opus-1")).input;
+        assert!(shown >= 10_000);
+        assert_eq!(hidden(facts.clone(), Some(0), "opus-1"), shown);
+        facts.readable_bytes = 3_000_000;
+        assert_eq!(hidden(facts, Some(0), "opus-1"), 200_000);
     }
 
     #[test]
@@ -267,8 +278,13 @@ mod tests {
             hosted_tools: 1,
             ..RequestFacts::default()
         };
+        let compacting = RequestFacts {
+            compacts: true,
+            ..RequestFacts::default()
+        };
         let rounds = (32 * 200_000, 32 * 32_000);
         assert_eq!(plausible(hosted, "opus-1"), rounds);
+        assert_eq!(plausible(compacting, "opus-1"), rounds);
     }
 
     #[test]

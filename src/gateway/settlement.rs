@@ -398,7 +398,7 @@ fn produced(exchange: &Exchange) -> u64 {
         && !facts.needs.reasoning
         && !facts.thinks
         && !matches!(facts.thinking, Some(Thinking::Adaptive | Thinking::Other))
-        && facts.hosted_tools == 0
+        && !facts.reads_again()
         && !exchange
             .answer
             .facts()
@@ -420,7 +420,7 @@ fn hidden_input(exchange: &Exchange) -> u64 {
     };
     let facts = admitted.facts();
     let is_reported = plausible_so_far(&exchange.answer).is_some();
-    if facts.hosted_tools > 0 || (!is_reported && has_unmeasured_input(facts)) {
+    if facts.reads_again() || (!is_reported && has_unmeasured_input(facts)) {
         return u64::MAX;
     }
     if is_reported || facts.stored_ids.is_empty() {
@@ -437,7 +437,7 @@ const fn has_unmeasured_input(facts: &RequestFacts) -> bool {
 
 /// Whether only the provider's report has the size of the input.
 pub const fn has_unknown_input(facts: &RequestFacts) -> bool {
-    facts.hosted_tools > 0 || has_unmeasured_input(facts)
+    facts.reads_again() || has_unmeasured_input(facts)
 }
 
 /// Whether a provider works on the request, or has worked on it.

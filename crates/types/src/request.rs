@@ -43,6 +43,8 @@ pub struct RequestFacts {
     /// The number of tools that the provider runs (a search, an interpreter, a tool server): the body does
     /// not show their results.
     pub hosted_tools: u64,
+    /// The provider summarizes the conversation if it is long, and reads all of it for that.
+    pub compacts: bool,
     /// The request has a template for the prompt (`chat_template`), of which a few bytes can expand to the
     /// whole context window.
     pub template: bool,
@@ -137,6 +139,12 @@ impl RequestFacts {
     /// [`ThinkingRoom`] requires it.
     pub fn limit_with_thinking(limit: u64, budget: u64) -> u64 {
         ThinkingRoom::within(budget, limit, None).map_or(limit, |room| room.limit)
+    }
+
+    /// Whether the model can read the whole input several times: after each call of a tool that the provider
+    /// runs, and for each summary.
+    pub const fn reads_again(&self) -> bool {
+        self.hosted_tools > 0 || self.compacts
     }
 
     /// The likely tokens of uncounted input: four bytes of text per token, and images by the rules

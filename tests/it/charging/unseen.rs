@@ -158,6 +158,36 @@ async fn a_report_beyond_what_the_model_can_process_is_cut_and_marked() {
     }
 }
 
+#[tokio::test]
+async fn summaries_of_the_conversation_are_charged_beyond_the_window() {
+    const WINDOW: u64 = 100_000;
+    let summary = json!({"type": "compaction", "input_tokens": WINDOW, "output_tokens": 3000});
+    let last = json!({"type": "message", "input_tokens": 20_000, "output_tokens": 10});
+    let body = json!({"id": "m", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 20_000, "output_tokens": 10,
+            "iterations": [summary, summary, summary, last]}})
+    .to_string();
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    let upstream = Upstream::playing([Act::send(head + &body)]).await;
+    let mut settings = support::provider(upstream.address);
+    settings["formats"] = json!(["messages"]);
+    let config = Config::new()
+        .provider("raw", settings)
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.context_window", json!(WINDOW));
+    let gateway = Gateway::start(config).await;
+    let compact = json!({"edits": [{"type": "compact_20260112"}]});
+    let more = json!({"max_tokens": 100, "context_management": compact});
+    let answer = gateway.post(MESSAGES, &ask(MESSAGES, false, more)).await;
+    let line = gateway.line_of(&answer).await;
+    let expected = ("completed", 3 * (WINDOW + 3000) + 20_010, "reported");
+    assert_eq!(money(&line), expected, "{line}");
+}
+
 /// What the ledger says that keys have been served beyond their balances.
 async fn overdraft(gateway: &Gateway) -> u64 {
     let sample = "tollgate_ledger_overdraft_tokens_total";

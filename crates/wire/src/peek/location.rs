@@ -145,7 +145,9 @@ pub(crate) enum Slot {
     PluginId,
     /// Turns the object off (`enabled: false`, `mode: off`).
     Switch,
-    /// An object in which a few keys matter.
+    /// The kind of a change that the provider makes in a long conversation.
+    ChangeKind,
+    /// An object in which a few keys matter, or a list of them.
     Within(Location),
     /// An object of settings.
     Settings(&'static Settings),
@@ -219,6 +221,12 @@ pub(crate) enum Checked {
     Stop,
     StopSequences,
 }
+
+/// A change that the provider makes in a long conversation, of `context_management`.
+pub(crate) const CHANGE: Slot = Slot::Within(Location::Table(Table(|key| match key {
+    b"type" => Slot::ChangeKind,
+    _ => Slot::Json,
+})));
 
 impl Location {
     /// What the value of a key means here.

@@ -336,6 +336,36 @@ fn tools_in_the_history_count_as_tools() {
 }
 
 #[test]
+fn a_summary_of_the_conversation_is_seen() {
+    let of = |result: Result<Peeked, PeekError>| result.unwrap().facts.compacts;
+    let list = |kinds: &[&str]| {
+        let changes = kinds
+            .iter()
+            .map(|kind| format!(r#"{{"type":"{kind}","a":[1]}}"#));
+        changes.collect::<Vec<_>>().join(",")
+    };
+    for (kinds, expected) in [
+        (&[][..], false),
+        (&["clear_tool_uses_20250919"], false),
+        (&["clear_thinking_20251015", "compact_20260112"], true),
+        (&["compaction"], true),
+    ] {
+        let changes = list(kinds);
+        let members = format!(r#""context_management":{{"edits":[{changes}],"type":"compact"}}"#);
+        assert_eq!(of(messages(&members)), expected, "{members}");
+        let members = format!(r#""context_management":[{changes}]"#);
+        assert_eq!(of(responses(&members)), expected, "{members}");
+    }
+    for value in ["null", "[]", "[[{\"type\":\"compact\"}]]", "1"] {
+        let members = format!(r#""context_management":{value}"#);
+        assert!(
+            !of(messages(&members)) && !of(responses(&members)),
+            "{members}"
+        );
+    }
+}
+
+#[test]
 fn hosted_tools_and_the_callers_own_are_distinguished() {
     let of = |result: Result<Peeked, PeekError>| result.unwrap().facts.hosted_tools > 0;
     let cached =

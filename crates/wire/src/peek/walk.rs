@@ -301,6 +301,7 @@ impl Walk {
             | Slot::FurtherModels(_)
             | Slot::Plugins
             | Slot::PluginId
+            | Slot::ChangeKind
             | Slot::Within(_) => {
                 self.extension(slot, value, span);
             }

@@ -69,11 +69,17 @@ fn top(key: &[u8]) -> Slot {
         b"container" => Slot::Container,
         b"thread" => Slot::Thread,
         b"mcp_servers" => Slot::HostedTools,
+        b"context_management" => CONTEXT_MANAGEMENT,
         b"tool_choice" => Slot::Checked(Checked::ToolChoiceObject),
         b"stop_sequences" => Slot::Checked(Checked::StopSequences),
         _ => location::top(key),
     }
 }
+
+const CONTEXT_MANAGEMENT: Slot = Slot::Within(Location::Table(Table(|key| match key {
+    b"edits" => location::CHANGE,
+    _ => Slot::Json,
+})));
 
 static THINKING: Settings = Settings {
     field: "thinking",

@@ -64,6 +64,7 @@ fn top(key: &[u8]) -> Slot {
         b"store" => Slot::Store,
         b"previous_response_id" | b"conversation" => Slot::Reference,
         b"prompt" => Slot::Prompt,
+        b"context_management" => location::CHANGE,
         b"stream_options" => Slot::Settings(&location::STREAM_OPTIONS),
         b"prompt_cache_key" => Slot::CacheKey,
         b"tool_choice" => Slot::Checked(Checked::ToolChoice),

@@ -60,8 +60,14 @@ impl Walk {
                 self.switch(value);
                 self.opaque(Slot::Ignored, value, span);
             }
+            (Slot::ChangeKind, Value::Text(text)) => {
+                self.found.facts.compacts |= text.bytes.starts_with(b"compact");
+            }
             (Slot::Within(location), Value::Open(Container::Object)) => {
                 self.push(location, Slot::Ignored, span.start);
+            }
+            (Slot::Within(_), Value::Open(Container::Array)) if !in_list => {
+                self.push(Location::Array, slot, span.start);
             }
             _ => self.opaque(Slot::Ignored, value, span),
         }

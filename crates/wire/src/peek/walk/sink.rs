@@ -48,6 +48,7 @@ impl Sink for Walk {
                 | Slot::ThinkingType
                 | Slot::PluginId
                 | Slot::Switch
+                | Slot::ChangeKind
                 | Slot::AnswerFormatType
                 | Slot::AnswerMediaType
                 | Slot::Speed
