@@ -181,7 +181,7 @@ pub struct DrainLimits {
     /// Bytes, in one answer.
     pub bytes: u64,
     /// Answers at one time, in this process.
-    pub requests: usize,
+    pub requests: u64,
 }
 
 impl DrainLimits {
@@ -190,7 +190,7 @@ impl DrainLimits {
         Self {
             time: settings.time.get(),
             bytes: settings.bytes.get(),
-            requests: usize::try_from(settings.requests).unwrap_or(usize::MAX),
+            requests: settings.requests.into(),
         }
     }
 }

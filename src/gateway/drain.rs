@@ -7,26 +7,26 @@
 //! asks the stream of the h2 library.
 
 use super::exchange::Exchange;
-use super::settlement;
+use super::{load, settlement};
 use crate::limits::DrainLimits;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
+use tollgate_types::{KeyShares, Resource, Share, leaves_room};
 
 /// Current drains of the process.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 
-/// What a client's connection and its request share about a disconnect.
+/// The state of a disconnect, shared by a client's connection and its request.
 #[derive(Clone, Debug, Default)]
 pub struct Drain(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// Milliseconds that a drain may take.
-    time: AtomicU64,
-    /// Drains that this process may have.
-    requests: AtomicUsize,
+    /// The limits and the key of the request that has allowed a drain last.
+    allowed: Mutex<Option<(DrainLimits, KeyShares)>>,
 }
 
 /// A disconnect is reported at once.
@@ -38,10 +38,8 @@ const DRAINING: u8 = 2;
 
 impl Drain {
     /// Lets a disconnect begin a drain from here on.
-    fn allow(&self, limits: &DrainLimits) {
-        let time = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
-        self.0.time.store(time, Ordering::Relaxed);
-        self.0.requests.store(limits.requests, Ordering::Relaxed);
+    fn allow(&self, limits: DrainLimits, key: KeyShares) {
+        *self.0.allowed.lock() = Some((limits, key));
         self.change(REPORT, ALLOWED);
     }
 
@@ -56,10 +54,10 @@ impl Drain {
         if self.0.phase.load(Ordering::Acquire) != ALLOWED {
             return None;
         }
-        let most = self.0.requests.load(Ordering::Relaxed);
-        let counted = Draining::within(most)?;
-        let time = Duration::from_millis(self.0.time.load(Ordering::Relaxed));
-        self.change(ALLOWED, DRAINING).then_some((time, counted))
+        let (limits, key) = self.0.allowed.lock().take()?;
+        let counted = Draining::within(limits.requests, &key)?;
+        self.change(ALLOWED, DRAINING)
+            .then_some((limits.time, counted))
     }
 
     /// Whether the client has disconnected and the answer is drained.
@@ -74,15 +72,20 @@ impl Drain {
     }
 }
 
-/// One of the drains of this process, until it is dropped.
+/// One of the drains of this process and of its key, until it is dropped.
 #[derive(Debug)]
-pub struct Draining(());
+pub struct Draining(#[expect(dead_code, reason = "counts until it is dropped")] Share);
 
 impl Draining {
-    fn within(most: usize) -> Option<Self> {
-        let take = |all: usize| (all < most).then(|| all.saturating_add(1));
+    fn within(most: u64, key: &KeyShares) -> Option<Self> {
+        let of_key = key.take_one(Resource::Drains);
+        let own = of_key.of_others();
+        let take = |all: u64| {
+            let all = all.saturating_add(1);
+            (all <= most && leaves_room(own, most, all)).then_some(all)
+        };
         let taken = UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        taken.is_ok().then(|| Self(()))
+        taken.is_ok().then(|| Self(of_key))
     }
 }
 
@@ -145,10 +148,9 @@ pub fn look(exchange: &mut Exchange) {
     if is_due == exchange.caller.is_allowed {
         return;
     }
-    if is_due {
-        drain.allow(&exchange.snapshot.drain);
-    } else {
-        drain.forbid();
+    match load::shares(exchange).filter(|_| is_due) {
+        Some(key) => drain.allow(exchange.snapshot.drain, key.clone()),
+        None => drain.forbid(),
     }
     exchange.caller.is_allowed = is_due;
 }
@@ -159,31 +161,38 @@ mod tests {
 
     /// One test, because drains are counted per process.
     #[test]
-    fn a_disconnect_begins_a_drain_once_it_is_allowed_and_within_the_bound_of_the_process() {
-        let limits = DrainLimits {
+    fn a_disconnect_begins_a_drain_once_it_is_allowed_and_within_the_bounds_of_process_and_key() {
+        let limits = |requests| DrainLimits {
             time: Duration::from_secs(2),
             bytes: 100,
-            requests: 1,
+            requests,
         };
-        let (first, second) = (Drain::default(), Drain::default());
-        assert!(first.begin().is_none(), "not allowed yet");
-        first.allow(&limits);
-        let mut caller = CallerWatch::over(Some(second.clone()));
-        second.allow(&limits);
+        let allowed = |key: &KeyShares, requests| {
+            let drain = Drain::default();
+            drain.allow(limits(requests), key.clone());
+            drain
+        };
+        let (key, other) = (KeyShares::default(), KeyShares::default());
+        assert!(Drain::default().begin().is_none(), "not allowed yet");
+        let (first, second) = (allowed(&key, 1), allowed(&other, 1));
+        let mut caller = CallerWatch::over(None);
+        caller.drain = Some(second.clone());
+        assert!(caller.note_bytes(1000, &limits(1)), "before the disconnect");
         let (time, counted) = first.begin().unwrap();
-        assert_eq!(time, limits.time);
+        assert_eq!(time, limits(1).time);
         assert!(first.is_under_way());
         assert!(first.begin().is_none(), "it has begun");
         assert!(second.begin().is_none(), "the process has one");
         assert!(!second.is_under_way());
-        drop(counted);
-        assert!(caller.note_bytes(1000, &limits), "before the disconnect");
+        assert!(allowed(&key, 2).begin().is_none(), "half is for other keys");
+        second.allow(limits(2), other.clone());
         let begun = second.begin();
         assert!(begun.is_some());
-        assert!(caller.note_bytes(100, &limits));
-        assert!(!caller.note_bytes(1, &limits));
-        let third = Drain::default();
-        third.allow(&limits);
+        assert!(caller.note_bytes(100, &limits(2)));
+        assert!(!caller.note_bytes(1, &limits(2)));
+        drop((counted, begun));
+        assert!(allowed(&key, 1).begin().is_some(), "all were given back");
+        let third = allowed(&key, 1);
         drop(CallerWatch::over(Some(third.clone())));
         assert!(third.begin().is_none(), "another attempt");
     }

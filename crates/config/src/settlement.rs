@@ -22,7 +22,7 @@ pub struct DrainSettings {
     pub time: Duration,
     /// How many bytes of such an answer it reads.
     pub bytes: ByteSize,
-    /// Most such answers at a time. 0: a disconnect closes the provider's stream at once.
+    /// Most such answers at a time, of which one key uses at most half. 0: a disconnect closes the provider's stream at once.
     pub requests: u32,
 }
 

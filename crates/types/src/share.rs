@@ -31,11 +31,13 @@ pub enum Resource {
     UsageReads,
     /// The slot to wait for memory; there is only one.
     MemoryWait,
+    /// Answers that are read to their end after the client has disconnected.
+    Drains,
 }
 
 /// The resources that the requests of one key use now. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct KeyShares(Arc<[AtomicU64; 5]>);
+pub struct KeyShares(Arc<[AtomicU64; 6]>);
 
 impl KeyShares {
     /// How much the key uses.
@@ -70,13 +72,14 @@ impl KeyShares {
     }
 
     fn count(&self, resource: Resource) -> &AtomicU64 {
-        let [requests, local, bytes, reads, slot] = &*self.0;
+        let [requests, local, bytes, reads, slot, drains] = &*self.0;
         match resource {
             Resource::Requests => requests,
             Resource::LocalRequests => local,
             Resource::BodyBytes => bytes,
             Resource::UsageReads => reads,
             Resource::MemoryWait => slot,
+            Resource::Drains => drains,
         }
     }
 }

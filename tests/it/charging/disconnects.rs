@@ -277,6 +277,122 @@ async fn a_drain_ends_where_its_time_or_its_bytes_end() {
 }
 
 #[tokio::test]
+async fn one_key_leaves_drains_for_other_keys() {
+    let beginning = head("text/event-stream", None)
+        + &delta("Hello", &Value::Null)
+        + &delta("", &json!("stop"));
+    let script = [
+        Act::send(beginning),
+        Act::Pause(Duration::from_millis(1500)),
+        Act::send(usage(300, 20_008)),
+    ];
+    let more = [
+        ("settlement.drain.requests", json!(2)),
+        // Longer than any test takes.
+        ("settlement.drain.time", json!("60s")),
+    ];
+    let gateway = playing(script, None, &more).await;
+    let another = gateway.create_key(&[]).await;
+    let asked = asked(true, json!({}));
+    let begun = async |key: &str| {
+        let request = Request::post(CHAT, &asked).key(key);
+        begin(&gateway, &request, "\"stop\"").await
+    };
+    let (first, second) = (begun(&gateway.key).await, begun(&gateway.key).await);
+    let of_another = begun(&another).await;
+    drop((first.0, second.0));
+    // One of them is closed at once.
+    let line = gateway.access_line(|line| line["status"] == 200).await;
+    assert_eq!(money(&line).2, "estimated", "{line}");
+    drop(of_another.0);
+    let line = gateway.line_of(&of_another.1).await;
+    let expected = ("client_closed", 20_308, "reported");
+    assert_eq!(money(&line), expected, "{line}");
+    let mut counts = Vec::new();
+    for answer in [first.1, second.1] {
+        counts.push(money(&gateway.line_of(&answer).await).2.to_owned());
+    }
+    counts.sort();
+    assert_eq!(counts, ["estimated", "reported"]);
+}
+
+#[tokio::test]
+async fn an_answer_over_http2_is_drained_like_one_over_http1() {
+    let stream = json!({"stream_options": {"include_usage": true}});
+    for http2 in ["never", "always"] {
+        let provider = Provider::start().await;
+        let config = Config::of(&provider).with("providers.sim.http2", json!(http2));
+        let gateway = Gateway::start(config).await;
+        let asking =
+            |body: &Value, orders: &str| Request::post(CHAT, body).key(&gateway.key).orders(orders);
+
+        let request = asking(&asked(true, stream.clone()), "tokens-3+chunk-delay-200ms");
+        let (connection, answer) = begin(&gateway, &request, "\"stop\"").await;
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        let (outcome, _, count) = money(&line);
+        assert_eq!(
+            (outcome, count),
+            ("client_closed", "reported"),
+            "{http2}: {line}"
+        );
+
+        let mut body = asked(false, json!({}));
+        body["max_completion_tokens"] = json!(50_000);
+        let request = asking(&body, "tokens-40000+chunks-150000+chunk-delay-500ms");
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        holds(&gateway, 100_000).await;
+        drop(connection);
+        let id = &line["id"];
+        let line = gateway.access_line(|line| line["id"] != *id).await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!(
+            (outcome, count),
+            ("client_closed", "reported"),
+            "{http2}: {line}"
+        );
+        assert!(charged > 40_000, "{http2}: {line}");
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn a_disconnect_from_several_choices_costs_what_was_delivered_of_all_and_at_most_the_reservation()
+ {
+    const CHOICES: u64 = 4;
+    let text = "seven letters a word ".repeat(50);
+    let deltas = |index: u64| {
+        let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": null});
+        chunk(&json!([choice]), &Value::Null)
+    };
+    let mut beginning = head("text/event-stream", None);
+    beginning.extend((0..CHOICES).map(deltas));
+    beginning += &delta("END", &Value::Null);
+    let delivered = counted(&(text.repeat(4) + "END"));
+    for (rate, reasoning, expected) in [
+        (
+            AT_ONCE,
+            "provider_default",
+            CHOICES * LIMIT..=CHOICES * LIMIT,
+        ),
+        (0, "provider_default", delivered..=delivered),
+        (AT_ONCE, "none", delivered..=delivered),
+    ] {
+        let script = [Act::send(beginning.clone()), Act::Hang];
+        let reasoning = [("models.test-model.reasoning", json!(reasoning))];
+        let gateway = playing(script, Some(rate), &reasoning).await;
+        let body = asked(true, json!({"n": CHOICES}));
+        let line = leave_after(&gateway, CHAT, &body, "END").await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+        let output = charged - input();
+        assert!(expected.contains(&output), "{rate}: {expected:?}: {line}");
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
 async fn a_disconnect_after_the_usage_is_not_drained() {
     let beginning = head("text/event-stream", None)
         + &delta("Hello", &Value::Null)
