@@ -216,8 +216,7 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
 fn note_delivered(exchange: &mut Exchange, details: UsageDetails) {
     let delivered = delivered(exchange, output_by_length);
     if let Some(reservation) = &mut exchange.settlement.reservation {
-        reservation.progress(delivered);
-        reservation.set_details(details);
+        reservation.progress(delivered, details);
     }
 }
 

@@ -29,9 +29,7 @@ impl ReservationGuard for DryReservation {
 
     fn first_byte(&mut self) {}
 
-    fn progress(&mut self, _: Usage) {}
-
-    fn set_details(&mut self, _: UsageDetails) {}
+    fn progress(&mut self, _: Usage, _: UsageDetails) {}
 
     fn is_keeping_due(&self, _: Instant) -> bool {
         false

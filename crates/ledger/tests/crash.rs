@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tollgate_ledger::{Ledger, LedgerSettings, Reserve, Store, UpperBound};
-use tollgate_types::{KeyId, RequestId, Usage, Weights};
+use tollgate_types::{KeyId, RequestId, Usage, UsageDetails, Weights};
 
 const FILE: &str = "TOLLGATE_TEST_LEDGER";
 const KEYS: &str = "TOLLGATE_TEST_KEYS";
@@ -128,10 +128,11 @@ fn streaming() {
     for tokens in 1.. {
         let now = Instant::now();
         for stream in &mut streams {
-            stream.progress(Usage {
+            let delivered = Usage {
                 output: tokens,
                 ..Usage::default()
-            });
+            };
+            stream.progress(delivered, UsageDetails::default());
             if stream.is_keeping_due(now) {
                 stream.keep_progress(now, None);
             }

@@ -248,11 +248,8 @@ pub trait ReservationGuard: Send + Sync {
     /// Sets the prices of the deployment that the request is sent to; `None` if they are unknown.
     fn set_prices(&mut self, prices: Option<Prices>);
 
-    /// Notes the tokens delivered so far.
-    fn progress(&mut self, delivered: Usage);
-
-    /// Notes the tier and the parts of what was delivered, and the calls of tools so far.
-    fn set_details(&mut self, details: UsageDetails);
+    /// Notes the tokens delivered so far, with their tier, their parts and the calls of tools.
+    fn progress(&mut self, delivered: Usage, details: UsageDetails);
 
     /// Whether it is time to call [`ReservationGuard::keep_progress`].
     fn is_keeping_due(&self, now: Instant) -> bool;

@@ -139,14 +139,10 @@ impl Reservation {
         self.prices = prices;
     }
 
-    /// Notes the tokens sent and delivered so far: they are charged if the reservation is dropped.
-    pub fn progress(&mut self, delivered: Usage) {
-        self.delivered = delivered;
-    }
-
-    /// Notes the tier and the parts of what was delivered, and the calls of tools so far.
-    pub fn set_details(&mut self, details: UsageDetails) {
-        self.details = details;
+    /// Notes the tokens sent and delivered so far, with their tier, their parts and the calls of tools: they are
+    /// charged if the reservation is dropped.
+    pub fn progress(&mut self, delivered: Usage, details: UsageDetails) {
+        (self.delivered, self.details) = (delivered, details);
     }
 
     /// Whether it is time to call [`Reservation::keep_progress`].
@@ -407,12 +403,8 @@ impl ReservationGuard for Reservation {
         Self::set_prices(self, prices);
     }
 
-    fn progress(&mut self, delivered: Usage) {
-        Self::progress(self, delivered);
-    }
-
-    fn set_details(&mut self, details: UsageDetails) {
-        Self::set_details(self, details);
+    fn progress(&mut self, delivered: Usage, details: UsageDetails) {
+        Self::progress(self, delivered, details);
     }
 
     fn is_keeping_due(&self, now: Instant) -> bool {

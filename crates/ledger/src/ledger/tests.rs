@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Money, Prices, Unit, Usage, Weights};
+use tollgate_types::{ErrorCode, Money, Prices, Unit, Usage, UsageDetails, Weights};
 
 mod by_use;
 mod commits;
@@ -241,7 +241,7 @@ async fn the_cost_is_that_of_what_is_charged_at_the_last_prices() {
     assert_eq!(settled.cost.unwrap().to_string(), "0.000375");
     let mut dropped = house.reserve(&ledger, &key, 50).await.unwrap();
     dropped.set_prices(Some(prices()));
-    dropped.progress(output(2));
+    dropped.progress(output(2), UsageDetails::default());
     drop(dropped);
     let mut free = house.reserve(&ledger, &key, 5).await.unwrap();
     free.set_prices(Some(prices()));
@@ -260,7 +260,7 @@ async fn a_dropped_reservation_charges_what_was_delivered() {
     let ledger = house.ledger();
     let mut streamed = house.reserve(&ledger, &key, 50).await.unwrap();
     streamed.first_byte();
-    streamed.progress(output(7));
+    streamed.progress(output(7), UsageDetails::default());
     drop(streamed);
     drop(house.reserve(&ledger, &key, 50).await.unwrap());
     assert!(ledger.close(PATIENCE));

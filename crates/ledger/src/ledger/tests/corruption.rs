@@ -68,7 +68,7 @@ async fn killed() -> (House, Files) {
         last.into_iter().for_each(|held| {
             held.settle(&completed(33));
         });
-        streaming.progress(output(77));
+        streaming.progress(output(77), UsageDetails::default());
         streaming.keep_progress(Instant::now(), None);
         ledger.0.shared.journal.follow();
         let files = files_of(&house);

@@ -8,7 +8,7 @@ use crate::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tollgate_types::{PerUnit, ServiceTier, UsageDetails, Weight};
+use tollgate_types::{PerUnit, ServiceTier, Weight};
 
 /// What a token of output costs at [`prices`].
 const NANOS: u64 = 15_000;
@@ -160,7 +160,7 @@ async fn a_crash_charges_money_once() {
     let settled = house.buy(&ledger, &key, bound(100)).await.unwrap();
     let mut running = house.buy(&ledger, &key, bound(100)).await.unwrap();
     settled.settle(&completed(30));
-    running.progress(output(7));
+    running.progress(output(7), UsageDetails::default());
     running.keep_progress(Instant::now(), None);
     std::mem::forget(running);
     ledger.crash();
@@ -188,8 +188,7 @@ async fn a_crash_and_a_drop_charge_the_tier_and_the_calls_so_far() {
         let ledger = house.ledger();
         let mut running = house.buy(&ledger, &key, bound(100)).await.unwrap();
         running.set_prices(Some(dear));
-        running.progress(output(7));
-        running.set_details(fast);
+        running.progress(output(7), fast);
         if is_crash {
             running.keep_progress(Instant::now(), None);
             std::mem::forget(running);

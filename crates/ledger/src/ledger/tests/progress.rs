@@ -6,7 +6,7 @@ const KEEP: Duration = Duration::from_millis(250);
 
 /// Notes what was delivered, that long after the request began.
 fn deliver(held: &mut Reservation, tokens: u64, begun: Instant, after: Duration) {
-    held.progress(output(tokens));
+    held.progress(output(tokens), UsageDetails::default());
     let now = begun + after;
     if held.is_keeping_due(now) {
         held.keep_progress(now, Some("beta".into()));

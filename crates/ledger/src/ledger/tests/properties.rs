@@ -83,7 +83,8 @@ impl Life {
             Step::Progress(place, delivered) => {
                 if let Some(open) = self.at(place) {
                     open.delivered = open.delivered.max(delivered);
-                    open.reservation.progress(output(open.delivered));
+                    open.reservation
+                        .progress(output(open.delivered), UsageDetails::default());
                 }
             }
             Step::Settle(place, state, reported) => self.settle(place, state, reported),
