@@ -57,3 +57,45 @@ fn a_patched_crate_is_the_release_and_its_patches() {
     let reported = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{reported}");
 }
+
+/// As `docs/guides/write-a-filter.md` describes it.
+#[test]
+fn a_filter_in_a_crate_elsewhere_gets_the_versions_and_patches_of_this_repository() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let read = |path: &str| fs::read_to_string(Path::new(root).join(path)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| fs::write(folder.path().join(path), text).unwrap();
+    let whole = read("Cargo.toml");
+    let (_, copied) = whole.split_once("[profile.dev]").unwrap();
+    let (copied, _) = copied.split_once("[package]").unwrap();
+    let copied = copied.replace("third_party/", &format!("{root}/third_party/"));
+    let manifest = read("examples/own-filter/Cargo.toml").replace("\"../..", &format!("\"{root}"));
+    write("Cargo.toml", &format!("{manifest}\n[profile.dev]{copied}"));
+    write("Cargo.lock", &read("Cargo.lock"));
+    fs::create_dir(folder.path().join("src")).unwrap();
+    write("src/main.rs", &read("examples/own-filter/src/main.rs"));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(folder.path())
+        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none"])
+        .output()
+        .unwrap();
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+    let found = String::from_utf8(output.stdout).unwrap();
+    let found: BTreeSet<_> = found
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)"))
+        .collect();
+    let patched = format!("({root}/third_party/pingora-core)");
+    assert!(found.iter().any(|it| it.ends_with(&patched)), "{found:#?}");
+    let lock = read("Cargo.lock");
+    let others = found
+        .iter()
+        .filter(|it| it.contains(' ') && !it.contains('('));
+    for line in others {
+        let (name, version) = line.split_once(" v").unwrap();
+        let locked = format!("name = \"{name}\"\nversion = \"{version}\"");
+        assert!(lock.contains(&locked), "{line} is not in the lock file");
+    }
+}
