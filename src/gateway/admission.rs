@@ -36,7 +36,7 @@ use tollgate_routing::plan::{Asked, plan};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 use tollgate_wire::address::{self, Address};
 
-/// What happens to a request after its admission.
+/// The next step of a request after its admission.
 pub enum Admission {
     /// A provider gets the request.
     Forward,
@@ -444,7 +444,7 @@ async fn read_body(
     }
 }
 
-/// What to look for in the body of a request.
+/// The facts to look for in the body of a request.
 pub fn reading(exchange: &Exchange) -> Reading {
     let request = exchange.stage.request();
     let catalog = exchange.snapshot.catalog.catalog();

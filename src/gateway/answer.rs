@@ -48,7 +48,7 @@ pub struct Answer {
     /// The answer is complete and has ended.
     has_ended: bool,
     open: Option<OpenStream>,
-    /// What was sent, for the trace. `None`: the trace needs none of it.
+    /// The bytes that were sent, for the trace. `None`: the trace needs none of them.
     kept: Option<KeptBody>,
 }
 
@@ -73,7 +73,7 @@ pub struct UpstreamHead {
     pub headers: HeaderMap,
 }
 
-/// What to do after a piece of the answer.
+/// The next step after a piece of the answer.
 pub enum Next {
     /// Send nothing yet.
     Hold,
@@ -148,7 +148,7 @@ impl Answer {
         self.kept = kept;
     }
 
-    /// What was sent, if it was kept.
+    /// The bytes that were sent, if they were kept.
     pub const fn take_kept(&mut self) -> Option<KeptBody> {
         self.kept.take()
     }

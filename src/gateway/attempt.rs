@@ -152,7 +152,7 @@ impl Candidate {
 pub struct LogIn {
     /// The credential's name; empty for none.
     pub name: Arc<str>,
-    /// What proves it. `None`: the provider needs no credential.
+    /// Its proof. `None`: the provider needs no credential.
     pub proof: Option<Proof>,
 }
 
@@ -338,7 +338,7 @@ impl Attempts {
         self.sent.raised_limit
     }
 
-    /// What the translation of the answer needs to know of the request.
+    /// The facts of the request that the translation of the answer needs.
     pub const fn notes(&self) -> Option<&Arc<TranslationNotes>> {
         self.sent.notes.as_ref()
     }

@@ -44,7 +44,7 @@ pub struct RequestBody {
     length: u64,
     peeked: Peeked,
     replay: Replay,
-    /// What may still follow the part that was read.
+    /// The part that may still follow.
     rest: Rest,
     /// Why the body is not sent after all.
     refusal: Option<PublicError>,
@@ -76,7 +76,7 @@ enum Replay {
     },
 }
 
-/// What the gateway looks for in a body.
+/// The facts that the gateway looks for in a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Whether the request asks for a count of its tokens.
@@ -153,7 +153,7 @@ impl RequestBody {
         self.asked.as_deref()
     }
 
-    /// What one pass over the body found.
+    /// The result of one pass over the body.
     pub const fn peeked(&self) -> &Peeked {
         &self.peeked
     }
@@ -171,7 +171,7 @@ impl RequestBody {
         &self.chunks
     }
 
-    /// What a profile needs to know of the conversation; `None` if texts were not noted.
+    /// The facts of the conversation for a profile; `None` if texts were not noted.
     pub fn inspect_conversation(&self) -> Option<ConversationFacts> {
         let texts = self.peeked.texts.as_ref()?;
         Some(conversation::inspect(texts, &self.chunks))

@@ -60,7 +60,7 @@ pub fn is_count(exchange: &Exchange) -> bool {
     request.is_some_and(|request| request.endpoint.is_count())
 }
 
-/// What a provider's count depends on: the deployment, the upstream model name, the headers that
+/// The key of a provider's count: the deployment, the upstream model name, the headers that
 /// change how the provider reads the body, and the whole body. The key is part of it: a count that
 /// came faster than a provider can answer would show that another key had sent the same body.
 fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {

@@ -56,11 +56,11 @@ pub struct Exchange {
     pub answer: Answer,
     /// Whether the client has disconnected.
     pub caller: CallerWatch,
-    /// What the request has taken from its key's limits and balance.
+    /// The part of its key's limits and balance that it holds.
     pub settlement: SettlementGuard,
     /// Responses that the request names and that are not paid: the input of its own response shows them.
     pub unpaid: Vec<Unpaid>,
-    /// What the ledger already knows of the stored answer.
+    /// The facts of the stored answer that the ledger has already.
     pub noted: Noted,
     /// The failure that the client gets, of all failures upstream.
     pub fault: Option<UpstreamFault>,

@@ -73,7 +73,7 @@ pub fn commit_error(
     Ok(())
 }
 
-/// What the client gets if no provider has answered.
+/// The answer to the client if no provider has answered.
 pub async fn last_answer(exchange: &Exchange) -> Local {
     let instead = count::instead(exchange).await;
     instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))

@@ -85,7 +85,7 @@ pub struct Gateway {
     leaves: Leaves,
 }
 
-/// What the gateway shares with a client's HTTP/1.1 connection.
+/// The state that the gateway shares with a client's HTTP/1.1 connection.
 pub struct CallerConnection {
     /// Whether the client has unread bytes.
     pub backlog: DownstreamBacklog,
@@ -93,7 +93,7 @@ pub struct CallerConnection {
     pub drain: Drain,
 }
 
-/// What is shared with a client's connection. `None` if it does not speak HTTP/1.1.
+/// Finds the state that is shared with a client's connection. `None` if it does not speak HTTP/1.1.
 pub type ConnectionOf = fn(&ServerSession) -> Option<CallerConnection>;
 
 /// Whether this process is about to end, so that clients must not reuse their connections.

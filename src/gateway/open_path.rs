@@ -132,7 +132,7 @@ pub fn nothing_left(left_out: &LeftOuts, now: u64) -> Option<PublicError> {
     fault.map(|fault| fault.public())
 }
 
-/// What an attempt sends: the body as it came. `None`: the request is not for an open path.
+/// The body of an attempt, as it came. `None`: the request is not for an open path.
 pub fn outgoing(exchange: &Exchange) -> Option<Outgoing> {
     let opened = exchange.opened.as_ref()?;
     let query = exchange.target.1.query().unwrap_or_default();

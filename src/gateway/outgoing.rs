@@ -41,7 +41,7 @@ use tollgate_wire::{body::BodyEdits, patch, reasoning};
 /// The most bytes of an untranslated answer in one piece that are held until it is complete.
 const MOST_HELD: usize = 1024 * 1024;
 
-/// What one attempt sends.
+/// The request of one attempt.
 #[derive(Default)]
 pub struct Outgoing {
     /// The body. `None` for a request without one.
@@ -52,11 +52,11 @@ pub struct Outgoing {
     pub dropped: Vec<Cow<'static, str>>,
     /// The output limit in tokens, if it is higher than the client's.
     pub raised_limit: Option<u64>,
-    /// What the translation of the answer needs to know of the request.
+    /// The facts of the request that the translation of the answer needs.
     pub notes: Option<Arc<TranslationNotes>>,
     /// The same for embeddings of Amazon Bedrock.
     pub embeddings: Option<BedrockVectorsNotes>,
-    /// What is kept of the request until its answer is remembered.
+    /// The part of the request that is kept until its answer is remembered.
     pub kept: Option<Kept>,
 }
 
@@ -467,7 +467,7 @@ pub fn asks_for_usage(request: &RequestContext) -> bool {
             .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
 }
 
-/// What to expect of the answer to the request that was sent.
+/// The form of the answer that the request asks for.
 pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.stage.request()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {

@@ -20,7 +20,7 @@ use tollgate_wire::fault::{FaultClass, UpstreamFault};
 use tollgate_wire::stream::{AmazonFrames, Phase, StreamEnd, StreamOptions, StreamScanner};
 use tollgate_wire::usage::ReportedUsage;
 
-/// What the request means for its answer.
+/// The effect of the request on its answer.
 pub struct Expectation {
     /// The format in which the provider answers.
     pub format: Format,
@@ -46,11 +46,11 @@ pub struct Expectation {
     pub strip_usage: bool,
 }
 
-/// What a translation of the answer needs to know.
+/// The facts that a translation of the answer needs.
 pub struct Translation {
-    /// What the translation of the request has noted.
+    /// The notes of the request's translation.
     pub notes: Arc<TranslationNotes>,
-    /// What the provider's answer lacks.
+    /// The parts that the provider's answer lacks.
     pub context: AnswerContext,
     /// The memory for an answer in one piece until it is complete.
     pub permit: MemoryPermit,

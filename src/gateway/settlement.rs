@@ -1,4 +1,4 @@
-//! Settles a request: what it has used of its key's limits and balance.
+//! Settles a request: charges its use of its key's limits and balance.
 //!
 //! The [`SettlementGuard`] owns both from the last filter to the end. The phase that first knows how the
 //! request has ended settles it; dropping the guard settles a request that no phase has settled. The
@@ -22,7 +22,7 @@ use tollgate_types::{
     ServiceTier, Settled, Thinking, Usage, UsageDetails,
 };
 
-/// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
+/// The part of its key's limits and balance that a request holds. Dropping it charges what was delivered.
 #[derive(Default)]
 pub struct SettlementGuard {
     admission: Option<Box<dyn AdmissionGuard>>,
@@ -30,7 +30,7 @@ pub struct SettlementGuard {
     /// The stored response that the reservation pays for, if it does.
     due: Option<Box<(Payable, Paying)>>,
     settled: Option<(BillingState, Settled)>,
-    /// What one token of output counts for in the limits, if the charge is fixed.
+    /// The weight of one token of output in the limits, if the charge is fixed.
     fixed: Option<u64>,
 }
 
@@ -171,17 +171,17 @@ struct Outcome {
     was_done: bool,
 }
 
-/// What a request has used, as far as it is known.
+/// The use of a request, as far as it is known.
 #[derive(Clone, Copy, Default)]
 struct Used {
-    /// What the provider reported at the end of its answer.
+    /// The provider's report at the end of its answer.
     reported: Option<Usage>,
     /// Parts of it that can have prices of their own.
     details: UsageDetails,
     /// Whether the report has invalid numbers, or numbers that contradict each other.
     absurd: bool,
-    /// What was sent and delivered: by the gateway's count, or by the provider's reports so far if they are
-    /// higher.
+    /// The tokens that were sent and delivered: by the gateway's count, or by the provider's reports so far if
+    /// they are higher.
     delivered: Usage,
     /// Output tokens that the provider can have produced, delivered or not.
     produced: u64,
@@ -220,8 +220,7 @@ fn note_delivered(exchange: &mut Exchange, details: UsageDetails) {
     }
 }
 
-/// What a request has cost: the cost of what it was charged or, without a balance, of what the provider
-/// reported. `None` if no prices are known.
+/// The cost of a request: of its charge or, without a balance, of the provider's report. `None` if no prices are known.
 pub fn cost(exchange: &Exchange) -> Option<Money> {
     if let Some((_, settled)) = exchange.settlement.settled() {
         return settled.cost;
@@ -320,7 +319,7 @@ fn asks_chat_to_search(exchange: &Exchange) -> bool {
     admitted.is_some_and(|it| it.format == Format::Chat && it.facts().hosted_tools > 0)
 }
 
-/// What a request has used if its provider has reported this.
+/// The use of a request if its provider has reported this.
 fn used(exchange: &Exchange, state: BillingState, reported: Option<Usage>) -> Used {
     // If the provider reports output, the text need not be counted.
     let output = match reported {
@@ -469,7 +468,7 @@ pub fn reported(exchange: &Exchange) -> Option<Usage> {
         .plausible()
 }
 
-/// What was sent and delivered so far. `output` counts the tokens of the answer's text.
+/// The tokens that were sent and delivered so far. `output` counts those of the answer's text.
 fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
     if !is_worked_on(exchange) {
         return Usage::default();

@@ -1,4 +1,4 @@
-//! The stages of a request, and what is known at each.
+//! The stages of a request, and the facts that each has.
 
 use super::body::RequestBody;
 use super::respond;
@@ -17,7 +17,7 @@ pub enum Stage {
     Arrived,
     /// Its endpoint is known, and filters decide on it. A request that uses no model stays here.
     Matched {
-        /// What filters have found.
+        /// The results of the filters.
         request: RequestContext,
         /// Its body, once that was read.
         body: Option<RequestBody>,
@@ -28,7 +28,7 @@ pub enum Stage {
 
 /// A request that can be sent to a deployment of its model.
 pub struct Admitted {
-    /// What filters have found.
+    /// The results of the filters.
     pub request: RequestContext,
     /// Its body.
     pub body: RequestBody,
@@ -45,7 +45,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// What its body asks for.
+    /// The settings that its body has.
     pub const fn facts(&self) -> &RequestFacts {
         &self.body.peeked().facts
     }
@@ -95,7 +95,7 @@ impl Stage {
         Some((request.identity.clone()?, request.format()?, model, handle))
     }
 
-    /// What filters have found.
+    /// The results of the filters.
     pub const fn request(&self) -> Option<&RequestContext> {
         match self {
             Self::Arrived => None,

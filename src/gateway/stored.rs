@@ -404,7 +404,7 @@ pub fn note_paid(exchange: &Exchange) {
     }
 }
 
-/// What the ledger already knows of an answer.
+/// The facts of an answer that the ledger has already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noted {
     /// There is nothing to remember.

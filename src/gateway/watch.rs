@@ -36,7 +36,7 @@ struct Watched {
     is_over: AtomicBool,
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
-    /// What the client has not read yet; the socket shows only what has arrived and was not read.
+    /// The bytes that the client has not read yet; the socket shows only those that have arrived.
     backlog: Option<DownstreamBacklog>,
     /// Its caller did not read at the last check.
     was_held_up: AtomicBool,

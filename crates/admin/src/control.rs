@@ -1,5 +1,5 @@
-//! What an operator can ask of the gateway that runs: which configuration it serves, and to
-//! serve another one. The orders; how they are carried out is decided where the gateway runs.
+//! The orders of an operator to the running gateway: to show its configuration, and to serve another one.
+//! The gateway decides how to carry them out.
 
 use super::health::HealthView;
 use super::operations::Refusal;
@@ -20,9 +20,9 @@ pub struct ConfigurationView {
     pub hash: String,
     /// Since when it is served, in RFC 3339.
     pub since: String,
-    /// What made it the one that is served.
+    /// The cause of its being served.
     pub cause: Cause,
-    /// What was otherwise in the one before; the first 200.
+    /// The differences from the one before; the first 200.
     pub changes: Vec<Change>,
     /// Key paths of what is otherwise in the file than in the running process, and takes a
     /// restart or an upgrade.
@@ -47,13 +47,13 @@ pub struct PreviousView {
 pub struct FailureView {
     /// When, in RFC 3339.
     pub at: String,
-    /// What was to make it the one that is served.
+    /// The cause of the attempt to serve it.
     pub cause: Cause,
     /// Every fault in it, a line each.
     pub message: String,
 }
 
-/// What makes a configuration the one that is served.
+/// The cause of a configuration's being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -88,14 +88,14 @@ pub struct ReloadQuery {
     pub dry_run: bool,
 }
 
-/// What came of a reload.
+/// The outcome of a reload.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReloadView {
     /// Whether the configuration is served now.
     pub applied: bool,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// What is otherwise in it; the first 200.
+    /// Its differences; the first 200.
     pub changes: Vec<Change>,
     /// How many more there are.
     pub more_changes: usize,
@@ -115,13 +115,13 @@ pub enum Ask {
 
 /// An order, and where its answer goes.
 pub struct Order {
-    /// What is asked.
+    /// The order.
     pub ask: Ask,
     /// The outcome.
     pub answer: oneshot::Sender<Result<ReloadView, Refusal>>,
 }
 
-/// What is served, for all to see.
+/// The configuration that is served, for all to see.
 pub struct Serving {
     /// The result.
     pub view: ConfigurationView,
@@ -167,7 +167,7 @@ impl Control {
         (self.health)()
     }
 
-    /// What would happen to a request, and why. Blocks.
+    /// Explains a request. Blocks.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Control {
         (self.explainer)(order)
     }
 
-    /// What is served.
+    /// The configuration that is served.
     pub(super) fn configuration(&self) -> SettingsView {
         let serving = self.serving.load();
         SettingsView {
@@ -189,7 +189,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// What is wrong with the configuration; too many ask at once; another process is taking over,
+    /// The configuration has faults; too many orders came at once; another process is taking over,
     /// or the gateway is ending.
     pub(super) fn order(&self, ask: Ask) -> Result<ReloadView, Refusal> {
         let (answer, outcome) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! What an operator can do to keys: one implementation for `tollgate keys` and the admin API.
+//! The operations on keys: one implementation for `tollgate keys` and the admin API.
 //!
 //! Decides what an order means by the configuration (plans, model groups, endpoints) and
 //! gives it to the store. How orders come in, and how results are shown, is left to the
@@ -24,7 +24,7 @@ use tollgate_ledger::{
 use tollgate_settings::{Duration, TokenCount, unknown_name};
 use tollgate_types::{Allowance, Limits, Money, RequestId};
 
-/// What keys can be made of: the plans and model groups of a configuration.
+/// The plans and model groups of a configuration, from which keys are made.
 pub struct Offer {
     plans: IndexMap<String, PlanSettings>,
     groups: Vec<Arc<str>>,
@@ -56,7 +56,7 @@ impl Offer {
         })
     }
 
-    /// What a list of model groups allows. A group that is not configured is a mistake.
+    /// The models that a list of model groups allows. A group that is not configured is a mistake.
     fn groups(&self, names: &[String]) -> Result<Allowance, Refusal> {
         let known = || self.groups.iter().map(AsRef::as_ref);
         let unknown =
@@ -71,7 +71,7 @@ impl Offer {
     }
 }
 
-/// What a new key is given: what its plan gives, or as much money as the order says.
+/// The first grant of a new key: that of its plan, or the money of the order.
 fn first_grant(offer: &Offer, order: &CreateKey) -> Result<Option<GrantTerms>, Refusal> {
     let of_plan = order.plan.as_deref().map(|name| offer.terms(name));
     let of_plan = of_plan.transpose()?;
@@ -92,7 +92,7 @@ fn first_grant(offer: &Offer, order: &CreateKey) -> Result<Option<GrantTerms>, R
     })))
 }
 
-/// What a list of endpoints allows.
+/// The endpoints that a list allows.
 fn endpoints(paths: &[String]) -> Result<Allowance, Refusal> {
     let known = || Endpoint::TABLE.iter().map(|row| row.path);
     match paths.iter().find(|path| !known().any(|it| it == *path)) {
@@ -233,7 +233,7 @@ pub struct KeyPage {
 pub struct CreatedView<'a> {
     /// The text of the key, for its owner. It is stored nowhere.
     pub key: &'a str,
-    /// What is known of it from now on.
+    /// The key as it is from now on.
     pub record: KeyView<'a>,
 }
 
@@ -321,7 +321,7 @@ impl Operations {
         self.control()?.order(Ask::Rollback)
     }
 
-    /// What would happen to a request, and why.
+    /// Explains a request.
     ///
     /// # Errors
     ///
@@ -487,7 +487,7 @@ impl Operations {
         Ok(self.store.request(id)?)
     }
 
-    /// What a key was given and what it has used of it.
+    /// The grants of a key and its use of them.
     ///
     /// # Errors
     ///

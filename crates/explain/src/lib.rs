@@ -46,7 +46,7 @@ pub struct ExplainOrder {
     /// The endpoint, by path and query. Default: `/v1/chat/completions`.
     #[serde(default = "chat")]
     pub path: String,
-    /// What the caller's software calls its session: what it sends in the first header of
+    /// The name that the caller's software gives its session, in the first header of
     /// `routing.affinity.headers`.
     #[serde(default)]
     pub session: Option<String>,
@@ -68,10 +68,10 @@ fn chat() -> String {
     Endpoint::ChatCompletions.path().to_owned()
 }
 
-/// What would happen to a request.
+/// The course that a request would take.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Explanation {
-    /// What becomes of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// The endpoint that its path means.
     pub endpoint: String,
@@ -93,7 +93,7 @@ pub struct Explanation {
     pub candidates: Vec<CandidateShown>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Outcome {
@@ -124,7 +124,7 @@ pub struct ErrorShown {
 pub struct KeyShown {
     /// Its id.
     pub id: String,
-    /// What its owner calls it.
+    /// Its name, given by its owner.
     pub name: String,
     /// Its plan.
     pub plan: Option<String>,
@@ -146,9 +146,9 @@ pub struct FilterShown {
 /// The model that answers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ModelShown {
-    /// What the request asks for.
+    /// The model name in the request.
     pub asked: Option<String>,
-    /// What that is in the catalog.
+    /// Its entry in the catalog.
     pub id: String,
     /// The group that a key needs for it.
     pub group: String,
@@ -165,11 +165,11 @@ pub struct ConversationShown {
     /// The model that has answered it so far; `null` where it begins with this request, or was
     /// forgotten.
     pub model: Option<String>,
-    /// What would be chosen if it began with this request; `null` where it does.
+    /// The choice if it began with this request; `null` if it does.
     pub anew: Option<AnewShown>,
 }
 
-/// What would be chosen for the beginning of a conversation.
+/// The choice for the beginning of a conversation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AnewShown {
     /// The model.
@@ -178,7 +178,7 @@ pub struct AnewShown {
     pub reason: String,
 }
 
-/// What is reserved for a request.
+/// The reservation for a request.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct BoundShown {
     /// Input tokens that the body does not exceed.
@@ -190,7 +190,7 @@ pub struct BoundShown {
     /// All of them as the model counts them: what is reserved, of the hidden ones as many as the
     /// balance has.
     pub tokens: u64,
-    /// What must be left for an answer to be of use.
+    /// The least rest for a useful answer.
     pub useful: u64,
     /// The cost at most, by the dearest prices of the deployments; `null` where none is known.
     pub cost: Option<Money>,
@@ -214,7 +214,7 @@ pub struct BalanceShown {
 /// A key's balance in money.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MoneyShown {
-    /// What is left, as of tokens.
+    /// The rest, as of tokens.
     pub left: Money,
     /// Of this, what requests under way hold in this process.
     pub held: Money,
@@ -223,7 +223,7 @@ pub struct MoneyShown {
 /// A limit.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LimitShown {
-    /// What it is about.
+    /// Its subject.
     pub name: String,
     /// How many in a minute.
     pub limit: u64,
@@ -244,7 +244,7 @@ pub struct CandidateShown {
     pub provider: String,
     /// The credential, by name; `null` where the provider asks for none.
     pub credential: Option<String>,
-    /// What the provider calls the model.
+    /// The upstream model name.
     pub model: String,
     /// Its priority: all of one come before the next.
     pub priority: u32,
@@ -258,13 +258,13 @@ pub struct CandidateShown {
     pub dropped: Vec<String>,
 }
 
-/// What there is to explain with.
+/// The sources of an explanation.
 pub struct Ground<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// The keys.
     pub store: &'a Arc<Store>,
-    /// What the running gateway knows beyond them.
+    /// The state of the running gateway.
     pub accounts: Option<&'a Accounts>,
     /// The providers as the running gateway has them.
     pub running: Option<&'a dyn Running>,
@@ -395,7 +395,7 @@ impl Walk<'_> {
         outcome
     }
 
-    /// What becomes of a request for what a provider has stored.
+    /// The outcome of a request for an item that a provider has stored.
     fn stored(&mut self) -> Result<Outcome, PublicError> {
         if let Some(outcome) = self.pass(Part::Stored)? {
             return Ok(outcome);
@@ -414,7 +414,7 @@ impl Walk<'_> {
         outcome
     }
 
-    /// What becomes of a request for an open path of a provider, with its first method.
+    /// The outcome of a request for an open path of a provider, with its first method.
     fn open_path(&mut self) -> Result<Outcome, PublicError> {
         let matched = endpoints::match_path(self.order.split().0)?;
         let rest = matched.id.unwrap_or_default();
@@ -549,8 +549,8 @@ fn catalog(ground: &Ground<'_>) -> IndexedCatalog {
     catalog
 }
 
-/// What any caller sends, and by what it may name its session. The credential is none: whose
-/// request it is, is known already.
+/// The headers that every caller sends, and the one that names its session. There is no credential: the key of
+/// the request is known already.
 fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, ExplainError> {
     let mut headers = HeaderMap::new();
     let json = HeaderValue::from_static("application/json");

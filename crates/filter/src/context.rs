@@ -21,7 +21,7 @@ pub struct Head<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// What is known about a request. Each filter reads what it needs and adds what it finds.
+/// The state of a request that filters share. Each filter reads what it needs and adds what it finds.
 pub struct RequestContext {
     /// The request's id: a header of every answer, and a field of every log line.
     pub id: RequestId,
@@ -46,7 +46,7 @@ pub struct RequestContext {
     pub stored_tokens: Option<u64>,
     /// The model that answers. Set by `model`.
     pub route: Option<Route>,
-    /// What the request is charged, if that depends on nothing that it or its answer contains.
+    /// The charge, if it depends neither on the content of the request nor on that of its answer.
     pub fixed: Option<FixedCharge>,
     /// Headers for the provider, in addition to those that the gateway sets.
     pub upstream_headers: Vec<(HeaderName, HeaderValue)>,
@@ -58,7 +58,7 @@ pub struct RequestContext {
     /// The output tokens that are reserved for each answer: no provider gets a higher limit. Set by
     /// `quota`.
     pub reserved_output: Option<u64>,
-    /// What the request has taken from its key's limits. Set by `limits`; dropping it gives it back.
+    /// The part of its key's limits that the request uses. Set by `limits`; dropping it gives it back.
     pub admission: Option<Box<dyn AdmissionGuard>>,
     /// The tokens that are reserved on its key's balance. Set by `quota`.
     pub reservation: Option<Box<dyn ReservationGuard>>,
@@ -102,7 +102,7 @@ impl RequestContext {
         identity.ok_or_else(|| PublicError::new(ErrorCode::InternalError, "the request has no key"))
     }
 
-    /// What the body asks for. Read-only: the request that is sent and its settlement follow the body,
+    /// The settings that the body has. Read-only: the request that is sent and its settlement follow the body,
     /// so a change here would reach neither.
     ///
     /// ```compile_fail,E0616
@@ -122,7 +122,7 @@ impl RequestContext {
         facts.ok_or_else(|| PublicError::new(ErrorCode::InternalError, "the body was not read"))
     }
 
-    /// What the body asks for. `None` if the body was not read.
+    /// The settings that the body has. `None` if the body was not read.
     pub const fn facts_if_read(&self) -> Option<&RequestFacts> {
         self.facts.as_ref()
     }
@@ -155,7 +155,7 @@ pub struct Route {
 pub struct FixedCharge {
     /// The name that the record has in place of a model.
     pub name: Arc<str>,
-    /// What the request takes from balances: it counts as one token of output.
+    /// The charge of the request, which counts as one token of output.
     pub tariff: Tariff,
 }
 

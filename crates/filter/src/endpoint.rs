@@ -61,7 +61,7 @@ pub struct EndpointInfo {
     pub path: &'static str,
     /// The wire format, if it has one.
     pub format: Option<Format>,
-    /// What it is for, in a few words.
+    /// Its purpose, in a few words.
     pub purpose: &'static str,
 }
 

@@ -49,7 +49,7 @@ pub trait Filter: Send + Sync {
     }
 }
 
-/// What happens to a request that a filter does not refuse.
+/// The decision of a filter that does not refuse a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The next filter runs.

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct FilterKind {
     /// Its name under `filters` in the configuration.
     pub name: &'static str,
-    /// What it decides, in one line.
+    /// Its decision, in one line.
     pub summary: &'static str,
     /// When it runs.
     pub phases: Phases,
@@ -63,7 +63,7 @@ impl Phases {
 pub struct SettingsFault {
     /// The key in the filter's entry, such as `limits.burst`. Empty for the entry itself.
     pub path: String,
-    /// What is wrong, and what would be right.
+    /// The fault, and the right value.
     pub message: String,
 }
 

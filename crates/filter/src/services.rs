@@ -127,7 +127,7 @@ pub trait Catalog: Send + Sync {
 pub struct Asked<'a> {
     /// The model name in the request.
     pub name: &'a str,
-    /// What the request asks for.
+    /// The settings that the request has.
     pub facts: &'a RequestFacts,
     /// The key of the request.
     pub key: &'a KeyId,
@@ -189,7 +189,7 @@ pub trait Limiter: Send + Sync {
     }
 }
 
-/// What a request takes from its key's limits. Corrected when the request ends.
+/// The load of a request on its key's limits. Corrected when the request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// A request that a model answers.

@@ -69,7 +69,7 @@ impl fmt::Display for ModelFeature {
     }
 }
 
-/// What kind of entry of the catalog a model is.
+/// The kind of a model's entry in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelKind {
     /// A model of its own.
@@ -81,7 +81,7 @@ pub enum ModelKind {
     },
     /// Stands for every name that begins with `prefix`; never listed.
     Wildcard {
-        /// What such a name begins with.
+        /// The beginning of such a name.
         prefix: Arc<str>,
     },
     /// A name that leaves the choice to the gateway, such as `auto`: its [`crate::Profile`]
@@ -94,7 +94,7 @@ pub enum ModelKind {
 pub struct Model {
     /// The identifier that callers send. For a wildcard, the pattern: a bounded value for metrics.
     pub id: Arc<str>,
-    /// What kind of entry it is.
+    /// The kind of its entry.
     pub kind: ModelKind,
     /// The family, which `GET /v1/models` gives as `owned_by` too.
     pub family: Arc<str>,
@@ -123,13 +123,13 @@ pub struct Model {
     pub thinking: Option<ThinkingStyle>,
     /// How its tokens are counted, where that was said.
     pub tokenizer: Option<Tokenizer>,
-    /// What its tokens count for when they are charged.
+    /// The weights of its tokens when they are charged.
     pub weights: Weights,
     /// How long its providers may take, where that is not what they usually may.
     pub timeouts: ModelTimeoutSettings,
-    /// What it is known to be unable to do.
+    /// The features that it is known to lack.
     pub unsupported: Vec<ModelFeature>,
-    /// What it costs.
+    /// Its prices.
     pub price: Option<PriceList>,
     /// Further names that resolve to it; dotted forms are not listed.
     pub aliases: Vec<Arc<str>>,

@@ -23,7 +23,7 @@ pub struct Provider {
     pub authority: HeaderValue,
     /// Whether to speak HTTP/2.
     pub http2: Http2,
-    /// What it logs the gateway in with, in turn; may be empty.
+    /// Its credentials, used in turn; may be empty.
     pub credentials: Vec<Credential>,
     /// Headers set on every request.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -31,7 +31,7 @@ pub struct Provider {
     pub pass_headers: Vec<HeaderName>,
     /// How long each part of an exchange may take.
     pub timeouts: Timeouts,
-    /// What its requests may contain.
+    /// The features that its requests may use.
     pub capabilities: Capabilities,
     /// Events of its streams that its formats do not define, and that pass all the same.
     pub stream_events: Arc<[Box<str>]>,
@@ -82,7 +82,7 @@ impl Endpoint {
     }
 }
 
-/// What a provider is asked for.
+/// The purpose of a request to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A whole answer, or something stored.
@@ -150,7 +150,7 @@ pub use crate::settings::Http2Setting as Http2;
 pub struct Timeouts {
     /// Time to connect, TLS included.
     pub connect: Duration,
-    /// What the answer may take.
+    /// For the answer.
     pub answer: AnswerTimeouts,
     /// For one write of the request.
     pub write: Duration,
@@ -196,7 +196,7 @@ pub struct Check {
     pub timeout: Duration,
 }
 
-/// What the gateway logs in to a provider with. `Debug` shows the name alone.
+/// A credential for a provider. `Debug` shows the name alone.
 #[derive(Clone)]
 pub struct Credential {
     /// Its name in metrics and logs, unique at its provider.
@@ -225,7 +225,7 @@ pub(crate) enum LogIn {
 }
 
 impl Credential {
-    /// What logs in a request of `format`. `None` for tokens.
+    /// The proof for a request of `format`. `None` for tokens.
     pub fn proof(&self, format: Format) -> Option<Proof> {
         match &self.login {
             LogIn::Fixed(headers) => {
@@ -304,7 +304,7 @@ pub struct Deployment {
     pub provider: Arc<Provider>,
     /// The model's name there.
     pub upstream_model: UpstreamModel,
-    /// What its requests may contain.
+    /// The features that its requests may use.
     pub capabilities: Capabilities,
     /// The formats to use here.
     pub formats: FormatSet,
@@ -312,16 +312,16 @@ pub struct Deployment {
     pub priority: u16,
     /// Its share among deployments of one priority; at least 1.
     pub weight: u16,
-    /// What it costs, in a unit of the operator's.
+    /// Its cost, in a unit of the operator's.
     pub cost: Option<f64>,
-    /// What the model's tokens cost here.
+    /// The prices of the model's tokens here.
     pub price: Option<PriceList>,
     /// How much it takes.
     pub limits: Limits,
 }
 
 impl Deployment {
-    /// What stands for the open paths of a provider, so that their health is not that of a model.
+    /// The deployment for the open paths of a provider, so that their health is not that of a model.
     pub(crate) fn of_open_paths(provider: &Arc<Provider>) -> Self {
         Self {
             name: format!("{}/passthrough", provider.name).into(),

@@ -72,8 +72,8 @@ pub struct ProviderSettings {
     /// How long each part of an exchange may take.
     #[serde(default)]
     pub timeouts: TimeoutSettings,
-    /// What the provider can of what its formats allow, for requests that are translated.
-    /// Default: what each format's own provider can, without tools of its own.
+    /// The features of its formats that the provider supports, for translated requests.
+    /// Default: those of each format's own provider, without tools of its own.
     #[serde(default)]
     pub capabilities: Capabilities,
     /// The family of rules by which tokens of its models are counted, unless a model has its own.
@@ -189,7 +189,7 @@ pub enum CredentialEntry {
     Full(Box<CredentialSettings>),
 }
 
-/// What the gateway logs in to a provider with: a secret, or tokens that it fetches and renews. Exactly one
+/// A credential for a provider: a secret, or tokens that it fetches and renews. Exactly one
 /// of `secret`, `google`, `azure`, `aws` and `command`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -260,7 +260,7 @@ impl Default for TimeoutSettings {
     }
 }
 
-/// What a model's providers may take, where it is not what they usually may.
+/// The time-outs of a model's providers, if they differ from the usual ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelTimeoutSettings {
@@ -317,12 +317,12 @@ pub struct FamilySettings {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub deployments: Vec<DeploymentEntry>,
-    /// What the family's tokens count for, unless a model says otherwise.
+    /// The weights of the family's tokens, unless a model has its own.
     #[serde(default)]
     pub weights: WeightSettings,
 }
 
-/// What one token of each kind counts for when it is charged: `0.1` makes ten of them one.
+/// The weight of one token of each kind when it is charged: `0.1` makes ten of them one.
 /// Three decimal places count, and more are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -342,7 +342,7 @@ pub struct WeightSettings {
 }
 
 impl WeightSettings {
-    /// What cannot be counted as it is written, by field: a weight is in thousandths.
+    /// The weights that are not whole thousandths, by field.
     pub(crate) fn faults(&self) -> impl Iterator<Item = (&'static str, String)> {
         /// Room for how binary fractions stand for decimal ones.
         const EXACT: f64 = 1e-6;
@@ -530,7 +530,7 @@ pub struct ModelSettings {
     /// The family by whose rules its tokens are counted, wherever it is served. Default: the
     /// provider's `tokenizer`, else from the provider's name for the model.
     pub tokenizer: Option<Tokenizer>,
-    /// What its tokens count for when they are charged. Default: the family's.
+    /// The weights of its tokens when they are charged. Default: the family's.
     #[serde(default)]
     pub weights: WeightSettings,
     /// How long its providers may take for it, where that is not what they usually may.

@@ -380,7 +380,7 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
     }
 }
 
-/// An attempt has failed at a provider. The cause is what the connection said of it. `deployment`: its name, if the
+/// An attempt has failed at a provider. `cause`: the error of the connection. `deployment`: its name, if the
 /// operator has named the model.
 pub fn upstream_fault(
     request: &impl Display,

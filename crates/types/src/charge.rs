@@ -26,12 +26,12 @@ pub struct UpperBound {
 }
 
 impl UpperBound {
-    /// What to reserve, as far as the balance has it.
+    /// The amount to reserve, as far as the balance has it.
     pub fn amount(&self, rates: &Rates) -> u64 {
         rates.whole(rates.parts_of(self.input.saturating_add(self.hidden_input), self.output))
     }
 
-    /// What a useful answer needs.
+    /// The amount that a useful answer needs.
     pub fn useful_amount(&self, rates: &Rates) -> u64 {
         let output = self.useful_output.min(self.output);
         rates.whole(rates.parts_of(self.input, output))

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a bounded look at a conversation found.
+/// The result of a bounded look at a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConversationFacts {
     /// Messages or items of the conversation.

@@ -36,7 +36,7 @@ impl Weight {
         self.0
     }
 
-    /// What this many tokens count for, in thousandths of a token.
+    /// The weight of this many tokens, in thousandths of a token.
     pub const fn of(self, tokens: u64) -> u128 {
         (self.0 as u128).saturating_mul(tokens as u128)
     }

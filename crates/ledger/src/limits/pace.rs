@@ -142,7 +142,7 @@ impl Amounts {
         }
     }
 
-    /// What an admission under `limits` takes.
+    /// The part of this load that `limits` count.
     pub(super) fn under(self, limits: &Limits) -> Taken {
         Taken {
             requests: limits.requests.map(|_| self.requests),

@@ -1,4 +1,4 @@
-//! What a database does for the ledger, as operations of the domain.
+//! The operations that the ledger needs of a database, in terms of the domain.
 //!
 //! An implementation has all of its statements in its own folder; nothing else in the crate knows
 //! them. The operations take and return plain values, never a row, a connection or a transaction.
@@ -87,7 +87,7 @@ pub(crate) trait Database: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<PlanInUse>, StoreError>;
 
-    /// What is left of a key's valid grants and not leased.
+    /// The rest of a key's valid grants that is not leased.
     fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError>;
 
     /// The key with this hash, and the newest change of the same snapshot.
@@ -115,7 +115,7 @@ pub(crate) trait Database: Send + Sync {
         limit: usize,
     ) -> Result<Found, StoreError>;
 
-    /// What a key was given and has used; the use of each model includes purged records.
+    /// The grants and the use of a key; the use of each model includes purged records.
     fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError>;
 
     /// Adds up the records of all keys. `each` gets a row for each group, and ends it with `false`.
@@ -140,7 +140,7 @@ pub(crate) trait Database: Send + Sync {
         second: &RequestId,
     ) -> Result<PaymentRecord, StoreError>;
 
-    /// What the input of a stored response shows that was not known to be paid for.
+    /// The responses that the input of a stored response shows and that were not known to be paid for.
     fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError>;
 
     /// A remembered answer of this key, if it was made at `since` or later and is undamaged.
@@ -194,7 +194,7 @@ pub(crate) trait Database: Send + Sync {
     /// Checks everything that must add up, in one snapshot.
     fn verify(&self) -> Result<Verification, StoreError>;
 
-    /// What a copy finds here.
+    /// The contents that decide whether a copy can be made here.
     fn contents(&self) -> Result<Contents, StoreError>;
 
     /// Whether the numbers of records grow with their commits: a reader of a number has seen all smaller ones.
@@ -216,7 +216,7 @@ pub(crate) trait Database: Send + Sync {
 /// Its leases are its own until it ends or another process recovers it. From then on it is fenced: it
 /// leases nothing more, and its settlements are paid from what is free.
 pub(crate) trait Process: Send {
-    /// What other processes have changed, or `None` if they have changed nothing since the last call.
+    /// The changes of other processes since the last call; `None` if there are none.
     fn news(&mut self, seen: i64, look: Look) -> Result<Option<News>, StoreError>;
 
     /// Commits a batch. Each settlement is entered once, by its request id; the first of several
@@ -257,14 +257,14 @@ pub(crate) trait Process: Send {
     /// Deletes old records, a bounded number in bounded time. Returns how many records of requests.
     fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError>;
 
-    /// What the database itself needs from time to time. Called once a second.
+    /// Maintains the database. Called once a second.
     fn maintain(&mut self) -> Result<(), StoreError>;
 
     /// Returns all leases and ends the process.
     fn end(&mut self, now: Timestamp) -> Result<(), StoreError>;
 }
 
-/// What came of an operation that is carried out once.
+/// The outcome of an operation that is carried out once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It was carried out.
@@ -277,7 +277,7 @@ pub(crate) enum Outcome {
     Revoked,
 }
 
-/// What came of grants.
+/// The outcome of adding grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GrantsAdded {
     /// They were made.
@@ -338,7 +338,7 @@ pub(crate) struct KeyChanges {
     pub(crate) hashes: Option<Vec<KeyHash>>,
 }
 
-/// What to call after a change. It must not wait.
+/// The function to call after a change. It must not wait.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// The number of a process in the database.
@@ -352,7 +352,7 @@ pub(crate) enum Look {
     Always,
 }
 
-/// What other processes have changed.
+/// The changes of other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
     /// The number of the newest change of a key.
@@ -363,15 +363,15 @@ pub(crate) struct News {
     pub(crate) requested: Vec<KeyId>,
 }
 
-/// What a process commits in one transaction.
+/// The contents of one transaction of a process.
 pub(crate) struct Batch<'a> {
     /// Requests that were settled.
     pub(crate) settled: &'a [&'a Entry],
-    /// What providers have stored. The first key of an id stays its owner; a size only grows.
+    /// Items that providers have stored. The first key of an id stays its owner; a size only grows.
     pub(crate) stored: &'a [Arc<Stored>],
     /// Leased tokens that are given back.
     pub(crate) returned: &'a [Piece],
-    /// What to lease, after all the rest.
+    /// The leases to take, after all the rest.
     pub(crate) leases: &'a [Lease],
     /// The time. It is asked for in the transaction, because the wait for that may be long.
     pub(crate) now: &'a dyn Fn() -> Timestamp,
@@ -388,7 +388,7 @@ pub(crate) struct Lease {
     pub(crate) most: PerUnit<u64>,
 }
 
-/// What to do about a key's free tokens.
+/// The use of a key's free tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseMode {
     /// Lease nothing: what is free is for other processes.
@@ -399,7 +399,7 @@ pub(crate) enum LeaseMode {
     Need,
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
     /// What there is of each key that was to be leased; `None` if there is no such key. Empty if the
@@ -416,16 +416,16 @@ pub(crate) struct Share {
     pub(crate) key: i64,
     /// The key's grants; `free` is what was newly leased.
     pub(crate) grants: Vec<Grant>,
-    /// What is known of the rest of them, by their unit.
+    /// The rest of them, by unit.
     pub(crate) of: PerUnit<UnitShare>,
     /// Whether there are grants beyond those that were looked at.
     pub(crate) has_more: bool,
 }
 
-/// What is left of a key's grants in one unit.
+/// The rest of a key's grants in one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitShare {
-    /// What is free of them and was not leased.
+    /// The free part, which was not leased.
     pub(crate) unleased: u64,
     /// What other processes lease of them, and what is left in grants beyond those that were looked
     /// at.
@@ -501,7 +501,7 @@ pub(crate) struct CheckIn {
     pub(crate) is_fenced: bool,
     /// The other processes that have not ended.
     pub(crate) peers: Vec<Peer>,
-    /// What is in quarantine.
+    /// The records in quarantine.
     pub(crate) quarantined: Quarantined,
 }
 
@@ -523,7 +523,7 @@ pub(crate) struct Quarantined {
     pub(crate) refused: u64,
 }
 
-/// What a crashed process left.
+/// The leftovers of a crashed process.
 #[derive(Debug, Default)]
 pub(crate) struct Leftover<'a> {
     /// The records, those first that count if a request has several.

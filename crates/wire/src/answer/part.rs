@@ -1,4 +1,4 @@
-//! Entries of lists that say what a report consists of: tokens by modality or time in a cache, and calls of the provider's tools.
+//! Lists of a report's parts: tokens by modality or time in a cache, and calls of the provider's tools.
 
 use tollgate_types::{ProviderTool, UsageDetails};
 

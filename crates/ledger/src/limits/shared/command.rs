@@ -1,4 +1,4 @@
-//! What is sent to the server, and what its answers mean.
+//! The commands that are sent to the server, and the meaning of its answers.
 
 use super::super::{
     Admission, Limiter,
@@ -34,13 +34,13 @@ pub(in super::super) struct Order {
     is_answered: bool,
 }
 
-/// What is given back or owed.
+/// Amounts that are given back or owed.
 pub(in super::super) struct Settlement {
     key: KeyId,
     limits: Limits,
     has_slot: bool,
     changes: [i64; 3],
-    /// What all processes owe at least, apart from the changes.
+    /// The debt of all processes, at least, apart from the changes.
     floor: [u64; 3],
 }
 
@@ -273,7 +273,7 @@ impl Settlement {
         }
     }
 
-    /// What was taken without the server.
+    /// The amounts that were taken without the server.
     pub(super) fn missed(key: &KeyId, paces: &mut Paces, now_ms: u64) -> Self {
         Self {
             key: key.clone(),
