@@ -185,7 +185,7 @@ mod tests {
         assert!(second.begin().is_none(), "the process has one");
         assert!(!second.is_under_way());
         assert!(allowed(&key, 2).begin().is_none(), "half is for other keys");
-        second.allow(limits(2), other.clone());
+        second.allow(limits(2), other);
         let begun = second.begin();
         assert!(begun.is_some());
         assert!(caller.note_bytes(100, &limits(2)));
