@@ -16,11 +16,12 @@ pub use content::KeptBody;
 pub use export::Exporter;
 pub use request::{Attempt, Facts, RequestTrace};
 
-use http::HeaderMap;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::InstrumentationScope;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId};
-use opentelemetry::{Context, InstrumentationScope};
-use opentelemetry_http::{HeaderExtractor, HeaderInjector};
+use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample};
 use std::io;
@@ -111,21 +112,33 @@ impl Shared {
     }
 }
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
 /// The span that a request's head names as its parent (W3C Trace Context).
 fn parent(head: &HeaderMap) -> Option<SpanContext> {
+    // The propagator takes longer to find nothing.
+    head.get(TRACEPARENT)?;
     let found = TraceContextPropagator::new().extract(&HeaderExtractor(head));
     let span = found.span();
     let context = span.span_context();
     context.is_valid().then(|| context.clone())
 }
 
-/// Puts `traceparent` into a head, and `tracestate` if there is one.
-fn inject(context: SpanContext, head: &mut HeaderMap) {
-    let has_state = !context.trace_state().header().is_empty();
-    let context = Context::new().with_remote_span_context(context);
-    TraceContextPropagator::new().inject_context(&context, &mut HeaderInjector(head));
-    if !has_state {
-        head.remove("tracestate");
+/// Puts `traceparent` into a head, and `tracestate` if there is one. `TraceContextPropagator` does the same
+/// with eight times the instructions, for every request, sampled or not.
+fn inject(context: &SpanContext, head: &mut HeaderMap) {
+    let sampled = u8::from(context.is_sampled());
+    let trace = hex::encode(context.trace_id().to_bytes());
+    let span = hex::encode(context.span_id().to_bytes());
+    let parent = ["00", &trace, &span, &hex::encode([sampled])].join("-");
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(parent)) {
+        head.insert(TRACEPARENT, value);
+    }
+    let state = context.trace_state().header();
+    match HeaderValue::try_from(state) {
+        Ok(state) if !state.is_empty() => drop(head.insert(TRACESTATE, state)),
+        _ => drop(head.remove(TRACESTATE)),
     }
 }
 

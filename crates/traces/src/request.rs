@@ -121,7 +121,7 @@ impl RequestTrace {
 
     /// The trace id: 32 hexadecimal digits.
     pub fn id(&self) -> String {
-        self.context.trace_id().to_string()
+        hex::encode(self.context.trace_id().to_bytes())
     }
 
     /// An attempt begins. The one before has ended.
@@ -175,7 +175,7 @@ impl RequestTrace {
     /// Puts the trace context of the current attempt into the head that goes to the provider.
     pub fn inject(&self, head: &mut HeaderMap) {
         if let Some(attempt) = self.attempts.last() {
-            inject(self.context_of(attempt.id), head);
+            inject(&self.context_of(attempt.id), head);
         }
     }
 
