@@ -113,8 +113,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         if let Some(trace_id) = &trace_id {
             line.word("trace_id", trace_id);
         }
-        let client = exchange.client.map(|client| client.to_string());
-        line.optional_text("client", client.as_deref());
+        line.optional_address("client", exchange.client);
         line.text("method", method.as_str());
         line.text("path", uri.path());
         line.word("protocol", protocol(exchange.version));

@@ -32,12 +32,12 @@ pub(super) async fn refuse(
 ) {
     events::head_refused(fault.reason);
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
-    let client = arrival::peer(wire).map(|client| client.to_string());
+    let client = arrival::peer(wire);
     let error = fault.public();
     access_log.line(|line| {
         line.word("time", clock::now().as_str());
         line.word("id", id.as_str());
-        line.optional_text("client", client.as_deref());
+        line.optional_address("client", client);
         line.optional_text("path", path);
         line.number("status", error.status.into());
         line.word("code", error.code.as_str());

@@ -48,6 +48,22 @@ fn numbers_are_written_as_serde_json_writes_them() {
 }
 
 #[test]
+fn addresses_are_written_as_they_display() {
+    for address in [
+        "0.0.0.0",
+        "127.0.0.1",
+        "10.20.100.255",
+        "::1",
+        "2001:db8::ff00:42:8329",
+    ] {
+        let line = written(|fields| fields.optional_address("n", address.parse().ok()));
+        assert_eq!(line, json!({ "n": address }).to_string());
+    }
+    let line = written(|fields| fields.optional_address("n", None));
+    assert_eq!(line, json!({ "n": null }).to_string());
+}
+
+#[test]
 fn any_text_comes_back_as_it_was() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
