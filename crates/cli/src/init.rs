@@ -229,6 +229,10 @@ impl Plan {
             _ if by_name => String::new(),
             _ => format!(" --config {}", quoted(&self.config.to_string_lossy())),
         };
+        let secrets = self.config.with_file_name("environment");
+        if secrets.exists() {
+            return self.next_steps_of_the_package(&written.join(", "), &secrets, &option);
+        }
         let mut text = format!(
             "wrote {}\n\n\
              Create the two secrets of the gateway once, and keep them:\n  \
@@ -244,6 +248,32 @@ impl Plan {
         let _ = write!(
             text,
             "\nThen:\n  tollgate check{option}\n  tollgate serve{option}\n  \
+             tollgate keys create \"my app\" --plan pro{option}\n"
+        );
+        text
+    }
+
+    /// The same where a package has made the secrets, the user and the service.
+    fn next_steps_of_the_package(&self, written: &str, secrets: &Path, option: &str) -> String {
+        let secrets = quoted(&secrets.to_string_lossy());
+        let config = quoted(&self.config.to_string_lossy());
+        let providers = self.config.with_file_name(FOLDER);
+        let providers = quoted(&providers.to_string_lossy());
+        let mut text = format!("wrote {written}\n\nThe secrets of the gateway are in {secrets}.");
+        if !self.variables.is_empty() {
+            text.push_str(" Add a line for each provider:\n");
+            for variable in &self.variables {
+                let _ = writeln!(text, "  {variable}=...");
+            }
+        } else {
+            text.push('\n');
+        }
+        let _ = write!(
+            text,
+            "\nThen, as root:\n  chmod -R g+rX {config} {providers}\n  \
+             systemctl enable --now tollgate\n\n\
+             Other commands run as the service does, for example:\n  \
+             systemd-run -qP --uid=tollgate -p EnvironmentFile={secrets} \
              tollgate keys create \"my app\" --plan pro{option}\n"
         );
         text

@@ -244,3 +244,20 @@ async fn on_a_terminal_it_asks_for_providers() {
     let included = "  - providers/groq.yaml\n  - providers/mistral.yaml\n";
     assert!(text.contains(included), "{text}");
 }
+
+#[tokio::test]
+async fn beside_the_secrets_of_a_package_it_makes_no_others() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("environment"), "TOLLGATE_PEPPER=x\n").unwrap();
+    let output = run(&["init", "--provider", "xai"], folder.path()).await;
+    assert!(output.status.success(), "{output:?}");
+    for wanted in [
+        "secrets of the gateway are in environment",
+        "  XAI_API_KEY=...\n",
+        "chmod -R g+rX tollgate.yaml providers\n",
+        "EnvironmentFile=environment tollgate keys create",
+    ] {
+        assert!(output.stdout.contains(wanted), "{wanted}: {output:?}");
+    }
+    assert!(!output.stdout.contains("openssl"), "{output:?}");
+}
