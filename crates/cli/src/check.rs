@@ -135,7 +135,7 @@ fn at<'a>(settings: &'a Value, path: &str) -> Option<&'a Value> {
 fn summary(path: &Path, config: &Config) -> String {
     let catalog = &config.catalog;
     let counts = [
-        count(catalog.models().len(), "model"),
+        count(catalog.all().count(), "model"),
         count(catalog.providers().len(), "provider"),
         count(config.plans.len(), "plan"),
         count(config.filters.len(), "filter"),

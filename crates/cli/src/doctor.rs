@@ -78,8 +78,8 @@ fn configuration(
                 }
                 checked => {
                     checked?;
-                    let (providers, models) = (config.catalog.providers(), config.catalog.models());
-                    let (providers, models) = (providers.len(), models.len());
+                    let catalog = &config.catalog;
+                    let (providers, models) = (catalog.providers().len(), catalog.all().count());
                     let path = path.display();
                     let message = format!("{path}: models {models}, providers {providers}");
                     report.ok(CHECK, message)?;
