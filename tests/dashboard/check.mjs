@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const { ADMIN, OPEN, GATEWAY, ADMIN_TOKEN, KEY, FAILED_OVER, SHOTS } = process.env;
+const { ADMIN, OPEN, GATEWAY, ADMIN_TOKEN, KEY, FIRST, FAILED_OVER, SHOTS } = process.env;
 mkdirSync(SHOTS, { recursive: true });
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
@@ -101,6 +101,7 @@ try {
       const breaker = await row(page, "breakers", "a/m");
       assert.deepEqual(breaker.slice(1, 4), ["deployment", "open", "server error"]);
       assert.match(breaker[5], / min$/);
+      assert.ok(await page.getByText("Rates are of the last").isVisible());
       await page.screenshot({ path: `${SHOTS}/overview-${name}.png` });
       await page.screenshot({ path: `${SHOTS}/overview-${name}-full.png`, fullPage: true });
 
@@ -128,6 +129,10 @@ try {
       await page.getByRole("dialog").getByText("Failed attempts").first().waitFor();
       const one = await page.getByRole("dialog").innerText();
       for (const it of [/Attempts\s+2/, /a\/m\s+server error\s+500/, /Route\s+b\/m .*: only one of its rank/, /charged\s+15/]) assert.match(one, it);
+      await page.keyboard.press("Escape");
+      await page.getByLabel("Request by id").fill(FIRST);
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").getByText("Not one of the last 100 requests").waitFor();
       await page.keyboard.press("Escape");
       const failing = await ask("", "failing");
       await page.getByLabel("Request by id").fill(failing);

@@ -316,9 +316,12 @@ async fn chromium_shows_ten_thousand_keys_and_two_hundred_models() {
          COMMIT;"
     ))
     .unwrap();
+    let mut first = None;
     for number in 0..200 {
         let model = format!("model-{number:03}");
-        gateway.ask(CHAT, &model, "", json!({})).await.assert_ok();
+        let answer = gateway.ask(CHAT, &model, "", json!({})).await;
+        answer.assert_ok();
+        first = first.or_else(|| answer.header("x-request-id").map(str::to_owned));
     }
     let failed_over = gateway.ask(CHAT, "m", "status-500", json!({})).await;
     failed_over.assert_ok();
@@ -345,6 +348,7 @@ async fn chromium_shows_ten_thousand_keys_and_two_hundred_models() {
         .env("GATEWAY", format!("http://{}", gateway.address))
         .env("ADMIN_TOKEN", TOKEN)
         .env("KEY", &gateway.key)
+        .env("FIRST", first.unwrap())
         .env("FAILED_OVER", failed_over.header("x-request-id").unwrap())
         .env("SHOTS", shots)
         .kill_on_drop(true)

@@ -185,7 +185,10 @@ async fn on_a_terminal_it_shows_that_it_waits_and_elsewhere_nothing_but_text() {
     assert!(on_terminal.stdout.contains(working), "{on_terminal:?}");
     let text = elsewhere.stdout + &elsewhere.stderr;
     assert!(text.contains("provider silent"), "{text}");
-    assert!(!text.contains(working) && !text.contains('\u{1b}'), "{text}");
+    assert!(
+        !text.contains(working) && !text.contains('\u{1b}'),
+        "{text}"
+    );
 }
 
 /// Answers every connection with a date of long ago.

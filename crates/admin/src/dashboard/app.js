@@ -376,6 +376,8 @@
       tile("Running for", span(Math.max(0, data.at / 1000 - (data.gauges.started || data.at / 1000))));
       tile("Requests since start", count(all.all));
       tile("Open breakers", `${data.breakers.length + data.more_breakers}`, data.breakers.length ? "bad" : "");
+      // Samples begin with the first viewer.
+      $("window").textContent = data.window < 58 ? `Rates are of the last ${Math.round(data.window)} s: the gateway samples while a dashboard is open.` : "";
       Object.values(charts).forEach((it) => it.draw());
       $("breakers-none").hidden = data.breakers.length > 0;
       tables.breakers(data.breakers);
@@ -437,6 +439,7 @@
       if (it.usage) body.append(el("h2", "Tokens"), plain("Tokens", ["Input", "Cache read", "Cache write", "Output", "of it reasoning"], [it.usage]));
       if (it.failed.length) body.append(el("h2", "Failed attempts"), plain("Failed attempts", ["Deployment", "Reason", "Status", "After"], it.failed.map((one) => [one.deployment, words(one.class), one.status, `${one.after_ms} ms`])));
     }
+    else body.append(el("p", "Not one of the last 100 requests: its attempts are in the log, which tollgate logs searches.", "hint"));
     if (found.record) body.append(el("h2", "Record in the ledger"), facts(flat(found.record)));
     showDialog(id, body);
   };
