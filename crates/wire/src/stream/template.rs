@@ -123,6 +123,8 @@ impl Template {
             || !learner.reader.says_text_alone()
             || texts.count() != 1
             || learner.holes.len() > MAX_HOLES
+            // Keys and numbers in the arguments of a call are text besides.
+            || learner.reader.text_so_far(&lexer) != learner.text
         {
             return None;
         }
@@ -215,6 +217,8 @@ fn whole_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 struct Learner {
     reader: Reader,
     holes: Vec<(Span, What)>,
+    /// Bytes of the strings that are text, unescaped.
+    text: u64,
 }
 
 impl Learner {
@@ -222,6 +226,7 @@ impl Learner {
         Self {
             reader: Reader::new(rules),
             holes: Vec::new(),
+            text: 0,
         }
     }
 }
@@ -243,7 +248,10 @@ impl Sink for Learner {
 
     fn string(&mut self, text: Text<'_>) -> Result<(), JsonError> {
         match self.reader.string_role() {
-            ValueRole::Text => self.holes.push((text.span, What::Text)),
+            ValueRole::Text => {
+                self.text = self.text.saturating_add(text.len);
+                self.holes.push((text.span, What::Text));
+            }
             ValueRole::Unread => self.holes.push((text.span, What::Unread)),
             ValueRole::Read => {}
         }
