@@ -44,10 +44,10 @@ class Served:
 
 
 @contextmanager
-def serving(binary, provider_binary, folder, environment=None, config_text=CONFIG, under=(), provider_arguments=()):
+def serving(binary, provider_binary, folder, config_text=CONFIG, under=(), provider_arguments=()):
     """Serves while it is entered; at the end the gateway is asked to end, and waited for.
 
-    `environment` is its alone: the command that makes the key is the same program. `under` is what
+    LLVM_PROFILE_FILE is its alone: the command that makes the key is the same program. `under` is what
     runs it, such as valgrind; `provider_arguments` come before the provider's address.
     """
     port, admin, provider = free_port(), free_port(), free_port()
@@ -65,7 +65,7 @@ def serving(binary, provider_binary, folder, environment=None, config_text=CONFI
     )
     gateway = subprocess.Popen(
         [*under, binary, "serve", "--config", config],
-        cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
+        cwd=folder, stdout=subprocess.DEVNULL,
     )
     try:
         connect(provider, sim).close()
