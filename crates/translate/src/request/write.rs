@@ -7,11 +7,11 @@ pub(crate) mod shared;
 pub(crate) mod tools;
 
 use super::{
-    conversation::{Conversation, Takes, Tool, Turn},
+    conversation::{Block, Conversation, Takes, TextBlock, Tool, Turn},
     scope::Scope,
 };
 use crate::{Refusal, names::ToolNames, output::Output, seal::Backend};
-use shared::MarkBudget;
+use shared::{MarkBudget, is_said, misplaced};
 use std::collections::HashMap;
 
 /// A body on its way out.
@@ -86,6 +86,31 @@ impl Writer<'_, '_> {
         }
         self.out.end_array();
         Ok(())
+    }
+
+    /// The texts of instructions, without empty ones.
+    ///
+    /// # Errors
+    /// They hold something else.
+    pub(crate) fn instruction_texts<'c, 'd>(
+        &self,
+        turns: &'c [Turn<'d>],
+    ) -> Result<Vec<&'c TextBlock<'d>>, Refusal> {
+        let mut texts = Vec::new();
+        for turn in turns {
+            for block in &turn.blocks {
+                match block {
+                    Block::Text(text) if is_said(&text.words) => texts.push(text),
+                    Block::Text(_) => {}
+                    other => {
+                        let message =
+                            format!("holds {}, which instructions cannot", misplaced(other));
+                        return Err(self.refuse_turn(turn, message));
+                    }
+                }
+            }
+        }
+        Ok(texts)
     }
 
     pub(crate) fn refuse_turn(&self, turn: &Turn<'_>, message: impl Into<String>) -> Refusal {

@@ -94,25 +94,15 @@ impl Writer<'_, '_> {
     }
 
     fn converse_system(&mut self, turns: &[Turn<'_>]) -> Result<(), Refusal> {
-        let mut has_begun = false;
-        for turn in turns {
-            for block in &turn.blocks {
-                let Block::Text(block) = block else {
-                    let message = format!("holds {}, which instructions cannot", misplaced(block));
-                    return Err(self.refuse_turn(turn, message));
-                };
-                if !is_said(&block.words) {
-                    continue;
-                }
-                if !std::mem::replace(&mut has_begun, true) {
-                    self.out.key("system").begin_array();
-                }
-                self.converse_text(block);
-            }
+        let texts = self.instruction_texts(turns)?;
+        if texts.is_empty() {
+            return Ok(());
         }
-        if has_begun {
-            self.out.end_array();
+        self.out.key("system").begin_array();
+        for text in texts {
+            self.converse_text(text);
         }
+        self.out.end_array();
         Ok(())
     }
 

@@ -70,27 +70,17 @@ impl Writer<'_, '_> {
     }
 
     fn gemini_instructions(&mut self, turns: &[Turn<'_>]) -> Result<(), Refusal> {
-        let mut has_begun = false;
-        for turn in turns {
-            for block in &turn.blocks {
-                let Block::Text(block) = block else {
-                    let message = format!("holds {}, which instructions cannot", misplaced(block));
-                    return Err(self.refuse_turn(turn, message));
-                };
-                if !is_said(&block.words) {
-                    continue;
-                }
-                if !std::mem::replace(&mut has_begun, true) {
-                    self.out.key("systemInstruction").begin_object();
-                    self.out.key("parts").begin_array();
-                }
-                self.gemini_text(block);
-            }
+        let texts = self.instruction_texts(turns)?;
+        if texts.is_empty() {
+            return Ok(());
         }
-        if has_begun {
-            self.out.end_array();
-            self.out.end_object();
+        self.out.key("systemInstruction").begin_object();
+        self.out.key("parts").begin_array();
+        for text in texts {
+            self.gemini_text(text);
         }
+        self.out.end_array();
+        self.out.end_object();
         Ok(())
     }
 

@@ -88,22 +88,9 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// What instructs the model before the conversation begins, block by block.
+    /// The instructions before the conversation begins, block by block.
     fn system(&mut self, turns: &[Turn<'_>]) -> Result<(), Refusal> {
-        let mut blocks = Vec::new();
-        for turn in turns {
-            for block in &turn.blocks {
-                match block {
-                    Block::Text(block) if is_said(&block.words) => blocks.push(block),
-                    Block::Text(_) => {}
-                    other => {
-                        let message =
-                            format!("holds {}, which instructions cannot", misplaced(other));
-                        return Err(self.refuse_turn(turn, message));
-                    }
-                }
-            }
-        }
+        let blocks = self.instruction_texts(turns)?;
         match blocks.as_slice() {
             [] => {}
             [only] if only.cache.is_none() => {
