@@ -227,7 +227,11 @@ pub fn cost(exchange: &Exchange) -> Option<Money> {
     }
     let report = exchange.answer.usage()?;
     let prices = exchange.attempts.current()?.prices()?;
-    Some(prices.cost(&report.plausible()?, &details(exchange)))
+    // Cohere reports searches without tokens.
+    let mut said = report.details;
+    let searches = *said.calls_mut(ProviderTool::Rerank);
+    let usage = report.plausible().or((searches > 0).then(Usage::default))?;
+    Some(prices.cost(&usage, &details(exchange)))
 }
 
 /// Settles an answer that ends with this error after its head was sent.
@@ -305,18 +309,26 @@ fn details(exchange: &Exchange) -> UsageDetails {
             *calls = seen.max(*calls);
         }
     }
-    // Chat reports no searches. A provider that is asked for them charges at least one.
-    let searches = details.calls_mut(ProviderTool::WebSearch);
-    if *searches == 0 && asks_chat_to_search(exchange) && is_worked_on(exchange) {
-        *searches = 1;
+    if let Some((tool, least)) = unreported_calls(exchange) {
+        let calls = details.calls_mut(tool);
+        if *calls == 0 && is_worked_on(exchange) {
+            *calls = least;
+        }
     }
     details
 }
 
-/// Whether a request in the format of chat has an option for searches: it has no other tools of providers.
-fn asks_chat_to_search(exchange: &Exchange) -> bool {
-    let admitted = exchange.stage.admitted();
-    admitted.is_some_and(|it| it.format == Format::Chat && it.facts().hosted_tools > 0)
+/// The calls of a tool that the provider charges even if its answer reports none.
+fn unreported_calls(exchange: &Exchange) -> Option<(ProviderTool, u64)> {
+    let admitted = exchange.stage.admitted()?;
+    let facts = admitted.facts();
+    match admitted.format {
+        Format::Rerank => Some((ProviderTool::Rerank, facts.rerank_searches())),
+        _ if facts.hosted_tools == 0 => None,
+        // An option for searches: chat has no other tools of providers.
+        Format::Chat => Some((ProviderTool::WebSearch, 1)),
+        _ => None,
+    }
 }
 
 /// The use of a request if its provider has reported this.

@@ -1,7 +1,11 @@
 //! Embeddings and rerank: checked, passed on, and charged for their input alone.
 
-use crate::support::{CHAT, Config, Gateway, Provider, Request, eventually};
+use crate::support::{
+    self, Act, CHAT, Config, Gateway, LONG, Provider, Request, Upstream, eventually, json_answer,
+};
 use serde_json::{Value, json};
+use tollgate_ledger::GrantTerms;
+use tollgate_types::Money;
 
 const EMBEDDINGS: &str = "/v1/embeddings";
 const RERANK: &str = "/v1/rerank";
@@ -62,6 +66,53 @@ async fn vectors_arrive_as_the_provider_makes_them_and_cost_their_input() {
             "{line}"
         );
         assert_eq!(line["cost"], json!(format!("0.00{tokens}")), "{line}");
+    }
+}
+
+/// The answer of Cohere, which reports searches and no tokens.
+#[tokio::test]
+async fn a_rerank_costs_the_searches_that_its_provider_reports_or_those_that_it_needs() {
+    let answer = |searches: Value| {
+        let body = json!({
+            "id": "r", "results": [{"index": 0, "relevance_score": 0.5}],
+            "meta": {"api_version": {"version": "2"}, "billed_units": searches},
+        });
+        Act::send(json_answer("200 OK", "", &body.to_string()))
+    };
+    let documents = vec!["some words"; 201];
+    let body = json!({"model": "test-model", "query": "words", "documents": documents});
+    for (searches, cost) in [
+        (json!({"search_units": 7}), "0.014"),
+        // 201 documents are three searches.
+        (json!({}), "0.006"),
+    ] {
+        let upstream = Upstream::playing([answer(searches)]).await;
+        let mut provider = support::provider(upstream.address);
+        provider["formats"] = json!(["rerank"]);
+        let price = json!({"input": 0, "output": 0, "tool_calls": {"rerank": 0.002}});
+        let config = Config::new()
+            .provider("raw", provider)
+            .model("test-model", json!(["raw"]))
+            .with("models.test-model.price", price);
+        let gateway = Gateway::start(config).await;
+        let key = |nanos: u64| {
+            gateway.key_of(GrantTerms {
+                money: Money::from_nanos(nanos),
+                validity: LONG,
+                ..GrantTerms::default()
+            })
+        };
+        // The three searches are reserved.
+        let request = Request::post(RERANK, &body);
+        gateway
+            .send(&request.clone().key(&key(5_999_999)))
+            .await
+            .assert_error(402, "quota_exhausted");
+        assert_eq!(upstream.requests(), 0);
+        let answer = gateway.send(&request.key(&key(6_000_000))).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-cost"), Some(cost));
+        assert_eq!(gateway.line_of(&answer).await["cost"], cost);
     }
 }
 

@@ -27,8 +27,8 @@ use tollgate_ledger::{
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
 use tollgate_types::{
-    Claim, Identity, InputCount, KeyId, Limited, Limits, MaybeReady, NamedItem, OwnerFailure,
-    PerUnit, Prices, Shortage, Tariff, Unavailable, Unit, UpperBound,
+    Claim, Format, Identity, InputCount, KeyId, Limited, Limits, MaybeReady, NamedItem,
+    OwnerFailure, PerUnit, Prices, Shortage, Tariff, Unavailable, Unit, UpperBound,
 };
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -425,7 +425,10 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
     };
     let at = request.stored_at.as_ref().map(|at| &*at.provider);
     let facts = request.facts_if_read();
-    let tools = facts.map_or(0, |facts| facts.hosted_tools);
+    let tool_calls = facts.map_or(0, |facts| match request.format() {
+        Some(Format::Rerank) => facts.rerank_searches(),
+        _ => facts.hosted_tools.saturating_mul(CALLS_PER_TOOL),
+    });
     let is_fast = facts.is_some_and(|facts| facts.fast);
     let prices = model.dearest_prices(at, SystemTime::now());
     let prices = match is_fast {
@@ -433,7 +436,7 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
         false => prices.map(Prices::without_fast_mode),
     };
     Tariff {
-        tool_calls: tools.saturating_mul(CALLS_PER_TOOL),
+        tool_calls,
         weights: model.weights,
         prices: prices
             .map(|prices| prices.of_input(bound.input.saturating_add(bound.hidden_input))),

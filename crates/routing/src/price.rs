@@ -113,7 +113,7 @@ mod tests {
         let first = json!({
             "input": 3, "cache_read": "0.30", "cache_write": 3.75, "cache_write_1h": 6, "audio_input": 40,
             "output": 15, "audio_output": 80, "image_output": 30,
-            "tool_calls": {"web_search": 0.01, "file_search": 0.0025}, "tiers": {"flex": 0.5, "fast": 2},
+            "tool_calls": {"web_search": 0.01, "file_search": 0.0025, "rerank": 0.002}, "tiers": {"flex": 0.5, "fast": 2},
             "long_prompt": {"above": 200_000, "input": 2, "output": 1.5},
         });
         let with = |changes: Value| {

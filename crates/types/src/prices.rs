@@ -324,7 +324,7 @@ mod tests {
             audio_input: 100,
             audio_output: 4,
             image_output: 1,
-            tool_calls: [2, 1, 0],
+            tool_calls: [2, 1, 0, 5],
             tier: ServiceTier::Standard,
         };
         assert_eq!(prices().cost(&USAGE, &details), plain(prices(), USAGE));
@@ -333,7 +333,12 @@ mod tests {
             audio_input: Some(money("40")),
             audio_output: Some(money("80")),
             image_output: Some(money("30")),
-            tool_calls: [money("0.01"), money("0.0025"), money("0.03")],
+            tool_calls: [
+                money("0.01"),
+                money("0.0025"),
+                money("0.03"),
+                money("0.002"),
+            ],
             ..SpecialPrices::default()
         };
         let prices = Prices {
@@ -359,7 +364,7 @@ mod tests {
         let special = SpecialPrices {
             flex: Weight::from_thousandths(500),
             priority: Weight::from_thousandths(2000),
-            tool_calls: [money("0.01"), Money::ZERO, Money::ZERO],
+            tool_calls: [money("0.01"), Money::ZERO, Money::ZERO, Money::ZERO],
             ..SpecialPrices::default()
         };
         let prices = Prices {
@@ -368,7 +373,7 @@ mod tests {
         };
         let at = |tier| {
             let details = UsageDetails {
-                tool_calls: [1, 0, 0],
+                tool_calls: [1, 0, 0, 0],
                 tier: ServiceTier::from_name(tier),
                 ..UsageDetails::default()
             };

@@ -45,6 +45,8 @@ pub struct RequestFacts {
     pub hosted_tools: u64,
     /// The provider summarizes the conversation if it is long, and reads all of it for that.
     pub compacts: bool,
+    /// Embeddings and rerank only: the number of texts or documents in their list.
+    pub documents: u64,
     /// The request has a template for the prompt (`chat_template`), of which a few bytes can expand to the
     /// whole context window.
     pub template: bool,
@@ -145,6 +147,15 @@ impl RequestFacts {
     /// runs, and for each summary.
     pub const fn reads_again(&self) -> bool {
         self.hosted_tools > 0 || self.compacts
+    }
+
+    /// The searches that Cohere bills for a rerank: one for 100 documents. Each 500 tokens of a longer
+    /// document are one more.
+    pub const fn rerank_searches(&self) -> u64 {
+        const DOCUMENTS: u64 = 100;
+        const TOKENS: u64 = 500;
+        let more = self.cautious_input_tokens() / TOKENS;
+        self.documents.saturating_add(more).div_ceil(DOCUMENTS)
     }
 
     /// The likely tokens of uncounted input: four bytes of text per token, and images by the rules

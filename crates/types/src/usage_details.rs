@@ -11,11 +11,18 @@ pub enum ProviderTool {
     FileSearch,
     /// A run of code.
     CodeExecution,
+    /// A search in the documents of a rerank.
+    Rerank,
 }
 
 impl ProviderTool {
     /// Every tool, in the order of [`UsageDetails::tool_calls`].
-    pub const ALL: [Self; 3] = [Self::WebSearch, Self::FileSearch, Self::CodeExecution];
+    pub const ALL: [Self; 4] = [
+        Self::WebSearch,
+        Self::FileSearch,
+        Self::CodeExecution,
+        Self::Rerank,
+    ];
 }
 
 /// The tier in which a provider has served a request.
@@ -69,11 +76,12 @@ pub struct UsageDetails {
 impl UsageDetails {
     /// The calls of a tool.
     pub const fn calls_mut(&mut self, tool: ProviderTool) -> &mut u64 {
-        let [web_search, file_search, code_execution] = &mut self.tool_calls;
+        let [web_search, file_search, code_execution, rerank] = &mut self.tool_calls;
         match tool {
             ProviderTool::WebSearch => web_search,
             ProviderTool::FileSearch => file_search,
             ProviderTool::CodeExecution => code_execution,
+            ProviderTool::Rerank => rerank,
         }
     }
 

@@ -89,6 +89,7 @@ impl PriceSettings {
                 web_search: new_tools.web_search.or(tools.web_search),
                 file_search: new_tools.file_search.or(tools.file_search),
                 code_execution: new_tools.code_execution.or(tools.code_execution),
+                rerank: new_tools.rerank.or(tools.rerank),
             },
             tiers: TierSettings {
                 flex: new_tiers.flex.or(tiers.flex),
@@ -105,7 +106,12 @@ impl PriceSettings {
 impl From<&PriceSettings> for Prices {
     fn from(settings: &PriceSettings) -> Self {
         let tools = &settings.tool_calls;
-        let tools = [tools.web_search, tools.file_search, tools.code_execution];
+        let tools = [
+            tools.web_search,
+            tools.file_search,
+            tools.code_execution,
+            tools.rerank,
+        ];
         let tiers = &settings.tiers;
         Self {
             input: settings.input,
@@ -142,6 +148,8 @@ pub struct ToolPriceSettings {
     pub file_search: Option<Money>,
     /// A run of code. Default: 0, or as before a change.
     pub code_execution: Option<Money>,
+    /// A search of a rerank: a query with up to 100 documents. Default: 0, or as before a change.
+    pub rerank: Option<Money>,
 }
 
 /// By what the prices of tokens are multiplied in a service tier that the answer names. Three decimal places

@@ -90,6 +90,7 @@ pub(crate) const USAGE_TIER: u64 = at([Usage, ServiceTier]);
 pub(crate) const USAGE_SPEED: u64 = at([Usage, Speed]);
 pub(crate) const USAGE_CACHE_HOUR: u64 = at([Usage, Other, CacheWriteHour]);
 pub(crate) const USAGE_SEARCHES: u64 = at([Usage, Other, SearchCalls]);
+pub(crate) const USAGE_RERANKS: u64 = at([Usage, Other, SearchUnits]);
 /// What Gemini has searched for, and each query.
 pub(crate) const SEARCHES: u64 = at([Choices, Item, Grounding, SearchCalls]);
 pub(crate) const SEARCH: u64 = at([Choices, Item, Grounding, SearchCalls, Item]);

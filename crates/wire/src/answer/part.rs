@@ -105,11 +105,12 @@ struct Calls([u64; ProviderTool::ALL.len()]);
 
 impl Calls {
     const fn add(&mut self, tool: ProviderTool) {
-        let [web_search, file_search, code_execution] = &mut self.0;
+        let [web_search, file_search, code_execution, rerank] = &mut self.0;
         let calls = match tool {
             ProviderTool::WebSearch => web_search,
             ProviderTool::FileSearch => file_search,
             ProviderTool::CodeExecution => code_execution,
+            ProviderTool::Rerank => rerank,
         };
         *calls = calls.saturating_add(1);
     }

@@ -53,6 +53,7 @@ pub(crate) enum Key {
     Response,
     Role,
     SearchCalls,
+    SearchUnits,
     SequenceNumber,
     ServiceTier,
     Speed,

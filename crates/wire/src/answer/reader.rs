@@ -374,6 +374,7 @@ impl Reader {
         Some(match here {
             at::USAGE_CACHE_HOUR => |details| &mut details.cache_write_1h,
             at::USAGE_SEARCHES => |details| details.calls_mut(ProviderTool::WebSearch),
+            at::USAGE_RERANKS => |details| details.calls_mut(ProviderTool::Rerank),
             at::INPUT_AUDIO => |details| &mut details.audio_input,
             at::OUTPUT_AUDIO => |details| &mut details.audio_output,
             _ => return None,

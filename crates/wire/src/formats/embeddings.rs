@@ -90,7 +90,7 @@ pub(super) const BODY: DocumentRules = DocumentRules {
     usage_is_complete: true,
 };
 
-fn key(name: &[u8]) -> Key {
+pub(super) fn key(name: &[u8]) -> Key {
     match name {
         b"data" | b"results" => Key::Choices,
         b"error" => Key::Error,

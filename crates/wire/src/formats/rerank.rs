@@ -3,9 +3,12 @@
 
 use super::{
     embeddings,
-    rules::{Conversation, FormatRules, RequestRules},
+    rules::{Conversation, DocumentRules, FormatRules, RequestRules},
 };
-use crate::peek::location::{self, Slot};
+use crate::{
+    answer::path::Key,
+    peek::location::{self, Slot},
+};
 
 pub(super) const RULES: FormatRules = FormatRules {
     request: RequestRules {
@@ -20,8 +23,24 @@ pub(super) const RULES: FormatRules = FormatRules {
         },
         ..embeddings::REQUEST
     },
+    body: BODY,
+    event: BODY,
     ..embeddings::RULES
 };
+
+const BODY: DocumentRules = DocumentRules {
+    key,
+    ..embeddings::BODY
+};
+
+/// Cohere reports searches (`meta.billed_units.search_units`), and no tokens.
+fn key(name: &[u8]) -> Key {
+    match name {
+        b"meta" => Key::Usage,
+        b"search_units" => Key::SearchUnits,
+        _ => embeddings::key(name),
+    }
+}
 
 fn top(key: &[u8]) -> Slot {
     match key {

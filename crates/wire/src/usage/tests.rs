@@ -277,7 +277,7 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
             r#"{"usage":{"input_tokens":10,"cache_creation_input_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":2,"ephemeral_1h_input_tokens":3},"output_tokens":4,"server_tool_use":{"web_search_requests":2,"web_fetch_requests":7},"service_tier":"batch"},"content":[]}"#,
             UsageDetails {
                 cache_write_1h: 3,
-                tool_calls: [2, 0, 0],
+                tool_calls: [2, 0, 0, 0],
                 tier: ServiceTier::Batch,
                 ..details
             },
@@ -302,7 +302,7 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
             Responses,
             r#"{"output":[{"type":"web_search_call","id":"a","action":{"type":"search","query":"type"}},{"action":{"type":"open_page"},"type":"web_search_call"},{"type":"message","content":[{"type":"file_search_call"}]},{"type":"file_search_call"},{"type":"code_interpreter_call"},{"type":"web_search_call"}],"usage":{"input_tokens":10,"output_tokens":4},"service_tier":"flex"}"#,
             UsageDetails {
-                tool_calls: [2, 1, 1],
+                tool_calls: [2, 1, 1, 0],
                 tier: ServiceTier::Flex,
                 ..details
             },
@@ -449,9 +449,13 @@ fn calls_of_tools_count_when_they_arrive() {
                 ended("file_search_call", ""),
                 ended("message", ""),
             ],
-            [1, 1, 1],
+            [1, 1, 1, 0],
         ),
-        (Format::Responses, vec![begun("web_search_call")], [1, 0, 0]),
+        (
+            Format::Responses,
+            vec![begun("web_search_call")],
+            [1, 0, 0, 0],
+        ),
         (
             Format::Messages,
             vec![
@@ -460,7 +464,7 @@ fn calls_of_tools_count_when_they_arrive() {
                 own.to_owned(),
                 block("web_search"),
             ],
-            [2, 0, 0],
+            [2, 0, 0, 0],
         ),
     ] {
         let mut stream = StreamScanner::new(format, StreamOptions::default());
@@ -469,6 +473,6 @@ fn calls_of_tools_count_when_they_arrive() {
             stream.push(&format!("data: {event}\n\n").into(), &mut out);
         }
         assert_eq!(stream.usage().seen_calls, expected, "{format}");
-        assert_eq!(stream.usage().details.tool_calls, [0; 3], "{format}");
+        assert_eq!(stream.usage().details.tool_calls, [0; 4], "{format}");
     }
 }

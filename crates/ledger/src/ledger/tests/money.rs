@@ -175,13 +175,13 @@ async fn a_crash_charges_money_once() {
 #[tokio::test]
 async fn a_crash_and_a_drop_charge_the_tier_and_the_calls_so_far() {
     let fast = UsageDetails {
-        tool_calls: [3, 0, 0],
+        tool_calls: [3, 0, 0, 0],
         tier: ServiceTier::Fast,
         ..UsageDetails::default()
     };
     let mut dear = prices();
     dear.special.fast = Some(Weight::from_thousandths(2000));
-    dear.special.tool_calls = [Money::from_nanos(NANOS), Money::ZERO, Money::ZERO];
+    dear.special.tool_calls[0] = Money::from_nanos(NANOS);
     for is_crash in [true, false] {
         let house = House::new();
         let key = house.key_with(0, 1000 * NANOS);

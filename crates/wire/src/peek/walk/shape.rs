@@ -248,8 +248,15 @@ impl Walk {
     #[inline]
     pub(super) fn check_closed(&mut self, closed: &Frame) -> Result<(), PeekError> {
         match (self.frames.len(), closed.location) {
-            (1, Location::Array) if self.entries == 0 && self.is_in(Slot::Conversation) => {
-                self.empty_input = Some(closed.start);
+            (1, Location::Array) if self.is_in(Slot::Conversation) => {
+                match self.entries {
+                    0 => self.empty_input = Some(closed.start),
+                    // The entries of conversations are not documents.
+                    entries if self.format.request.conversation.takes_values => {
+                        self.found.facts.documents = entries.into();
+                    }
+                    _ => {}
+                }
                 Ok(())
             }
             (IN_LIST, Location::Node | Location::Item) if self.is_in(Slot::Conversation) => {
