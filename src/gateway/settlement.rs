@@ -322,11 +322,14 @@ fn details(exchange: &Exchange) -> UsageDetails {
 fn unreported_calls(exchange: &Exchange) -> Option<(ProviderTool, u64)> {
     let admitted = exchange.stage.admitted()?;
     let facts = admitted.facts();
+    let has_shown_none = !facts.stream && !exchange.answer.is_complete();
     match admitted.format {
         Format::Rerank => Some((ProviderTool::Rerank, facts.rerank_searches())),
         _ if facts.hosted_tools == 0 => None,
         // An option for searches: chat has no other tools of providers.
         Format::Chat => Some((ProviderTool::WebSearch, 1)),
+        // The calls stand in the answer, of which nothing has come.
+        _ if has_shown_none => Some((ProviderTool::WebSearch, facts.hosted_tools)),
         _ => None,
     }
 }

@@ -249,6 +249,32 @@ async fn searches_that_have_arrived_are_paid_for_by_a_client_that_leaves() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_wait_for_a_whole_answer_pays_a_search_for_each_hosted_tool() {
+    for (path, format, more, _) in searches() {
+        let upstream = Upstream::playing([Act::Hang]).await;
+        let mut settings = support::provider(upstream.address);
+        settings["formats"] = json!([format]);
+        let price = json!({"input": 0, "output": 0, "tool_calls": {"web_search": 0.01}});
+        let config = Config::new()
+            .provider("raw", settings)
+            .model("test-model", json!(["raw"]))
+            .with("models.test-model.price", price);
+        let gateway = Gateway::start(config).await;
+        let request = Request::post(path, &ask(path, false, more)).key(&gateway.key);
+        let mut http2 = Http2::open(gateway.address).await;
+        let is_sent = async || (upstream.requests() > 0).then_some(());
+        tokio::select! {
+            answer = http2.begin(&request) => panic!("{answer:?}"),
+            () = support::eventually("the request", is_sent) => drop(http2),
+        }
+        let line = gateway
+            .access_line(|line| line["outcome"] == "client_closed")
+            .await;
+        assert_eq!(line["cost"], "0.01", "{path}: {line}");
+    }
+}
+
+#[tokio::test]
 async fn an_estimate_has_the_price_of_the_tier_that_was_reported_or_asked_for() {
     let beginning = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
         "model": "m", "content": [], "stop_reason": null,
