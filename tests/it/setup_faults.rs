@@ -63,6 +63,34 @@ async fn the_log_says_what_is_wrong_with_the_key_the_model_or_the_account() {
 }
 
 #[tokio::test]
+async fn advice_is_logged_once_a_minute_for_a_provider_and_a_reason() {
+    let vendor = VENDORS.iter().find(|it| it.name == "openai-auth").unwrap();
+    let refusal = json_answer("401 Refused", "", vendor.body);
+    let upstream = Upstream::playing([Act::send(refusal)]).await;
+    let config = Config::new()
+        .provider("a", provider(upstream.address))
+        .provider("b", provider(upstream.address))
+        .with("providers.a.health", json!({"enabled": false}))
+        .with("providers.b.health", json!({"enabled": false}))
+        .model("m", json!(["a"]))
+        .model("n", json!(["b"]));
+    let gateway = Gateway::start(config).await;
+    for model in ["m", "n", "m", "n"] {
+        let body = prompt(CHAT, model, "Hello!", Value::Null);
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_error(502, "upstream_error");
+        // Each failure has a line of its own.
+        let id = answer.header("x-request-id").unwrap();
+        gateway.log_line(&format!("{id}: provider")).await;
+    }
+    for provider in ["a", "b"] {
+        let advice = format!("provider {provider}: the credential is refused");
+        let output = gateway.output();
+        assert_eq!(output.matches(&advice).count(), 1, "{output}");
+    }
+}
+
+#[tokio::test]
 async fn the_log_says_what_is_wrong_with_keys_and_regions_of_amazon() {
     for (kind, expected) in [
         ("InvalidSignatureException", "'region'"),

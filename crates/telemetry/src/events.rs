@@ -20,13 +20,16 @@ pub use requests::{Finished, request_finished};
 
 use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
+use parking_lot::Mutex;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     CounterVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
 use requests::RouteMeter;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tollgate_providers::{FetchFault, Report, Token};
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_routing::{Catalog, Decision};
@@ -406,15 +409,33 @@ pub fn upstream_fault(
     };
     log::warn!("{request}: provider {provider}: {class}{status}{code}: {cause}");
     if let Some(ahead) = fault.clock_ahead {
+        if !is_due(provider, "clock") {
+            return;
+        }
         let side = if ahead > 0 { "ahead of" } else { "behind" };
         let seconds = ahead.unsigned_abs();
         log::error!(
             "{request}: provider {provider}: the clock of this machine is {seconds} s {side} the provider's, so that \
              signatures and assertions are refused: synchronise it"
         );
-    } else if let Some(advice) = advice(fault, deployment) {
+    } else if let Some(advice) = advice(fault, deployment)
+        && is_due(provider, &advice)
+    {
         log::error!("{request}: provider {provider}: {advice}");
     }
+}
+
+/// Whether the operator is to read this of a provider: once a minute, because every request can fail for the same
+/// reason.
+fn is_due(provider: &str, reason: &str) -> bool {
+    const EVERY: Duration = Duration::from_secs(60);
+    static LOGGED: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+    let now = Instant::now();
+    let mut logged = LOGGED.lock();
+    logged.retain(|_, at| now.saturating_duration_since(*at) < EVERY);
+    let known = logged.len();
+    logged.entry(format!("{provider}: {reason}")).or_insert(now);
+    logged.len() > known
 }
 
 /// What the operator can do about a failure that does not end by itself.
