@@ -318,10 +318,10 @@ impl Assembled {
                 grace: settings.shutdown.grace.get(),
             }),
         };
+        self.tokens.keep_fresh(Arc::clone(&self.current))?;
         let refused = Arc::new(OnceCell::new());
         let operator = Operator {
             current: self.current,
-            tokens: self.tokens,
             accounts: Arc::clone(&self.accounts),
             reloader: Reloader::new(places, start.reload, config, self.material),
             readiness: Readiness::default(),

@@ -1,4 +1,4 @@
-//! The background work: the admin listener, the names and tokens of providers, reloads, and the signals that end
+//! The background work: the admin listener, the names of providers, reloads, and the signals that end
 //! the process.
 
 use super::notify;
@@ -6,7 +6,6 @@ use super::predecessor::{PATIENCE, Predecessor, Verdict};
 use super::reload::{RESOLVE_LIMIT, Reloader};
 use super::stop::{End, Ending, Signals, begin_end};
 use super::successor::{Service, Succeeded, Succession};
-use super::tokens::Tokens;
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Control, HealthSource, HealthView, Readiness};
 use crate::snapshot::Current;
@@ -25,7 +24,6 @@ const MOST_ORDERS: usize = 4;
 /// The dependencies of this work.
 pub(super) struct Operator {
     pub(super) current: Arc<Current>,
-    pub(super) tokens: Tokens,
     pub(super) accounts: Arc<Accounts>,
     pub(super) reloader: Reloader,
     pub(super) readiness: Readiness,
@@ -56,7 +54,6 @@ impl Operator {
     ) {
         let Self {
             current,
-            tokens,
             accounts,
             reloader,
             readiness,
@@ -183,7 +180,6 @@ impl Operator {
             };
             tokio::join!(
                 keep_names_resolved(&current),
-                tokens.keep_fresh(&current),
                 reloader.serve(hangup, ordered, whose.clone()),
                 upgrade,
                 late,

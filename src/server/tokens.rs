@@ -5,8 +5,10 @@ use super::reload::RESOLVE_LIMIT;
 use crate::config::Answering;
 use crate::snapshot::Current;
 use crate::{clock, events};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_providers::{Refresher, Report};
@@ -35,8 +37,21 @@ impl Tokens {
         let _ = timeout(RESOLVE_LIMIT, all).await;
     }
 
-    /// Refreshes tokens before they expire, until the process ends.
-    pub(super) async fn keep_fresh(&self, current: &Current) {
+    /// Refreshes tokens before they expire, until the process ends: on a thread of its own, so that neither requests
+    /// nor the admin listener delay it.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no thread or runtime.
+    pub(super) fn keep_fresh(self, current: Arc<Current>) -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new()
+            .name("tokens".to_owned())
+            .spawn(move || runtime.block_on(self.refresh(&current)))?;
+        Ok(())
+    }
+
+    async fn refresh(&self, current: &Current) {
         let mut under_way = JoinSet::new();
         loop {
             self.begin(&current.load().fleet, &mut under_way);

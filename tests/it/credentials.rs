@@ -3,9 +3,9 @@
 
 use crate::support::issuer::{CLIENT, CLIENT_SECRET, Issuer, KEY, TENANT};
 use crate::support::{
-    Act, Answer, Authority, CHAT, Config, Connection, Doorman, FORMATS, Gateway, MESSAGES, Output,
-    Provider, Request, Service, breaker, eventually, in_front_of, json_answer, prompt, provider,
-    tollgate,
+    self, Act, Answer, Authority, CHAT, Config, Connection, Doorman, FORMATS, Gateway, MESSAGES,
+    Output, Provider, Request, Service, breaker, eventually, in_front_of, json_answer, prompt,
+    provider, tollgate,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -253,6 +253,45 @@ async fn a_gateway_serves_other_providers_while_a_token_is_fetched() {
     assert_eq!(last.headers["x-api-key"], "printed-token");
     assert!(!last.headers.contains_key("authorization"));
     assert!(!gateway.output().contains("printed-token"));
+}
+
+/// A service that accepts connections and answers nothing delays neither the admin listener nor the token of another
+/// credential, and the operator's thread delays no token.
+#[tokio::test]
+async fn a_token_service_that_hangs_delays_neither_the_operator_nor_other_tokens() {
+    let (issuer, provider) = (Issuer::start().await, Provider::start().await);
+    let hanging = Service::answering(|_| vec![Act::Hang]).await;
+    let folder = folder(&issuer);
+    let mut account = issuer.service_account();
+    account["token_uri"] = json!(format!("http://{}/token", hanging.address));
+    std::fs::write(folder.path().join("hanging.json"), account.to_string()).unwrap();
+    let hangs = json!([{"google": {"service_account": "file:hanging.json"}}]);
+    let config = config(provider.address)
+        .provider("b", support::provider(provider.address))
+        .with("providers.b.credentials", hangs)
+        .model("n", json!(["b"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    served(&gateway, "m").await;
+    eventually("the service is asked", async || {
+        (!hanging.seen().is_empty()).then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    for _ in 0..20 {
+        explained(&gateway, "n").await;
+        ask(&gateway, "m").await.assert_ok();
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    ask(&gateway, "n")
+        .await
+        .assert_error(503, "service_unavailable");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", gateway.id())).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+    let names: BTreeSet<_> = names.map(|it| it.unwrap().trim().to_owned()).collect();
+    for thread in ["operator", "tokens"] {
+        assert!(names.contains(thread), "{names:?}");
+    }
 }
 
 #[tokio::test]
