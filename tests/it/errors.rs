@@ -391,7 +391,7 @@ pub(crate) fn reported(vendor: &str) -> (u16, &'static str) {
         "too-large" => (413, "upstream_error"),
         "busy" | "timeout" => (503, "service_unavailable"),
         "auth" | "permission" | "server" => (502, "upstream_error"),
-        "encrypted" | "signature" | "tool" => (400, "upstream_error"),
+        "encrypted" | "signature" | "tool" | "image" | "endpoint" => (400, "upstream_error"),
         _ => panic!("{vendor} is new: say what becomes of it"),
     }
 }

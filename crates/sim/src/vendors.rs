@@ -307,7 +307,17 @@ pub const VENDORS: &[VendorError] = &[
     error(
         "llamacpp-context",
         400,
-        r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}"#,
+        r#"{"error":{"code":400,"message":"request (10019 tokens) exceeds the available context size (2048 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":10019,"n_ctx":2048}}"#,
+    ),
+    error(
+        "llamacpp-image",
+        500,
+        r#"{"error":{"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}}"#,
+    ),
+    error(
+        "llamacpp-endpoint",
+        501,
+        r#"{"error":{"code":501,"message":"This server does not support reranking. Start it with `--reranking`","type":"not_supported_error"}}"#,
     ),
     error(
         "deepseek-tool",

@@ -390,7 +390,7 @@ impl UpstreamFault {
         }
     }
 
-    /// The upstream's 4xx under its own status. Which field is at fault stands in the
+    /// The upstream's 4xx under its own status, its 5xx as 400. Which field is at fault stands in the
     /// provider's text alone, and that stays inside.
     fn refused_request(&self) -> PublicError {
         const CONFLICT: u16 = 409;
@@ -398,6 +398,7 @@ impl UpstreamFault {
         let status = match self.status {
             // Of the caller's own key these would say something else.
             None | Some(401 | 403) => 400,
+            Some(500..) => 400,
             Some(status) => status,
         };
         let message = match status {

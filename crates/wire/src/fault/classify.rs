@@ -150,7 +150,8 @@ fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
             Some(401) => FaultClass::Credential,
             Some(403) if fields.tells_nothing() => FaultClass::Blocked,
             Some(403) => FaultClass::Forbidden,
-            Some(400..=499) => FaultClass::InvalidRequest,
+            // 501: the server lacks what the request needs, such as embeddings, and serves others.
+            Some(400..=499 | 501) => FaultClass::InvalidRequest,
             _ => FaultClass::ServerError,
         })
 }
@@ -312,8 +313,7 @@ fn by_content_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultC
 }
 
 fn by_request_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
-    (status == Some(403) && forms::is_about_the_request(fields))
-        .then_some(FaultClass::InvalidRequest)
+    forms::is_about_the_request(fields, status).then_some(FaultClass::InvalidRequest)
 }
 
 fn by_key_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {

@@ -56,10 +56,19 @@ const FORBIDDEN_REQUEST: &[&str] = &[
     "you do not have permission to access the file * or it may not exist",
 ];
 
-/// The request is forbidden, with any key.
-pub(super) fn is_about_the_request(fields: &ErrorFields) -> bool {
+/// Messages of llama.cpp under 500 about a request that its model cannot read.
+const UNREADABLE_REQUEST: &[&str] =
+    &["* input is not supported - hint: if this is unexpected, you may need to provide the mmproj"];
+
+/// The provider refuses the request with any key, under a status that otherwise means something else.
+pub(super) fn is_about_the_request(fields: &ErrorFields, status: Option<u16>) -> bool {
+    let forms = match status {
+        Some(403) => FORBIDDEN_REQUEST,
+        Some(500) => UNREADABLE_REQUEST,
+        _ => return false,
+    };
     let message = fields.message.trim_end_matches('.');
-    FORBIDDEN_REQUEST.iter().any(|form| fits(message, form))
+    forms.iter().any(|form| fits(message, form))
 }
 
 /// What providers write of a model that they do not know or do not serve; a star is one word,

@@ -57,8 +57,8 @@ fn a_context_error_of_any_vendor_gives_its_numbers() {
         ),
         (
             "local server",
-            openai("the request exceeds the available context size (4096 tokens), try increasing it", "exceed_context_size_error", ""),
-            context(None, None, Some(4096)),
+            openai("request (10019 tokens) exceeds the available context size (2048 tokens), try increasing it", "exceed_context_size_error", ""),
+            context(Some(10_019), None, Some(2048)),
         ),
         (
             "grouped digits",
