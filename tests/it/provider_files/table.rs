@@ -22,6 +22,15 @@ const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mN
 /// Stands for the errors of a provider whose own were not used.
 const OPENAIS: &str = "as OpenAI's";
 
+/// What the test of clients shows with the real server of a provider, by file.
+const REAL: &[(&str, &[&str])] = &[("llama-cpp", &["Chat", "Stream", "Count", "Errors"])];
+const OF_REAL: &str = "tests/clients/test_llama_cpp.py";
+
+fn is_real(file: &str, cell: &str) -> bool {
+    REAL.iter()
+        .any(|(name, cells)| *name == file && cells.contains(&cell))
+}
+
 /// The columns.
 pub const CELLS: [&str; 7] = [
     "Chat", "Stream", "Tools", "Images", "Thinking", "Count", "Errors",
@@ -296,6 +305,7 @@ async fn the_page_of_providers_is_what_the_files_do() {
         for (cell, column) in cells.iter().zip(CELLS) {
             let mark = match () {
                 () if is_recorded(file.file, column) => '●',
+                () if is_real(file.file, column) => '◆',
                 () if cell == OPENAIS => '◌',
                 () => '○',
             };
@@ -306,7 +316,9 @@ async fn the_page_of_providers_is_what_the_files_do() {
     let columns = CELLS.join(" | ");
     let lines = "|---".repeat(3 + CELLS.len());
     let test = |name: &'static str| name.trim_start_matches("it::");
-    let foot = FOOT.replace("RECORDED", test(recorded::test())).replace(
+    assert!(root().join(OF_REAL).is_file(), "{OF_REAL}");
+    let foot = FOOT.replace("OF_REAL", OF_REAL);
+    let foot = foot.replace("RECORDED", test(recorded::test())).replace(
         "TABLE",
         test(std::any::type_name_of_val(
             &the_page_of_providers_is_what_the_files_do,
@@ -338,6 +350,7 @@ const FOOT: &str = "
 - **○**: by the provider's documentation only. `TABLE` drives the cell against a stand-in that was written after the documentation, and
   writes this page.
 - **●**: the same, and recorded traffic of the provider agrees: `RECORDED`.
+- **◆**: the same, and the provider's real server agrees: `make test-clients`, `OF_REAL`.
 - **◌**: tested with the errors of OpenAI, not with those of this provider.
 - **Chat**, **Stream**: the formats in which the provider is asked; other clients are [translated](translation.md).
 - **Tools**: `call returned`: a client of each format offers a tool, which is passed on, and gets the provider's call, streamed or not.
