@@ -32,7 +32,7 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
     AnswerContext, BedrockVectorsNotes, Strict, Target, TranslationNotes, bedrock_vectors_request,
-    lacks_any, needs_custom_tools, within_capabilities,
+    lacks_any, needs_custom_tools, within_capabilities, without_refused,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -110,9 +110,9 @@ pub fn prepare(
         waited_for => waited_for,
     };
     let base = |to| candidate.pool.base(to, purpose(&admitted.request));
+    let strict = Strict(&exchange.snapshot.translation.strict);
     let (to, mut sent) = if is_untranslated(admitted, candidate) {
         let patch = &base(format).ok_or_else(fault)?.patch;
-        let strict = Strict(&exchange.snapshot.translation.strict);
         let same = same_format(admitted, candidate, patch, strict, permit)?;
         let mut sent = same.ok_or_else(fault)?;
         let upstream = upstream_model(admitted, &candidate.deployment);
@@ -141,11 +141,18 @@ pub fn prepare(
         })?;
         let patch = &base(to).ok_or_else(fault)?.patch;
         let made = sent.body.take().ok_or_else(fault)?;
-        if let Some(permit) = permit.as_mut().filter(|_| !patch.is_empty()) {
+        let refused = &candidate.deployment.capabilities.refused_fields;
+        let is_remade = !patch.is_empty() || !refused.is_empty();
+        if let Some(permit) = permit.as_mut().filter(|_| is_remade) {
             // The translation may have made more of the body than the client sent.
-            let both = length(&made).saturating_add(of_patch(patch, length(&made)));
+            let length = length(&made);
+            let both = length.saturating_add(of_patch(patch, length).max(length));
             permit.grow(both.saturating_sub(permit.bytes()))?;
         }
+        let rest = without_refused(made, refused, strict).map_err(PublicError::from);
+        let (made, refused) = rest?;
+        let refused = refused.into_iter().map(|name| name.to_owned().into());
+        sent.dropped.extend(refused);
         let made = patched(made, patch);
         sent.body = Some(held(permit, body, made.ok_or_else(fault)?));
         (to, sent)
@@ -346,7 +353,11 @@ fn edits<'a>(
     if let Some(tokens) = request.output_limit {
         edits.set_output_limit(tokens);
     }
-    let fitted = fit_reasoning(request, model, peeked, &mut edits, whole);
+    let fitted = match (candidate.format, request.endpoint.is_count()) {
+        // Its counter takes no settings.
+        (Format::Gemini, true) => Fitted::default(),
+        _ => fit_reasoning(request, model, peeked, &mut edits, whole),
+    };
     (edits, fitted)
 }
 
@@ -397,9 +408,12 @@ fn same_format(
     let has_top_k = peeked.has_top_k;
     let fitted = within_capabilities(candidate.format, sent, &capabilities, has_top_k, strict)?;
     dropped.extend(fitted.dropped);
-    Ok(patched(fitted.body, patch).map(|sent| Outgoing {
+    let (sent, refused) = without_refused(fitted.body, &capabilities.refused_fields, strict)?;
+    let refused = refused.into_iter().map(|name| Cow::Owned(name.to_owned()));
+    let dropped = dropped.into_iter().map(Cow::Borrowed).chain(refused);
+    Ok(patched(sent, patch).map(|sent| Outgoing {
         body: Some(held(permit, body, sent)),
-        dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
+        dropped: dropped.collect(),
         raised_limit,
         ..Outgoing::default()
     }))

@@ -62,6 +62,43 @@ async fn roles_and_fields_of_chat_are_those_that_the_provider_accepts() {
 }
 
 #[tokio::test]
+async fn refused_fields_and_stop_sequences_are_obeyed_for_clients_of_every_format() {
+    let can = json!({"refused_fields": ["seed", "user"], "max_stop_sequences": 2});
+    let (provider, gateway) = start("chat", can).await;
+    let stops = ["a", "b", "c"];
+    for (path, field, more) in [
+        (
+            CHAT,
+            "stop",
+            json!({"seed": 7, "user": "u", "stop": stops[..2]}),
+        ),
+        (
+            MESSAGES,
+            "stop_sequences",
+            json!({"max_tokens": 9, "metadata": {"user_id": "u"}, "stop_sequences": stops[..2]}),
+        ),
+    ] {
+        let mut body = prompt(path, "test-model", "Hello!", more);
+        let answer = gateway.post(path, &body).await;
+        answer.assert_ok();
+        let sent = sent(&provider);
+        assert_eq!(
+            (&sent["seed"], &sent["user"], &sent["stop"]),
+            (&Value::Null, &Value::Null, &json!(["a", "b"])),
+            "{path}"
+        );
+        let dropped = answer.header("x-dropped-fields").unwrap_or_default();
+        assert_eq!(dropped.contains("seed"), path == CHAT, "{dropped}");
+        let before = provider.received().len();
+        body[field] = json!(stops);
+        let answer = gateway.post(path, &body).await;
+        answer.assert_error(400, "invalid_request");
+        assert!(answer.message().contains(field), "{answer:?}");
+        assert_eq!(provider.received().len(), before);
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_fits_is_sent_as_the_client_wrote_it() {
     let least = json!({"chat": {"developer_role": false, "openai": false}});
     let (provider, gateway) = start("chat", least).await;

@@ -206,6 +206,7 @@ pub fn target<'a>(
         efforts: &model.efforts,
         sampling: model.sampling,
         cache_breakpoints: capabilities.cache_breakpoints,
+        max_stop_sequences: capabilities.max_stop_sequences.map(usize::from),
         chat: capabilities.chat,
         responses: capabilities.responses,
         messages: MessagesCapabilities {

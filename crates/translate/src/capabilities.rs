@@ -7,6 +7,7 @@
 use crate::{
     Refusal, Strict,
     document::{Document, Kind, Text, Value},
+    formats::messages::thinking::without_members,
     request::{scope::member, write::shared::REMINDER},
 };
 use bytes::{Bytes, BytesMut};
@@ -51,7 +52,46 @@ pub struct Fitted {
 
 /// Whether a provider lacks a capability of the format. `has_top_k`: the request has `top_k`.
 pub fn lacks_any(format: Format, capabilities: &Capabilities, has_top_k: bool) -> bool {
-    !words(format, capabilities, has_top_k).is_empty()
+    !words(format, capabilities, has_top_k).is_empty() || !capabilities.refused_fields.is_empty()
+}
+
+/// A body without the top-level fields that its provider refuses, and the names of those that it had.
+///
+/// # Errors
+/// The operator does not allow one of them to be dropped.
+pub fn without_refused<'a>(
+    body: Bytes,
+    refused: &'a [String],
+    strict: Strict<'_>,
+) -> Result<(Bytes, Vec<&'a str>), Refusal> {
+    let refused = refused.iter().map(String::as_str);
+    let mut found: Vec<_> = refused.filter(|name| has_word(&body, name)).collect();
+    if found.is_empty() {
+        return Ok((body, found));
+    }
+    let Ok(document) = Document::parse(&body) else {
+        return Ok((body, Vec::new()));
+    };
+    let top = document.root();
+    found.retain(|name| member(top, name).is_some());
+    let is_said = |name: &&&str| member(top, name).is_some_and(|it| !it.is_null());
+    let dropped: Vec<_> = found.iter().filter(is_said).copied().collect();
+    if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
+        return Err(must_stay(path));
+    }
+    let rest = without_members(&body, &found);
+    Ok((rest.unwrap_or(body), dropped))
+}
+
+fn must_stay(path: &str) -> Refusal {
+    let why = "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
+    Refusal::new(path, why)
+}
+
+/// The refusal of more stop sequences than a provider accepts.
+pub(crate) fn too_many_stops(path: &str, most: usize) -> Refusal {
+    let message = format!("must hold at most {most} entries for this model");
+    Refusal::new(path, message)
 }
 
 /// Whether the request offers tools of free text to a chat provider that has none. Only a translation can
@@ -118,12 +158,11 @@ pub fn within_capabilities(
             Format::Messages => fitter.messages(document.root())?,
             _ => {}
         }
+        check_stops(format, document.root(), capabilities)?;
         (fitter.splice, fitter.dropped)
     };
     if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
-        let why =
-            "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
-        return Err(Refusal::new(*path, why));
+        return Err(must_stay(path));
     }
     if splice.is_empty() {
         return Ok(unchanged(body));
@@ -140,6 +179,25 @@ pub fn within_capabilities(
     })
 }
 
+/// Checks the number of stop sequences.
+fn check_stops(format: Format, top: Value<'_>, can: &Capabilities) -> Result<(), Refusal> {
+    let (stops, path) = match format {
+        Format::Chat => (member(top, "stop"), "stop"),
+        Format::Messages => (member(top, "stop_sequences"), "stop_sequences"),
+        Format::Gemini => {
+            let config = member(top, "generationConfig");
+            let stops = config.and_then(|config| member(config, "stopSequences"));
+            (stops, "generationConfig.stopSequences")
+        }
+        _ => return Ok(()),
+    };
+    let count = stops.map_or(0, |stops| stops.elements().count());
+    match can.max_stop_sequences.map(usize::from) {
+        Some(most) if count > most => Err(too_many_stops(path, most)),
+        _ => Ok(()),
+    }
+}
+
 /// Words of which a body has one if it needs a change: a body without them is not parsed.
 fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static str> {
     let mut words = Vec::new();
@@ -148,9 +206,11 @@ fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static st
             words.extend_from_slice(more);
         }
     };
+    let has_stops = can.max_stop_sequences.is_none();
     match format {
         Format::Chat => {
             let chat = &can.chat;
+            unless(has_stops, &["stop"]);
             unless(chat.top_k || !has_top_k, &["top_k"]);
             unless(can.cache_breakpoints, &["prompt_cache_breakpoint"]);
             unless(chat.developer_role, &["developer"]);
@@ -169,12 +229,14 @@ fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static st
         }
         Format::Messages => {
             let messages = &can.messages;
+            unless(has_stops, &["stop_sequences"]);
             unless(can.cache_breakpoints, &["cache_control"]);
             unless(messages.system_in_the_middle, &["system"]);
             unless(messages.adaptive_thinking, &["adaptive", "effort"]);
             unless(messages.thinking_can_be_disabled, &["disabled"]);
             unless(messages.structured_output, &["output_config"]);
         }
+        Format::Gemini => unless(has_stops, &["stopSequences"]),
         _ => {}
     }
     words

@@ -41,7 +41,7 @@ mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use capabilities::{
-    Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities,
+    Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
 };
 pub use embeddings::{
     BedrockVectorsNotes, BedrockVectorsRequest, Vendor as VectorsVendor, bedrock_vectors_answer,

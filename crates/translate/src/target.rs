@@ -25,6 +25,8 @@ pub struct Target<'a> {
     /// Whether the provider marks what is worth caching: `cache_control` in messages,
     /// `prompt_cache_breakpoint` in chat and responses.
     pub cache_breakpoints: bool,
+    /// The most stop sequences that the provider takes, if not as many as its format's own.
+    pub max_stop_sequences: Option<usize>,
     /// What only a chat provider differs in.
     pub chat: ChatCapabilities,
     /// What only a responses provider differs in.
@@ -96,6 +98,7 @@ impl<'a> Target<'a> {
             efforts: &[],
             sampling: true,
             cache_breakpoints: true,
+            max_stop_sequences: None,
             chat: ChatCapabilities::ALL,
             responses: ResponsesCapabilities::ALL,
             messages: MessagesCapabilities::ALL,

@@ -11,6 +11,11 @@ pub struct Capabilities {
     /// Accepts cache marks: `cache_control` in messages, `prompt_cache_breakpoint` in chat and responses;
     /// otherwise they are dropped with notice.
     pub cache_breakpoints: bool,
+    /// Top-level fields of requests that it refuses, such as `seed`: they are dropped with notice.
+    pub refused_fields: Vec<String>,
+    /// The most stop sequences that it accepts; requests with more are refused. Default: requests in its own format are
+    /// not checked, and translated ones have at most those of the format: 4 in chat, 5 in Gemini.
+    pub max_stop_sequences: Option<u16>,
     /// Events of its streams that its formats do not define, by their `type`; in chat by the
     /// `object` of their chunks. Clients of the same format get them. Any other unknown
     /// event ends a stream as an error.
@@ -27,6 +32,8 @@ impl Default for Capabilities {
     fn default() -> Self {
         Self {
             cache_breakpoints: true,
+            refused_fields: Vec::new(),
+            max_stop_sequences: None,
             stream_events: Vec::new(),
             chat: ChatCapabilities::ALL,
             responses: ResponsesCapabilities::ALL,

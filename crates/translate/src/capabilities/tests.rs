@@ -6,6 +6,8 @@ use tollgate_types::{ChatCapabilities, MessagesCapabilities, ResponsesCapabiliti
 fn least() -> Capabilities {
     Capabilities {
         cache_breakpoints: false,
+        refused_fields: Vec::new(),
+        max_stop_sequences: Some(2),
         stream_events: Vec::new(),
         chat: ChatCapabilities {
             developer_role: false,
@@ -121,6 +123,54 @@ fn chat_fits_what_its_provider_accepts() {
     let body = json!({"model": "m", "moderation": {}, "messages": []});
     let refusal = fit(Format::Chat, &least(), &body.to_string()).unwrap_err();
     assert_eq!(refusal.path, "moderation");
+}
+
+#[test]
+fn more_stop_sequences_than_the_provider_accepts_are_refused_by_name() {
+    let can = Capabilities {
+        max_stop_sequences: Some(2),
+        ..Capabilities::default()
+    };
+    for (format, path, body) in [
+        (Format::Chat, "stop", json!({"stop": ["a", "b", "c"]})),
+        (
+            Format::Messages,
+            "stop_sequences",
+            json!({"stop_sequences": ["a", "b", "c"]}),
+        ),
+        (
+            Format::Gemini,
+            "generationConfig.stopSequences",
+            json!({"generationConfig": {"stopSequences": ["a", "b", "c"]}}),
+        ),
+    ] {
+        let refusal = fit(format, &can, &body.to_string()).unwrap_err();
+        assert_eq!(refusal.path, path);
+        assert!(refusal.message.contains("at most 2"), "{refusal}");
+        let fewer = body.to_string().replace(r#","c""#, "");
+        assert_eq!(fit(format, &can, &fewer).unwrap().body, fewer);
+        assert!(fit(format, &Capabilities::default(), &body.to_string()).is_ok());
+    }
+    let one = json!({"stop": "a"}).to_string();
+    assert!(fit(Format::Chat, &can, &one).is_ok());
+}
+
+#[test]
+fn fields_that_the_provider_refuses_are_left_out_with_notice() {
+    let refused = ["seed", "user", "logprobs"].map(str::to_owned);
+    let body = r#"{"seed":7,"user":null,"model":"m","messages":[{"user":"seed"}]}"#;
+    let without = |body: &str, strict: &[String]| {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let (rest, dropped) = without_refused(body, &refused, Strict(strict))?;
+        let dropped: Vec<_> = dropped.into_iter().map(str::to_owned).collect();
+        Ok::<_, Refusal>((String::from_utf8(rest.to_vec()).unwrap(), dropped))
+    };
+    let (rest, dropped) = without(body, &[]).unwrap();
+    assert_eq!(rest, r#"{"model":"m","messages":[{"user":"seed"}]}"#);
+    assert_eq!(dropped, ["seed"]);
+    assert_eq!(without(&rest, &[]).unwrap(), (rest.clone(), Vec::new()));
+    let refusal = without(body, &["seed".to_owned()]).unwrap_err();
+    assert_eq!(refusal.path, "seed");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::Writer;
 use crate::{
+    Refusal,
+    capabilities::too_many_stops,
     document::{Text, Value, is_object},
     fingerprint::fingerprint,
     names::{NameLimits, ToolKind, ToolName},
@@ -89,6 +91,14 @@ impl Writer<'_, '_> {
             text(self.out.key("ttl"), ttl);
         }
         self.out.end_object();
+    }
+
+    /// Checks the number of stop sequences. `usual`: the most that the format's own provider takes.
+    pub(crate) fn check_stops(&self, stops: usize, usual: Option<usize>) -> Result<(), Refusal> {
+        match self.scope.target.max_stop_sequences.or(usual) {
+            Some(most) if stops > most => Err(too_many_stops(self.scope.source.paths.stop, most)),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the output limit, and remembers it.

@@ -35,10 +35,7 @@ impl Writer<'_, '_> {
         if stop.is_empty() {
             return Ok(());
         }
-        if stop.len() > MOST {
-            let message = format!("must hold at most {MOST} entries for this model");
-            return Err(Refusal::new(self.scope.source.paths.stop, message));
-        }
+        self.check_stops(stop.len(), Some(MOST))?;
         self.out.key("stop").begin_array();
         for entry in stop {
             text(self.out.item(), *entry);

@@ -146,6 +146,7 @@ impl Writer<'_, '_> {
             }
         }
         let stop = &conversation.stop;
+        self.check_stops(stop.len(), None)?;
         if stop.iter().any(|it| it.is_blank()) {
             self.scope.note_dropped(self.scope.source.paths.stop);
         }

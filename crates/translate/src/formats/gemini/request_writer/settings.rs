@@ -104,10 +104,7 @@ impl Writer<'_, '_> {
 
     fn gemini_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let stop = &conversation.stop;
-        if stop.len() > MOST_STOPS {
-            let message = format!("must hold at most {MOST_STOPS} entries for this model");
-            return Err(Refusal::new(self.scope.source.paths.stop, message));
-        }
+        self.check_stops(stop.len(), Some(MOST_STOPS))?;
         if !stop.is_empty() {
             self.out.key("stopSequences").begin_array();
             for entry in stop {

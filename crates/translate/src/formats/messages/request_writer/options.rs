@@ -48,6 +48,7 @@ impl Writer<'_, '_> {
                 self.out.key("top_k").raw(top_k.raw());
             }
         }
+        self.check_stops(conversation.stop.len(), None)?;
         self.messages_stop(&conversation.stop);
         Ok(())
     }
