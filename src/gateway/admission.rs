@@ -480,11 +480,14 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         return Ok(Attempts::default());
     };
     let Admitted { request, model, .. } = admitted;
-    if matches!(
-        request.endpoint,
-        Endpoint::InputTokens | Endpoint::GeminiCountTokens
-    ) {
-        // The gateway counts: few providers of these formats have a counter.
+    let is_local = match request.endpoint {
+        // Few providers of responses have a counter.
+        Endpoint::InputTokens => true,
+        // The name of the model within it is not that of the provider.
+        Endpoint::GeminiCountTokens => admitted.body.peeked().wraps_request,
+        _ => false,
+    };
+    if is_local {
         return Ok(Attempts::default());
     }
     let Some(served) = exchange.snapshot.served(admitted.handle) else {

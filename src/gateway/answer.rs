@@ -444,7 +444,7 @@ impl Answer {
 fn is_count(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Count {
-        #[serde(rename = "input_tokens")]
+        #[serde(rename = "input_tokens", alias = "totalTokens")]
         _input_tokens: u64,
     }
     serde_json::from_slice::<Count>(body).is_ok()

@@ -502,7 +502,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
             .attempts
             .embeddings()
             .map(|notes| (notes.clone(), answer_permit(exchange))),
-        counts_tokens: request.endpoint == Endpoint::CountTokens,
+        counts_tokens: request.endpoint.is_count(),
         is_stored: request.endpoint.is_stored(),
         is_unread: exchange.opened.is_some(),
         whole: passes.then(|| answer_permit(exchange)),

@@ -14,7 +14,6 @@ use pingora::http::ResponseHeader;
 use pingora_core::{Error, ErrorType};
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
-use tollgate_filter::Endpoint;
 use tollgate_types::PublicError;
 use tollgate_wire::{headers as wire_headers, render};
 
@@ -303,7 +302,7 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     if let Some(cost) = settled.and_then(|(_, settled)| settled.cost) {
         insert_text(&mut headers, COST, &cost.to_string());
     }
-    if request.endpoint == Endpoint::CountTokens && upstream.is_some() {
+    if request.endpoint.is_count() && upstream.is_some() {
         headers.insert(COUNT_SOURCE, HeaderValue::from_static("upstream"));
     }
     headers.extend(request.answer_headers.iter().cloned());

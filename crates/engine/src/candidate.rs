@@ -75,7 +75,7 @@ pub fn vectors_vendor(
 pub fn purpose(request: &RequestContext) -> Purpose {
     let streams = || request.facts_if_read().is_some_and(|facts| facts.stream);
     match request.endpoint {
-        Endpoint::CountTokens => Purpose::Count,
+        Endpoint::CountTokens | Endpoint::GeminiCountTokens => Purpose::Count,
         _ if streams() => Purpose::Stream,
         _ => Purpose::Answer,
     }

@@ -121,8 +121,8 @@ pub struct FormatSettings {
     /// The same for requests whose answer is a stream. Default: `path`; Gemini:
     /// `/v1beta/models/{model}:streamGenerateContent?alt=sse`; Converse: `/model/{model}/converse-stream`.
     pub stream_path: Option<String>,
-    /// Messages only: the path of the token counter, where the provider has one
-    /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
+    /// Messages and Gemini only: the path of the token counter for clients of this format, where the provider has one
+    /// (`/v1/messages/count_tokens`, `/v1beta/models/{model}:countTokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
     /// Embeddings only: the API of the provider, if it is not that of OpenAI: InvokeModel of Amazon Bedrock, usual path
     /// `/model/{model}/invoke`. `bedrock`: for Cohere's models if the upstream name has `cohere.`, for Amazon Titan if it

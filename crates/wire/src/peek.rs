@@ -92,6 +92,8 @@ pub struct Peeked {
     pub texts: Option<Box<Texts>>,
     /// The conversation has reasoning that a translation sealed: no provider can read it.
     pub has_seals: bool,
+    /// Counts of Gemini only: the request is in a member of the body, with the name of its model.
+    pub wraps_request: bool,
     /// The body has the member `top_k`, which chat providers differ in.
     pub has_top_k: bool,
     /// The body has `temperature`, `top_p` or `top_k`.

@@ -13,6 +13,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 const STREAM: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel\"}],\"role\":\"model\"},\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":10,\"totalTokenCount\":10},\"modelVersion\":\"gemini-3-flash\",\"responseId\":\"r1\"}\r\n\r\ndata: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"lo!\"}],\"role\":\"model\"},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":10,\"candidatesTokenCount\":3,\"thoughtsTokenCount\":5,\"totalTokenCount\":18},\"modelVersion\":\"gemini-3-flash\",\"responseId\":\"r1\"}\r\n\r\n";
+const COUNT: &str =
+    r#"{"totalTokens":31,"promptTokensDetails":[{"modality":"TEXT","tokenCount":31}]}"#;
 /// A stream that breaks off: there is no finish reason.
 const CUT: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel\"}],\"role\":\"model\"},\"index\":0}],\"responseId\":\"r1\"}\r\n\r\n";
 const BLOCKED: &str =
@@ -86,6 +88,7 @@ async fn serve(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
             ("200 OK", "text/event-stream", STREAM)
         }
         line if line.contains(":generateContent ") => ("200 OK", "application/json", WHOLE),
+        line if line.contains("fine:countTokens ") => ("200 OK", "application/json", COUNT),
         line => panic!("no such method: {line}"),
     };
     // The end of a stream is the end of the connection.
@@ -321,6 +324,42 @@ async fn a_whole_request_is_counted_like_the_same_request_alone() {
     let body = json!({"generateContentRequest": whole});
     let answer = gateway.send(&of_client(&gateway, target, &body)).await;
     assert_eq!(answer.status, 400, "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_provider_with_a_counter_counts_for_clients_of_its_format() {
+    let google = StandIn::start().await;
+    let mut settings = provider(google.address);
+    let counter = "/v1beta/models/{model}:countTokens";
+    settings["formats"] = json!([{"name": "gemini", "count_tokens": counter}]);
+    let config = Config::new()
+        .provider("google", settings)
+        .model("alias", json!(["google/fine"]))
+        .with("models.alias.reasoning", json!("extended"));
+    let gateway = Gateway::start(config).await;
+    let target = "/v1beta/models/alias:countTokens";
+    let body = json!({"contents": said()["contents"]});
+    let answer = gateway.send(&of_client(&gateway, target, &body)).await;
+    answer.assert_ok();
+    assert_eq!(answer.text(), COUNT);
+    assert_eq!(answer.header("x-token-count-source"), Some("upstream"));
+    let (head, sent) = google.last();
+    assert!(head.starts_with("POST /v1beta/models/fine:countTokens "));
+    assert_eq!(sent, body);
+    // The name of a model stands in this body, and clients of messages ask in another format.
+    let mut within = said();
+    within["model"] = json!("models/alias");
+    let within = json!({"generateContentRequest": within});
+    let of_messages = prompt(COUNT_TOKENS, "alias", "Hello!", json!({}));
+    let answers = [
+        gateway.send(&of_client(&gateway, target, &within)).await,
+        gateway.post(COUNT_TOKENS, &of_messages).await,
+    ];
+    for answer in answers {
+        answer.assert_ok();
+        assert_eq!(answer.header("x-token-count-source"), Some("local"));
+    }
+    assert_eq!(google.received.lock().len(), 1);
 }
 
 #[tokio::test]

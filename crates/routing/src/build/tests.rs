@@ -231,7 +231,7 @@ fn every_fault_in_providers_is_reported() {
         "providers.a.formats[1]: 'chat' is given twice",
         "providers.b.address: an address has no query",
         "providers.b.formats[0].path: expected a path that begins with '/'",
-        "providers.b.formats[0].count_tokens: only the messages format has a token counter",
+        "providers.b.formats[0].count_tokens: only the formats messages and gemini have a token counter",
         "providers.c.address: expected http:// or https://, a host, and where needed a port and a path prefix",
         "providers.c.credentials[0]: the environment variable UNSET is not set",
         "providers.c.credentials[2]: another credential has the name 'K'",

@@ -78,10 +78,12 @@ impl Builder<'_> {
                 self.fault(&at.key(key), message);
             }
         }
-        if settings.count_tokens.is_some() && settings.name != Format::Messages {
+        if settings.count_tokens.is_some()
+            && !matches!(settings.name, Format::Messages | Format::Gemini)
+        {
             self.fault(
                 &at.key("count_tokens"),
-                "only the messages format has a token counter",
+                "only the formats messages and gemini have a token counter",
             );
         }
         self.check_own_paths(settings, at);

@@ -33,6 +33,7 @@ impl Walk {
             (Slot::Within(Location::Counted), Value::Open(Container::Object))
                 if self.frames.len() == 1 =>
             {
+                self.found.wraps_request = true;
                 self.push(Location::Counted, Slot::Ignored, span.start);
             }
             (Slot::Within(Location::Counted), _) => self.opaque(Slot::Json, value, span),
