@@ -4,7 +4,7 @@ use crate::support::{Network, Output, Page, Ports, bounded, eventually, root, to
 use serde_json::Value;
 use std::env;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -326,6 +326,11 @@ async fn the_lines_of_the_cluster_demo_work_and_a_killed_gateway_is_not_missed()
     .await;
     assert!(usage.as_u64() < Some(1000), "{usage}");
     run_line(of("kill ")[0]).await;
+    // Until the system has closed its sockets, they take requests that nobody answers.
+    eventually("the killed gateway's end", async || {
+        TcpStream::connect(("127.0.0.1", port + 2)).err()
+    })
+    .await;
     for _ in 0..6 {
         assert!(run_line(balanced).await.contains("You said: Hello!"));
     }
