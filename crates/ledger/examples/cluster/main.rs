@@ -13,11 +13,10 @@
 )]
 
 mod model;
-mod plot;
 
 use model::{Outcome, Policy, Settings};
-use plot::{Chart, Line};
 use std::path::Path;
+use tollgate_plot::{Chart, Line};
 
 const SIZES: [usize; 7] = [10, 30, 100, 300, 1_000, 3_000, 10_000];
 const POLICIES: [Policy; 2] = [Policy::All, Policy::ByUse];
@@ -46,6 +45,7 @@ fn main() -> std::io::Result<()> {
         title: "Lease changes per gateway and second",
         across: "gateways",
         lines: lines(Outcome::traffic_per_node),
+        marks: vec![10.0, 100.0, 1_000.0, 10_000.0],
         is_logarithmic: true,
     };
     traffic.write(&folder.join("scaling-traffic.svg"))?;
@@ -53,6 +53,7 @@ fn main() -> std::io::Result<()> {
         title: "Requests refused with 429 while more than 2% of the balance is left, percent",
         across: "gateways",
         lines: lines(Outcome::refused_early_percent),
+        marks: vec![10.0, 100.0, 1_000.0, 10_000.0],
         is_logarithmic: true,
     };
     refusals.write(&folder.join("scaling-refusals.svg"))?;
@@ -78,6 +79,7 @@ fn main() -> std::io::Result<()> {
         title: "Refusals per second; 10 of 100 gateways fail after 20 s, the term is 30 s",
         across: "seconds",
         lines: POLICIES.into_iter().zip(&failed).map(line).collect(),
+        marks: vec![0.0, 20.0, 40.0, 60.0],
         is_logarithmic: false,
     };
     reclaim.write(&folder.join("scaling-reclaim.svg"))

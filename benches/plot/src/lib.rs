@@ -1,4 +1,6 @@
-//! Line charts as SVG.
+//! Line charts as SVG, for the figures of the documentation.
+
+#![forbid(unsafe_code)]
 
 use std::{fmt::Write, fs, io, path::Path};
 
@@ -7,23 +9,42 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 60.0;
 const BOTTOM: f64 = 45.0;
 const TOP: f64 = 50.0;
-const COLOURS: [&str; 2] = ["#b3541e", "#2b6cb0"];
+/// Room for the name of a line.
+const NAME: f64 = 160.0;
+const COLOURS: [&str; 6] = [
+    "#b3541e", "#2b6cb0", "#2f855a", "#6b46c1", "#97266d", "#4a5568",
+];
 
-pub(crate) struct Line {
-    pub(crate) name: &'static str,
-    pub(crate) points: Vec<(f64, f64)>,
+/// A named line; at most six have colours.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What it shows.
+    pub name: &'static str,
+    /// Positions, from left to right.
+    pub points: Vec<(f64, f64)>,
 }
 
-pub(crate) struct Chart {
-    pub(crate) title: &'static str,
-    pub(crate) across: &'static str,
-    pub(crate) lines: Vec<Line>,
-    /// Whether the horizontal axis is.
-    pub(crate) is_logarithmic: bool,
+/// Lines over one horizontal axis. The vertical axis begins at zero.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// What the vertical axis shows.
+    pub title: &'static str,
+    /// What the horizontal axis shows.
+    pub across: &'static str,
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// Labelled values of the horizontal axis.
+    pub marks: Vec<f64>,
+    /// Whether the horizontal axis is logarithmic.
+    pub is_logarithmic: bool,
 }
 
 impl Chart {
-    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+    /// Writes the chart to a file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.text())
     }
 
@@ -55,11 +76,11 @@ impl Chart {
                 y(value) + 4.0
             );
         }
-        for value in self.marks() {
+        for value in &self.marks {
             let _ = writeln!(
                 svg,
                 "<text x=\"{:.0}\" y=\"{}\" text-anchor=\"middle\">{value}</text>",
-                x(value),
+                x(*value),
                 base + 16.0
             );
         }
@@ -70,6 +91,7 @@ impl Chart {
             HEIGHT - 8.0,
             self.across
         );
+        let room = NAME.min((WIDTH - LEFT) / self.lines.len().max(1) as f64);
         for (number, (line, colour)) in self.lines.iter().zip(COLOURS).enumerate() {
             let path = line
                 .points
@@ -81,7 +103,7 @@ impl Chart {
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n\
                  <text x=\"{}\" y=\"36\" fill=\"{colour}\">{}</text>",
                 path.join(" "),
-                LEFT + 160.0 * number as f64,
+                LEFT + room * number as f64,
                 line.name
             );
         }
@@ -94,13 +116,6 @@ impl Chart {
             value.log10()
         } else {
             value
-        }
-    }
-
-    fn marks(&self) -> Vec<f64> {
-        match self.is_logarithmic {
-            true => vec![10.0, 100.0, 1_000.0, 10_000.0],
-            false => vec![0.0, 20.0, 40.0, 60.0],
         }
     }
 }
