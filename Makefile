@@ -51,7 +51,7 @@ TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 PACKAGES := tests/packages
 
-.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-cluster test-corruption test-history test-soak test-upgrade test-overload test-packages test-patches test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-instructions eval-count translation-news docs deny
+.PHONY: help setup build release package install demo demo-cluster demo-clean fmt lint test test-crash test-cluster test-corruption test-history test-soak test-upgrade test-overload test-packages test-patches test-fuzz fuzz-until-dry test-clients test-dashboard bench bench-load bench-counts bench-growth bench-instructions eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -194,6 +194,11 @@ bench-load: setup ## Compare the gateway with other proxies in one run
 bench-counts: setup ## Measure how long 26 token counts at once take
 	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
 	@exec $(TARGET)/release/tollgate-load counts $(BENCH_ARGS)
+
+# Some ten minutes, most of them for the history. BENCH_ARGS="--only keys,models" is quicker.
+bench-growth: setup ## Measure how cost, memory and start grow with keys, models, history and streams
+	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
+	@exec $(TARGET)/release/tollgate-load growth $(BENCH_ARGS)
 
 bench-instructions: setup ## Count the instructions for a request and for an event, under Valgrind
 	$(CARGO) build --release --package tollgate --package tollgate-load --features demo

@@ -75,14 +75,31 @@ pub(crate) struct Load {
 impl Load {
     /// Opens the workload's connections, or `connections` of them, and begins to ask.
     pub(crate) fn start(target: &Target, workload: &Workload, connections: usize) -> Self {
+        let request = workload.request(target.credential.as_deref());
+        Self::of_requests(
+            target.address,
+            vec![request].into(),
+            workload.answer,
+            connections,
+        )
+    }
+
+    /// Opens `connections` that together send every one of the requests, again and again.
+    pub(crate) fn of_requests(
+        address: SocketAddr,
+        requests: Arc<[Vec<u8>]>,
+        expected: Expected,
+        connections: usize,
+    ) -> Self {
         let counters = Arc::new(Counters::default());
-        let request: Arc<[u8]> = workload.request(target.credential.as_deref()).into();
         let mut tasks = JoinSet::new();
-        for _ in 0..connections {
+        for first in 0..connections {
             let connection = Connection {
-                address: target.address,
-                request: Arc::clone(&request),
-                expected: workload.answer,
+                address,
+                requests: Arc::clone(&requests),
+                first,
+                step: connections,
+                expected,
                 counters: Arc::clone(&counters),
             };
             tasks.spawn(connection.ask_until_stopped());
@@ -109,21 +126,38 @@ impl Load {
 
     /// Waits until `events` events have come in.
     pub(crate) async fn until_events(&mut self, events: u64) -> Result<()> {
-        let begun = Instant::now();
-        while self.totals().events < events {
+        self.until("streams to begin", events, |totals| totals.events)
+            .await
+    }
+
+    /// Waits until `answers` answers have come in.
+    pub(crate) async fn until_answers(&mut self, answers: u64) -> Result<()> {
+        self.until("answers", answers, |totals| totals.answers)
+            .await
+    }
+
+    /// Gives up when nothing has come in for [`PATIENCE`].
+    async fn until(&mut self, what: &str, all: u64, count: fn(&Totals) -> u64) -> Result<()> {
+        let (mut before, mut changed) = (0, Instant::now());
+        loop {
+            let now = count(&self.totals());
+            if now >= all {
+                return Ok(());
+            }
             if let Some(ended) = self.connections.try_join_next() {
                 flatten(ended)?;
             }
-            if begun.elapsed() > PATIENCE {
-                let what = format!("{} of {events} streams to begin", self.totals().events);
+            if now != before {
+                (before, changed) = (now, Instant::now());
+            }
+            if changed.elapsed() > PATIENCE {
                 return Err(Failure::TooSlow {
-                    what,
+                    what: format!("{now} of {all} {what}"),
                     limit: PATIENCE,
                 });
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        Ok(())
     }
 
     /// Lets requests in flight end and hands out the latencies in microseconds, ascending.
@@ -173,7 +207,10 @@ fn with_body(fault: Failure, body: &[u8]) -> Failure {
 
 struct Connection {
     address: SocketAddr,
-    request: Arc<[u8]>,
+    requests: Arc<[Vec<u8>]>,
+    /// The place of its first request, and how many the connections send together in a turn.
+    first: usize,
+    step: usize,
     expected: Expected,
     counters: Arc<Counters>,
 }
@@ -184,10 +221,16 @@ impl Connection {
         let mut reader = reader_for(&self.expected);
         let mut buffer = vec![0; READ_BUFFER];
         let mut latencies = Vec::new();
+        let places = (self.first..).step_by(self.step);
+        let mut requests =
+            places.map(|place| self.requests.get(place % self.requests.len().max(1)));
         while !self.counters.stopped.load(Relaxed) {
+            let Some(request) = requests.next().flatten() else {
+                break;
+            };
             let begun = Instant::now();
             reader.reset();
-            bounded("the request to be taken", stream.write_all(&self.request)).await?;
+            bounded("the request to be taken", stream.write_all(request)).await?;
             while !reader.is_done() {
                 let before = *reader.answer();
                 let piece = read_some(&mut stream, &mut buffer).await?;

@@ -5,6 +5,7 @@
 //! work per second of the proxy's own CPU time: it stays true when the client is the
 //! bottleneck. A window begins when the load has warmed up and ends before it is stopped.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -23,7 +24,7 @@ use crate::workload::{RATES, SILENT_STREAMS, SMALL, Workload};
 /// Load before a window opens: connections are made, caches and pools are warm.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Quiet time between the first answer and the look at idle memory.
-const SETTLE: Duration = Duration::from_millis(300);
+pub(crate) const SETTLE: Duration = Duration::from_millis(300);
 /// How many times as many silent streams are opened: recycled memory is touched memory.
 const STREAM_WAVES: usize = 3;
 /// Rounds after which processes are replaced. How a process's heap has come to lie can change
@@ -64,7 +65,7 @@ pub(crate) async fn run(
     effort: &Effort,
     record: &mut Record,
 ) -> Result<()> {
-    let provider = Provider::start(machine).await?;
+    let provider = Provider::start(machine, 1).await?;
     let mut run = Run {
         machine,
         contenders,
@@ -90,7 +91,7 @@ pub(crate) async fn run(
 }
 
 /// The items, beginning with another one in every round and backwards in every second.
-fn in_turn<T>(items: &[T], round: usize) -> impl Iterator<Item = &T> {
+pub(crate) fn in_turn<T>(items: &[T], round: usize) -> impl Iterator<Item = &T> {
     let count = items.len();
     (0..count).filter_map(move |place| {
         let place = if round.is_multiple_of(2) {
@@ -103,31 +104,45 @@ fn in_turn<T>(items: &[T], round: usize) -> impl Iterator<Item = &T> {
 }
 
 /// The provider behind every contender.
-struct Provider {
+pub(crate) struct Provider {
     process: Process,
     target: Target,
+    /// Where it listens.
+    pub(crate) addresses: Vec<SocketAddr>,
     _folder: tempfile::TempDir,
 }
 
 impl Provider {
-    async fn start(machine: &Machine) -> Result<Self> {
+    /// Starts one that listens on this many addresses.
+    pub(crate) async fn start(machine: &Machine, addresses: usize) -> Result<Self> {
         let folder = tempfile::tempdir()
             .map_err(|source| Failure::io("create a temporary folder", source))?;
-        let address = machine::free_address()?;
-        let arguments = ["provider", "--listen", &address.to_string()].map(str::to_owned);
+        let addresses = machine::free_addresses(addresses)?;
+        let listen: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        let arguments = ["provider", "--listen", &listen.join(",")].map(str::to_owned);
         let command = machine.command(Side::Provider, &own_binary()?, &arguments);
         let mut process = Process::start("provider", command, folder.path())?;
         let target = Target {
-            address,
+            address: *addresses.first().ok_or_else(no_address)?,
             credential: None,
         };
         process.until_first_answer(&target, &SMALL).await?;
         Ok(Self {
             process,
             target,
+            addresses,
             _folder: folder,
         })
     }
+
+    /// Without one every contender fails, and none is to blame.
+    pub(crate) fn fail_if_ended(&mut self) -> Result<()> {
+        self.process.fail_if_ended()
+    }
+}
+
+fn no_address() -> Failure {
+    Failure::Usage("the provider needs an address".to_owned())
 }
 
 /// A comparison under way.
@@ -194,8 +209,11 @@ impl<'a> Run<'a> {
                 self.restart(&mut running, workload).await;
             }
             for (name, contender) in in_turn(&running, round) {
+                let load = Load::start(&contender.target, workload, workload.connections);
+                let process = &contender.process;
                 let measured =
-                    measure_window(self.machine, contender, workload, self.effort.window).await;
+                    measure_window(self.machine, process, load, self.effort.window).await;
+                let measured = contender.check_watched().and(measured);
                 let measured =
                     measured.map(|window| add_rates(self.record, name, workload, &window));
                 self.record.note_failure(name, workload.id, measured);
@@ -239,12 +257,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says where the run is, and ends it when the provider is gone: without one every
-    /// contender fails, and none is to blame.
+    /// Says where the run is, and ends it when the provider is gone.
     fn begin(&mut self, part: &str, round: usize, rounds: usize) -> Result<()> {
         eprintln!("… {part}: {} of {rounds}", round + 1);
         self.record.begin_round(part);
-        self.provider.process.fail_if_ended()
+        self.provider.fail_if_ended()
     }
 
     /// Replaces the processes by new ones that answer the workload rightly.
@@ -288,33 +305,35 @@ fn silent_streams(machine: &Machine) -> usize {
 }
 
 /// What happened between two looks at a load and at the proxy under it.
-struct Window {
-    totals: Totals,
-    cpu: Duration,
-    elapsed: Duration,
+pub(crate) struct Window {
+    /// What came in.
+    pub(crate) totals: Totals,
+    /// CPU time of the proxy.
+    pub(crate) cpu: Duration,
+    /// Time between the looks.
+    pub(crate) elapsed: Duration,
     /// CPU time that processes from outside took on the proxy's CPU, where it has one.
-    others: Option<Duration>,
+    pub(crate) others: Option<Duration>,
 }
 
-async fn measure_window(
+/// Measures a load that begins, and ends it.
+pub(crate) async fn measure_window(
     machine: &Machine,
-    contender: &Running,
-    workload: &Workload,
+    proxy: &Process,
+    load: Load,
     length: Duration,
 ) -> Result<Window> {
     let busy = || machine.proxy_cpu.map(procfs::busy_time).transpose();
-    let load = Load::start(&contender.target, workload, workload.connections);
     sleep(WARM_UP).await;
     let (begun, totals) = (Instant::now(), load.totals());
-    let (cpu_before, busy_before) = (contender.process.cpu_time()?, busy()?);
+    let (cpu_before, busy_before) = (proxy.cpu_time()?, busy()?);
     sleep(length).await;
     let (totals, elapsed) = (load.totals().since(&totals), begun.elapsed());
-    let cpu = contender.process.cpu_time()?.saturating_sub(cpu_before);
+    let cpu = proxy.cpu_time()?.saturating_sub(cpu_before);
     let others = busy()?
         .zip(busy_before)
         .map(|(now, before)| now.saturating_sub(before).saturating_sub(cpu));
     load.finish().await?;
-    contender.check_watched()?;
     Ok(Window {
         totals,
         cpu,

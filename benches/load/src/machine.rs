@@ -5,6 +5,7 @@
 //! one thing and then becomes the next program, so the process id stays that of the program
 //! under test. Where one is missing, the comparison still runs and says what it lacks.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
@@ -13,8 +14,9 @@ use serde::Serialize;
 use crate::failure::{Failure, Result};
 use crate::procfs;
 
-/// Open files that every process gets where the hard limit allows it: two for each stream.
-const OPEN_FILES: u64 = 8_192;
+/// Open files that every process of a comparison gets where the hard limit allows it: two for each
+/// stream.
+pub(crate) const OPEN_FILES: u64 = 8_192;
 
 /// Which CPU the proxy has for itself, and which the others share.
 #[derive(Debug, Clone, Serialize)]
@@ -43,7 +45,8 @@ pub(crate) enum Side {
 impl Machine {
     /// Looks at what this machine offers and, unless all processes are to share its CPUs, pins the
     /// calling process, which must not have started other threads yet, to the client's.
-    pub(crate) fn prepare(shared: bool) -> Result<Self> {
+    /// Every process, this one included, may have `open_files` where the hard limit allows it.
+    pub(crate) fn prepare(shared: bool, open_files: u64) -> Result<Self> {
         let mut machine = Self {
             proxy_cpu: None,
             client_cpu: None,
@@ -57,7 +60,10 @@ impl Machine {
             machine.pin()?;
         }
         if is_installed("prlimit") {
-            machine.open_files = Some(OPEN_FILES.min(procfs::hard_open_files_limit()?));
+            let limit = open_files.min(procfs::hard_open_files_limit()?);
+            let pid = std::process::id().to_string();
+            run_quietly("prlimit", &[&format!("--nofile={limit}:"), "--pid", &pid]);
+            machine.open_files = Some(limit);
         } else {
             machine.lacks("prlimit is missing: many streams may run out of open files");
         }
@@ -123,7 +129,20 @@ impl Machine {
 
 /// A loopback address that was free when it was looked up.
 pub(crate) fn free_address() -> Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+    let found = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    address_of(found)
+}
+
+/// As many different ones.
+pub(crate) fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
+    // All are bound until the last is found.
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let found: Vec<_> = (0..count).map(bind).collect();
+    found.into_iter().map(address_of).collect()
+}
+
+fn address_of(found: io::Result<TcpListener>) -> Result<SocketAddr> {
+    found
         .and_then(|listener| listener.local_addr())
         .map_err(|source| Failure::io("find a free port", source))
 }

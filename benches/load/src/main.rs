@@ -12,6 +12,7 @@ mod contender;
 mod counts;
 mod failure;
 mod gateway;
+mod growth;
 mod machine;
 mod metric;
 mod process;
@@ -71,11 +72,13 @@ enum Role {
     Bare(bare::Options),
     /// Measure a burst of token counts
     Counts(counts::Options),
+    /// Measure how the gateway's cost grows with the work
+    Growth(growth::Options),
     /// Only serve as the canned provider
     Provider {
-        /// Address to listen on
-        #[arg(long)]
-        listen: SocketAddr,
+        /// Addresses to listen on
+        #[arg(long, required = true, value_delimiter = ',')]
+        listen: Vec<SocketAddr>,
     },
 }
 
@@ -134,8 +137,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.role {
         Some(Role::Bare(options)) => bare::serve(&options),
-        Some(Role::Provider { listen }) => on_one_thread(provider::serve(listen)).map(|()| true),
+        Some(Role::Provider { listen }) => on_one_thread(provider::serve(&listen)).map(|()| true),
         Some(Role::Counts(options)) => on_one_thread(until_signal(counts::measure(&options))),
+        Some(Role::Growth(options)) => growth::run(&options),
         None => compare(&arguments.comparison),
     };
     match outcome {
@@ -150,7 +154,7 @@ fn main() -> ExitCode {
 
 /// Runs the comparison and prints it; true when everything could be measured.
 fn compare(arguments: &Comparison) -> Result<bool> {
-    let machine = Machine::prepare(arguments.unpinned)?;
+    let machine = Machine::prepare(arguments.unpinned, machine::OPEN_FILES)?;
     let contenders = contenders(arguments)?;
     let effort = Effort {
         rounds: arguments.rounds.into(),

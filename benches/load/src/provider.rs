@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::failure::{Failure, Result};
@@ -24,11 +25,18 @@ const REQUEST_LIMIT: usize = 4 * 1024 * 1024;
 const MODEL_WITHIN: usize = 1024;
 
 /// Serves until the process is ended.
-pub(crate) async fn serve(listen: SocketAddr) -> Result<()> {
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|source| Failure::io(format!("listen on {listen}"), source))?;
-    serve_on(listener).await
+pub(crate) async fn serve(listen: &[SocketAddr]) -> Result<()> {
+    let mut serving = JoinSet::new();
+    for address in listen {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| Failure::io(format!("listen on {address}"), source))?;
+        serving.spawn(serve_on(listener));
+    }
+    match serving.join_next().await {
+        Some(Ok(ended)) => ended,
+        _ => Ok(()),
+    }
 }
 
 /// Serves on a socket that already listens.

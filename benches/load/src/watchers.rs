@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::contender::{self, Contender};
     use crate::gateway::Setup;
-    use crate::machine::Machine;
+    use crate::machine::{self, Machine};
     use crate::workload::SMALL;
 
     /// The gateway that the same `cargo test --workspace` has built.
@@ -169,10 +169,10 @@ mod tests {
     #[tokio::test]
     async fn the_dashboard_of_a_gateway_is_viewed() {
         let provider = machine::free_address().unwrap();
-        let serving = tokio::spawn(provider::serve(provider));
+        let serving = tokio::spawn(async move { provider::serve(&[provider]).await });
         let watched = Contender::gateway("watched", &built_gateway(), Setup::Watched);
         let watched = watched.expect("cargo test --workspace builds the gateway");
-        let machine = Machine::prepare(true).unwrap();
+        let machine = Machine::prepare(true, machine::OPEN_FILES).unwrap();
         let mut running = watched.start(&machine, provider).await.unwrap();
         let target = &running.target;
         let answered = running.process.until_first_answer(target, &SMALL).await;

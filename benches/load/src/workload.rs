@@ -205,7 +205,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Workload> {
 impl Workload {
     /// The bytes of one HTTP/1.1 request; `credential` becomes a bearer token.
     pub(crate) fn request(&self, credential: Option<&str>) -> Vec<u8> {
-        let body = self.request_body();
+        self.request_for(self.model, credential)
+    }
+
+    /// The same, for a model of another name.
+    pub(crate) fn request_for(&self, model: &str, credential: Option<&str>) -> Vec<u8> {
+        let body = self.request_body(model);
         let accept = if self.is_stream() {
             "text/event-stream"
         } else {
@@ -248,7 +253,7 @@ impl Workload {
         }
     }
 
-    fn request_body(&self) -> String {
+    fn request_body(&self, model: &str) -> String {
         let messages = if self.request_bytes > 16 * 1024 {
             LONG_MESSAGES
         } else {
@@ -264,7 +269,7 @@ impl Workload {
         };
         let body = |text: &str, user: &str| {
             json!({
-                "model": self.model,
+                "model": model,
                 "max_tokens": 256,
                 "stream": self.is_stream(),
                 "messages": conversation(text),
@@ -396,7 +401,7 @@ mod tests {
     #[test]
     fn requests_have_the_promised_size_and_are_valid_json() {
         for workload in all() {
-            let body = workload.request_body();
+            let body = workload.request_body(workload.model);
             assert_eq!(body.len(), workload.request_bytes, "{}", workload.name);
             let parsed: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(parsed["model"], workload.model);
@@ -447,7 +452,7 @@ mod tests {
 
     #[test]
     fn large_bodies_are_mostly_text_with_escapes_and_little_padding() {
-        let body = LARGE_REQUEST.request_body();
+        let body = LARGE_REQUEST.request_body(LARGE_REQUEST.model);
         assert!(body.matches("\\n").count() > 500);
         assert!(body.matches('p').count() < body.len() / 10);
     }
