@@ -14,6 +14,8 @@ CREATE TABLE keys (
     output_tokens_per_minute bigint, concurrent_requests bigint
 );
 CREATE INDEX keys_by_prefix ON keys (prefix);
+-- Every start looks for plans that the configuration does not know.
+CREATE INDEX keys_by_plan ON keys (plan);
 
 -- The keys that a running gateway must read again.
 CREATE TABLE changes (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hash bytea NOT NULL);

@@ -267,7 +267,8 @@ fn select(
     Ok(rows.into_iter().collect())
 }
 
-/// The plans of keys that work, apart from those that are `known`.
+/// The plans of keys that work, apart from those that are `known`. From one plan to the next by their
+/// index, as in SQLite.
 pub(super) fn plans_beyond(
     session: &mut Session,
     known: &[&str],
@@ -275,10 +276,18 @@ pub(super) fn plans_beyond(
     now: Timestamp,
 ) -> Result<Vec<PlanInUse>, postgres::Error> {
     let sql = format!(
-        "SELECT plan, count(*) FROM keys
-         WHERE plan IS NOT NULL AND revoked_at IS NULL AND plan <> ALL($1)
-             AND coalesce(expires_at > $2, TRUE) AND coalesce({GRANTED_UNTIL} > $2, TRUE)
-         GROUP BY plan ORDER BY count(*) DESC, plan COLLATE \"C\" LIMIT $3"
+        "WITH RECURSIVE plans (known) AS (
+             SELECT min(plan) FROM keys
+             UNION ALL
+             SELECT (SELECT min(plan) FROM keys WHERE plan > known) FROM plans
+             WHERE known IS NOT NULL)
+         SELECT known, having_it FROM plans, LATERAL (
+             SELECT count(*) AS having_it FROM keys
+             WHERE plan = known AND revoked_at IS NULL
+                 AND coalesce(expires_at > $2, TRUE) AND coalesce({GRANTED_UNTIL} > $2, TRUE)
+         ) AS keys_of_it
+         WHERE known <> ALL($1) AND having_it > 0
+         ORDER BY having_it DESC, known COLLATE \"C\" LIMIT $3"
     );
     let rows = session.query(&sql, &[&known, &storable_time(now), &i64::from(most)])?;
     let read = |row: &Row| {

@@ -29,6 +29,8 @@ CREATE TABLE keys (
 ) STRICT;
 
 CREATE INDEX keys_by_prefix ON keys (prefix);
+-- Every start looks for plans that the configuration does not know.
+CREATE INDEX keys_by_plan ON keys (plan);
 
 -- The keys that a running gateway must read again. Triggers write the rows, so that every change
 -- of a key is seen, one at the sqlite3 prompt included. The newest row always stays, so that the
