@@ -174,6 +174,46 @@ async fn the_metadata_server_of_a_container_is_asked_with_its_token() {
     );
 }
 
+/// In a network of its own, in which ECS has the address that the SDKs of AWS know.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_metadata_server_of_ecs_is_asked_at_its_address() {
+    const INSIDE: &str = "TOLLGATE_TEST_IN_NETWORK";
+    const ADDRESS: &str = "ip link set lo up && ip address add 169.254.170.2/32 dev lo";
+    if std::env::var_os(INSIDE).is_none() {
+        let unshare = |script: &str| {
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--net", "sh", "-c", script]);
+            command
+        };
+        if !unshare(ADDRESS).status().is_ok_and(|it| it.success()) {
+            assert!(std::env::var_os("CI").is_none(), "no network namespace");
+            println!("SKIPPED: it needs a network namespace, and `ip` of iproute2");
+            return;
+        }
+        let this = std::env::current_exe().unwrap();
+        let inside = unshare(&format!("{ADDRESS} && exec \"$0\" ecs_is_asked_at"))
+            .arg(this)
+            .env(INSIDE, "1")
+            .output()
+            .unwrap();
+        assert!(inside.status.success(), "{inside:?}");
+        return;
+    }
+    let service = Aws::start_at("169.254.170.2:80").await;
+    let folder = TempDir::new().unwrap();
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/container"),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN", CONTAINER_TOKEN),
+        // The relative one takes precedence.
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://localhost/"),
+    ];
+    let variables = variables.map(|(name, value)| (name, value.to_owned()));
+    let variables = Variables(HashMap::from(variables));
+    let settings = json!({"container": true});
+    lent(&service, settings, &variables, folder.path()).await;
+}
+
 #[tokio::test]
 async fn a_profile_is_read_for_each_key() {
     let (service, folder) = (Aws::start().await, TempDir::new().unwrap());

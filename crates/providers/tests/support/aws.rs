@@ -89,7 +89,12 @@ type Refusal = (u16, &'static str, String);
 impl Aws {
     /// A service that lends keys for an hour.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0").await
+    }
+
+    /// The same at an address.
+    pub async fn start_at(address: &str) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::<State>::default();
         state.lifetime.store(3600, Ordering::SeqCst);
