@@ -16,7 +16,6 @@ pub use content::KeptBody;
 pub use export::Exporter;
 pub use request::{Attempt, Facts, RequestTrace};
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::InstrumentationScope;
 use opentelemetry::propagation::TextMapPropagator;
@@ -25,6 +24,7 @@ use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_config::{SampleSettings, TraceTarget};
@@ -125,15 +125,20 @@ fn parent(head: &HeaderMap) -> Option<SpanContext> {
     context.is_valid().then(|| context.clone())
 }
 
-/// Puts `traceparent` into a head, and `tracestate` if there is one. `TraceContextPropagator` does the same
-/// with eight times the instructions, for every request, sampled or not.
+/// Puts `traceparent` into a head, and `tracestate` if there is one. Every request has it, sampled or not, and
+/// `TraceContextPropagator` takes several times as many instructions.
 fn inject(context: &SpanContext, head: &mut HeaderMap) {
-    let sampled = u8::from(context.is_sampled());
-    let trace = hex::encode(context.trace_id().to_bytes());
-    let span = hex::encode(context.span_id().to_bytes());
-    let parent = ["00", &trace, &span, &hex::encode([sampled])].join("-");
-    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(parent)) {
-        head.insert(TRACEPARENT, value);
+    let mut parent = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    let mut write = |place: Range<usize>, bytes: &[u8]| {
+        parent
+            .get_mut(place)
+            .map(|text| hex::encode_to_slice(bytes, text))
+    };
+    write(3..35, &context.trace_id().to_bytes());
+    write(36..52, &context.span_id().to_bytes());
+    write(53..55, &[context.is_sampled().into()]);
+    if let Ok(parent) = HeaderValue::from_bytes(&parent) {
+        head.insert(TRACEPARENT, parent);
     }
     let state = context.trace_state().header();
     match HeaderValue::try_from(state) {

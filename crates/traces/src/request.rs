@@ -121,7 +121,10 @@ impl RequestTrace {
 
     /// The trace id: 32 hexadecimal digits.
     pub fn id(&self) -> String {
-        hex::encode(self.context.trace_id().to_bytes())
+        let mut digits = vec![0; 32];
+        // The slice fits. `hex::encode` collects single characters.
+        let _ = hex::encode_to_slice(self.context.trace_id().to_bytes(), &mut digits);
+        String::from_utf8(digits).unwrap_or_default()
     }
 
     /// An attempt begins. The one before has ended.
