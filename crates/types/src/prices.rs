@@ -345,8 +345,8 @@ mod tests {
             special,
             ..prices()
         };
-        // Input 900 x 3 + 100 x 40, cache 3 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30 millionths; calls 0.0225.
-        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.030243");
+        // Input 900 x 3 + 100 x 40, cache 3 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30 millionths; calls 0.0325.
+        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.040243");
         // No part is greater than the whole.
         let all = UsageDetails {
             cache_write_1h: u64::MAX,
