@@ -78,7 +78,7 @@ impl Load {
         let request = workload.request(target.credential.as_deref());
         Self::of_requests(
             target.address,
-            vec![request].into(),
+            &vec![request].into(),
             workload.answer,
             connections,
         )
@@ -87,7 +87,7 @@ impl Load {
     /// Opens `connections` that together send every one of the requests, again and again.
     pub(crate) fn of_requests(
         address: SocketAddr,
-        requests: Arc<[Vec<u8>]>,
+        requests: &Arc<[Vec<u8>]>,
         expected: Expected,
         connections: usize,
     ) -> Self {
@@ -96,7 +96,7 @@ impl Load {
         for first in 0..connections {
             let connection = Connection {
                 address,
-                requests: Arc::clone(&requests),
+                requests: Arc::clone(requests),
                 first,
                 step: connections,
                 expected,

@@ -150,8 +150,7 @@ impl Subject {
     }
 
     fn ask(&self, listen: SocketAddr) -> Load {
-        let requests = Arc::clone(&self.requests);
-        Load::of_requests(listen, requests, ASKED.answer, ASKED.connections)
+        Load::of_requests(listen, &self.requests, ASKED.answer, ASKED.connections)
     }
 
     /// One window of requests.
