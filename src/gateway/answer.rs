@@ -375,8 +375,9 @@ impl Answer {
     }
 
     /// The usage that the provider has reported so far.
-    pub fn usage(&self) -> Option<ReportedUsage> {
-        self.reader.as_ref()?.usage()
+    pub fn usage(&self) -> ReportedUsage {
+        let reader = self.reader.as_ref();
+        reader.map_or_else(ReportedUsage::default, |it| it.usage())
     }
 
     /// The answer as it is remembered, once it is complete. `None` the second time.

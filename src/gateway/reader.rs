@@ -422,15 +422,15 @@ impl Reader {
     }
 
     /// The usage that the provider has reported so far.
-    pub fn usage(&self) -> Option<ReportedUsage> {
-        Some(match self {
+    pub fn usage(&self) -> ReportedUsage {
+        match self {
             Self::Stream(Events::Passing(scanner)) => scanner.usage(),
             Self::Stream(Events::Translated(translator)) => translator.usage(),
             Self::Whole(answer) => answer.scanner.usage(),
             Self::TranslatedWhole(answer) => answer.translator.usage(),
             Self::Unpaid(response) => response.scanner.usage(),
-            Self::Count | Self::Unread | Self::Error => return None,
-        })
+            Self::Count | Self::Unread | Self::Error => ReportedUsage::default(),
+        }
     }
 
     /// The answer as it is remembered, if it is translated and complete. `None` the second time.

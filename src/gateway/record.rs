@@ -28,10 +28,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let duration = exchange.started.elapsed();
     let since_start = |at: Instant| at.saturating_duration_since(exchange.started);
     let first_byte = exchange.first_byte.map(since_start);
-    let usage = exchange
-        .answer
-        .usage()
-        .and_then(|reported| reported.plausible());
+    let usage = exchange.answer.usage().plausible();
     if let Some(usage) = &usage {
         outcome::used(exchange, usage);
     }

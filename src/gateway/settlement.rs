@@ -4,7 +4,6 @@
 //! request has ended settles it; dropping the guard settles a request that no phase has settled. The
 //! ledger decides how much is charged.
 
-use super::answer::Answer;
 use super::count;
 use super::exchange::Exchange;
 use super::open_path;
@@ -21,6 +20,7 @@ use tollgate_types::{
     Money, Prices, ProviderTool, ReasoningMode, RequestFacts, RequestId, ReservationGuard,
     ServiceTier, Settled, Thinking, Usage, UsageDetails,
 };
+use tollgate_wire::usage::ReportedUsage;
 
 /// The part of its key's limits and balance that a request holds. Dropping it charges what was delivered.
 #[derive(Default)]
@@ -206,15 +206,17 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
     }
     // Once stored, it is charged even after a crash.
     let model = exchange.model_served();
-    note_delivered(exchange, details(exchange));
+    let report = exchange.answer.usage();
+    let details = details(exchange, &report);
+    note_delivered(exchange, &report, details);
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.keep_progress(now, model);
     }
 }
 
 /// Notes what was delivered so far: it is charged if the reservation is dropped.
-fn note_delivered(exchange: &mut Exchange, details: UsageDetails) {
-    let delivered = delivered(exchange, output_by_length);
+fn note_delivered(exchange: &mut Exchange, report: &ReportedUsage, details: UsageDetails) {
+    let delivered = delivered(exchange, report, output_by_length);
     if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.progress(delivered, details);
     }
@@ -225,13 +227,13 @@ pub fn cost(exchange: &Exchange) -> Option<Money> {
     if let Some((_, settled)) = exchange.settlement.settled() {
         return settled.cost;
     }
-    let report = exchange.answer.usage()?;
+    let report = exchange.answer.usage();
     let prices = exchange.attempts.current()?.prices()?;
     // Cohere reports searches without tokens.
     let mut said = report.details;
     let searches = *said.calls_mut(ProviderTool::Rerank);
     let usage = report.plausible().or((searches > 0).then(Usage::default))?;
-    Some(prices.cost(&usage, &details(exchange)))
+    Some(prices.cost(&usage, &details(exchange, &report)))
 }
 
 /// Settles an answer that ends with this error after its head was sent.
@@ -247,19 +249,18 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if !exchange.settlement.is_open() {
         return;
     }
-    let details = details(exchange);
+    let report = exchange.answer.usage();
+    let details = details(exchange, &report);
     // If the text cannot be counted because that panics, this is charged.
-    note_delivered(exchange, details);
+    note_delivered(exchange, &report, details);
     // A fixed charge needs no report.
     let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
-    let reported = fixed.or_else(|| reported(exchange));
-    let report = exchange.answer.usage();
-    let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
+    let reported = fixed.or_else(|| final_usage(exchange, &report));
     let mut used = match state {
         BillingState::Rejected => Used::default(),
-        _ => used(exchange, state, reported),
+        _ => used(exchange, state, &report, reported),
     };
-    used.absurd = is_doubtful;
+    used.absurd = report.absurd || report.conflicting;
     used.details = details;
     let sent = exchange.sent;
     let mut how = Outcome {
@@ -291,8 +292,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
 }
 
 /// The reported tier, parts and tools.
-fn details(exchange: &Exchange) -> UsageDetails {
-    let report = exchange.answer.usage().unwrap_or_default();
+fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
     let facts = exchange.stage.admitted().map(Admitted::facts);
     let tier = match report.details.tier {
         // The provider has not reported yet whether it serves in this mode.
@@ -304,7 +304,7 @@ fn details(exchange: &Exchange) -> UsageDetails {
         ..report.details
     };
     // Without a final report, the calls that have arrived count.
-    if reported(exchange).is_none() {
+    if final_usage(exchange, report).is_none() {
         for (calls, seen) in details.tool_calls.iter_mut().zip(report.seen_calls) {
             *calls = seen.max(*calls);
         }
@@ -334,14 +334,19 @@ fn unreported_calls(exchange: &Exchange) -> Option<(ProviderTool, u64)> {
     }
 }
 
-/// The use of a request if its provider has reported this.
-fn used(exchange: &Exchange, state: BillingState, reported: Option<Usage>) -> Used {
+/// The use of a request of which its provider has reported this so far, and this at the end.
+fn used(
+    exchange: &Exchange,
+    state: BillingState,
+    report: &ReportedUsage,
+    reported: Option<Usage>,
+) -> Used {
     // If the provider reports output, the text need not be counted.
     let output = match reported {
         Some(usage) if usage.output > 0 => output_by_length,
         _ => output_by_text,
     };
-    let delivered = delivered(exchange, output);
+    let delivered = delivered(exchange, report, output);
     // The provider's stream was closed before its end.
     let is_left = state == BillingState::ClientClosed
         || exchange.answer.is_cut_short()
@@ -350,7 +355,7 @@ fn used(exchange: &Exchange, state: BillingState, reported: Option<Usage>) -> Us
     let (produced, hidden_input) = match is_left {
         true => {
             let produced = produced(exchange).max(output(exchange));
-            (produced, hidden_input(exchange))
+            (produced, hidden_input(exchange, report))
         }
         false => (0, 0),
     };
@@ -427,12 +432,12 @@ fn produced(exchange: &Exchange) -> u64 {
 
 /// Input tokens that the body does not show, `u64::MAX` if their number is unknown; the ledger reduces them to
 /// what is reserved. A report at the beginning of the answer includes all but the results of hosted tools.
-fn hidden_input(exchange: &Exchange) -> u64 {
+fn hidden_input(exchange: &Exchange, report: &ReportedUsage) -> u64 {
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
     let facts = admitted.facts();
-    let is_reported = plausible_so_far(&exchange.answer).is_some();
+    let is_reported = plausible_so_far(report).is_some();
     if facts.reads_again() || (!is_reported && has_unmeasured_input(facts)) {
         return u64::MAX;
     }
@@ -468,6 +473,10 @@ fn done_here(exchange: &Exchange) -> bool {
 
 /// The provider's report, once it is final. Before that, its numbers grow.
 pub fn reported(exchange: &Exchange) -> Option<Usage> {
+    final_usage(exchange, &exchange.answer.usage())
+}
+
+fn final_usage(exchange: &Exchange, report: &ReportedUsage) -> Option<Usage> {
     let answer = &exchange.answer;
     let admitted = exchange.stage.admitted();
     let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
@@ -476,15 +485,13 @@ pub fn reported(exchange: &Exchange) -> Option<Usage> {
         let is_whole = !answer.is_stream() && exchange.has_unfit_answer();
         answer.is_complete() || is_one && is_said || is_whole
     };
-    answer
-        .usage()
-        // An answer that the gateway cuts at a stop sequence has no final report.
-        .filter(|_| !answer.is_cut_short() && is_final())?
-        .plausible()
+    // An answer that the gateway cuts at a stop sequence has no final report.
+    let usage = report.plausible()?;
+    (!answer.is_cut_short() && is_final()).then_some(usage)
 }
 
 /// The tokens that were sent and delivered so far. `output` counts those of the answer's text.
-fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
+fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) -> u64) -> Usage {
     if !is_worked_on(exchange) {
         return Usage::default();
     }
@@ -498,7 +505,7 @@ fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
         output: exchange.first_byte.map_or(0, |_| output(exchange)),
         ..Usage::default()
     };
-    plausible_so_far(&exchange.answer).map_or(counted, |said| Usage {
+    plausible_so_far(report).map_or(counted, |said| Usage {
         output: match exchange.first_byte {
             Some(_) => counted.output.max(said.output),
             None => 0,
@@ -548,8 +555,7 @@ fn how_counted(exchange: &Exchange) -> Option<How> {
 }
 
 /// The provider's report so far, if it is plausible.
-fn plausible_so_far(answer: &Answer) -> Option<Usage> {
-    let report = answer.usage()?;
+fn plausible_so_far(report: &ReportedUsage) -> Option<Usage> {
     // Every request has input: a report without any is ignored.
     (report.usage.total_input() > 0 && !report.absurd).then_some(report.usage)
 }
