@@ -10,11 +10,27 @@ use rusqlite::{
     CachedStatement,
     types::{ToSqlOutput, ValueRef},
 };
+use std::sync::LazyLock;
 use tollgate_types::{Format, Money, PerUnit};
 
-/// How many rows a statement enters if there are as many: with 20 rows a settlement takes a tenth more
-/// of the writer's time, with one a third more.
-const ROWS: usize = 50;
+/// How many rows a statement enters, the most that there are: with 20 rows a settlement takes a tenth more
+/// of the writer's time than with 50, with one a third more.
+const ROWS: [usize; 3] = [50, 10, 1];
+
+/// The statement for each of [`ROWS`].
+static STATEMENTS: LazyLock<[String; ROWS.len()]> = LazyLock::new(|| {
+    ROWS.map(|rows| {
+        let columns = COLUMNS.join(", ");
+        let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
+        let values = vec![row.as_str(); rows].join(", ");
+        // A failure in the middle of many rows rolls the whole transaction back. Without `OR FAIL` SQLite
+        // would keep a copy of every page that the statement changes.
+        let or = if rows == 1 { "" } else { "OR FAIL" };
+        format!(
+            "INSERT {or} INTO usage ({columns}) VALUES {values} ON CONFLICT (request) DO NOTHING"
+        )
+    })
+});
 
 /// In the order of [`values`].
 const COLUMNS: [&str; 26] = [
@@ -57,30 +73,31 @@ pub(super) struct Record<'a> {
 
 /// Enters one record. `false`: its request has one already.
 pub(super) fn insert(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::Result<bool> {
-    let mut statement = Statement::of(file, 1)?;
-    statement.insert(std::slice::from_ref(record))
+    insert_all(file, std::slice::from_ref(record), || ())
 }
 
 /// Enters records, and calls `pause` after every statement of many. `false`: a request has one
-/// already; what was written must be rolled back.
+/// already; if there are several records, what was written must be rolled back.
 pub(super) fn insert_all(
     file: &WriteTransaction<'_>,
     records: &[Record<'_>],
     pause: impl Fn(),
 ) -> rusqlite::Result<bool> {
-    let groups = records.chunks_exact(ROWS);
-    let rest = groups.remainder().chunks_exact(1);
     let mut are_new = true;
-    if groups.len() > 0 {
-        let mut many = Statement::of(file, ROWS)?;
-        for group in groups {
-            are_new &= many.insert(group)?;
-            pause();
+    let mut rest = records;
+    for (rows, sql) in ROWS.into_iter().zip(STATEMENTS.iter()) {
+        let groups = rest.chunks_exact(rows);
+        rest = groups.remainder();
+        if groups.len() == 0 {
+            continue;
         }
-    }
-    let mut one = Statement::of(file, 1)?;
-    for record in rest {
-        are_new &= one.insert(record)?;
+        let mut statement = Statement::of(file, sql, rows)?;
+        for group in groups {
+            are_new &= statement.insert(group)?;
+            if rows > 1 {
+                pause();
+            }
+        }
     }
     Ok(are_new)
 }
@@ -93,19 +110,10 @@ struct Statement<'file, 'entry> {
 }
 
 impl<'file, 'entry> Statement<'file, 'entry> {
-    fn of(file: &'file WriteTransaction<'_>, rows: usize) -> rusqlite::Result<Self> {
-        let columns = COLUMNS.join(", ");
-        let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
-        let values = vec![row.as_str(); rows].join(", ");
-        // A failure in the middle of many rows rolls the whole transaction back. Without `OR FAIL` SQLite
-        // would keep a copy of every page that the statement changes.
-        let or = if rows == 1 { "" } else { "OR FAIL" };
-        let sql = file.prepare_cached(&format!(
-            "INSERT {or} INTO usage ({columns}) VALUES {values} ON CONFLICT (request) DO NOTHING"
-        ))?;
+    fn of(file: &'file WriteTransaction<'_>, sql: &str, rows: usize) -> rusqlite::Result<Self> {
         Ok(Self {
             file,
-            sql,
+            sql: file.prepare_cached(sql)?,
             // As a statement out of the cache has it.
             given: vec![ValueRef::Null; COLUMNS.len().saturating_mul(rows)],
         })

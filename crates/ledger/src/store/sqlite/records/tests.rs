@@ -108,7 +108,8 @@ fn records(entries: &[Entry]) -> Vec<Record<'_>> {
 
 #[test]
 fn of_many_records_each_says_what_its_request_was() {
-    const COUNT: u64 = 3 * ROWS as u64 + 7;
+    // Statements of every size, more than one of each.
+    const COUNT: u64 = 3 * ROWS[0] as u64 + 2 * ROWS[1] as u64 + 7;
     let shelf = Shelf::new();
     let entries: Vec<Entry> = (0..COUNT).map(entry).collect();
     assert!(shelf.enter(&records(&entries)).unwrap());
@@ -150,7 +151,7 @@ fn of_many_records_each_says_what_its_request_was() {
 #[test]
 fn a_record_that_is_there_already_is_noticed_among_many_and_alone() {
     let shelf = Shelf::new();
-    let entries: Vec<Entry> = (0..ROWS as u64 + 1).map(entry).collect();
+    let entries: Vec<Entry> = (0..ROWS[0] as u64 + 1).map(entry).collect();
     let records = records(&entries);
     assert!(shelf.file.change(|file| insert(file, &records[3])).unwrap());
     assert!(!shelf.file.change(|file| insert(file, &records[3])).unwrap());
@@ -161,7 +162,7 @@ fn a_record_that_is_there_already_is_noticed_among_many_and_alone() {
 #[test]
 fn a_record_that_the_file_refuses_is_a_fault() {
     let shelf = Shelf::new();
-    let mut entries: Vec<Entry> = (0..ROWS as u64).map(entry).collect();
+    let mut entries: Vec<Entry> = (0..ROWS[0] as u64).map(entry).collect();
     entries[5].key = largest().key;
     assert!(shelf.enter(&records(&entries)).is_err());
     assert_eq!(shelf.count(), 0);
