@@ -21,14 +21,17 @@ providers:
   chat: {{ address: 'http://127.0.0.1:{provider}', formats: [chat], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
   messages: {{ address: 'http://127.0.0.1:{provider}', formats: [messages], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
   responses: {{ address: 'http://127.0.0.1:{provider}', formats: [responses], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
+  gemini: {{ address: 'http://127.0.0.1:{provider}', formats: [{{ name: gemini, path: '/v1/chat/completions?{{model}}', stream_path: '/v1/chat/completions?{{model}}' }}], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
 families:
   chat: {{ group: other, deployments: [chat] }}
   messages: {{ group: other, deployments: [messages] }}
   responses: {{ group: other, deployments: [responses] }}
+  gemini: {{ group: other, deployments: [gemini] }}
 models:
   spoken: {{ family: chat, reasoning: provider_default }}
   translated: {{ family: messages, reasoning: provider_default }}
   answering: {{ family: responses, reasoning: provider_default }}
+  generating: {{ family: gemini, reasoning: provider_default }}
 plans: {{ plenty: {{ tokens: 1000G, validity: 365d }} }}
 """
 
@@ -47,35 +50,40 @@ class Served:
 def serving(binary, provider_binary, folder, config_text=CONFIG, under=(), provider_arguments=()):
     """Serves while it is entered; at the end the gateway is asked to end, and waited for.
 
+    What both say goes to standard error if the caller fails.
+
     LLVM_PROFILE_FILE is its alone: the command that makes the key is the same program. `under` is what
     runs it, such as valgrind; `provider_arguments` come before the provider's address.
     """
     port, admin, provider = free_port(), free_port(), free_port()
-    config = folder / "tollgate.yaml"
+    config, said = folder / "tollgate.yaml", folder / "said.log"
     (folder / "credential.txt").write_text("any will do")
     config.write_text(config_text.format(port=port, admin=admin, provider=provider))
-    apart = {"cwd": folder, "env": {**os.environ, "LLVM_PROFILE_FILE": os.devnull}}
-    made = subprocess.run(
-        [binary, "keys", "create", "--config", config, "script", "--plan", "plenty"],
-        capture_output=True, text=True, check=True, **apart,
-    )
-    key = re.search(r"^\s*(sk-\S+)", made.stdout, re.MULTILINE).group(1)
-    sim = subprocess.Popen(
-        [provider_binary, *provider_arguments, f"127.0.0.1:{provider}"], stdout=subprocess.DEVNULL, **apart
-    )
-    gateway = subprocess.Popen(
-        [*under, binary, "serve", "--config", config],
-        cwd=folder, stdout=subprocess.DEVNULL,
-    )
+    apart = {"cwd": folder, "stderr": said.open("w"), "env": {**os.environ, "LLVM_PROFILE_FILE": os.devnull}}
+    quiet = {"stdout": subprocess.DEVNULL}
+    running = []
     try:
+        made = subprocess.run(
+            [binary, "keys", "create", "--config", config, "script", "--plan", "plenty"],
+            stdout=subprocess.PIPE, text=True, check=True, **apart,
+        )
+        key = re.search(r"^\s*(sk-\S+)", made.stdout, re.MULTILINE).group(1)
+        sim = subprocess.Popen([provider_binary, *provider_arguments, f"127.0.0.1:{provider}"], **quiet, **apart)
+        running.append(sim)
+        serve = [*under, binary, "serve", "--config", config]
+        gateway = subprocess.Popen(serve, **quiet, **{**apart, "env": None})
+        running.append(gateway)
         connect(provider, sim).close()
         yield Served(port, admin, key, gateway)
         gateway.terminate()
         if gateway.wait(PATIENCE) != 0:
             sys.exit("the gateway did not end in order")
+    except BaseException:
+        sys.stderr.write("".join(said.open().readlines()[-50:]))
+        raise
     finally:
-        gateway.kill()
-        sim.kill()
+        for process in running:
+            process.kill()
 
 
 def free_port():

@@ -222,7 +222,8 @@ impl Exchange<'_> {
         let key = self
             .header("x-api-key")
             .filter(|_| self.format == Format::Messages);
-        if [bearer, key]
+        // Recordings can be of Gemini.
+        if [bearer, key, self.header("x-goog-api-key")]
             .into_iter()
             .flatten()
             .any(|credential| !credential.trim().is_empty())
