@@ -19,7 +19,7 @@ use crate::procfs;
 use crate::record::Record;
 use crate::statistics::percentile_of_sorted;
 use crate::syscalls;
-use crate::workload::{RATES, SILENT_STREAMS, SMALL, Workload};
+use crate::workload::{LARGE_REQUEST, RATES, SILENT_STREAMS, SMALL, Workload};
 
 /// Load before a window opens: connections are made, caches and pools are warm.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -81,8 +81,10 @@ pub(crate) async fn run(
             run.measure_rates(workload).await?;
         }
     }
-    if effort.includes("latency") {
-        run.measure_latencies().await?;
+    for (part, workload) in [("latency", &SMALL), ("latency-100k", &LARGE_REQUEST)] {
+        if effort.includes(part) {
+            run.measure_latencies(part, workload).await?;
+        }
     }
     if effort.syscalls {
         run.count_syscalls().await;
@@ -222,26 +224,27 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    async fn measure_latencies(&mut self) -> Result<()> {
+    async fn measure_latencies(&mut self, part: &str, workload: &Workload) -> Result<()> {
         let mut running = Vec::new();
         let length = self.effort.window / 2;
         for round in 0..self.effort.rounds {
-            self.begin("latency", round, self.effort.rounds)?;
+            self.begin(part, round, self.effort.rounds)?;
             if round.is_multiple_of(ROUNDS_PER_LIFE) {
-                self.restart(&mut running, &SMALL).await;
+                self.restart(&mut running, workload).await;
             }
-            let direct = latencies(&self.provider.target, length).await?;
-            self.record.add("latency.p50", "direct", direct.p50);
+            let direct = latencies(&self.provider.target, workload, length).await?;
+            self.record
+                .add(&format!("{part}.p50"), "direct", direct.p50);
             for (name, contender) in in_turn(&running, round) {
-                let measured = latencies(&contender.target, length).await;
+                let measured = latencies(&contender.target, workload, length).await;
                 let measured = contender.check_watched().and(measured).map(|measured| {
-                    self.record.add("latency.p50", name, measured.p50);
-                    self.record
-                        .add("latency.added_p50", name, measured.p50 - direct.p50);
-                    self.record
-                        .add("latency.added_p99", name, measured.p99 - direct.p99);
+                    let mut add =
+                        |what: &str, value| self.record.add(&format!("{part}.{what}"), name, value);
+                    add("p50", measured.p50);
+                    add("added_p50", measured.p50 - direct.p50);
+                    add("added_p99", measured.p99 - direct.p99);
                 });
-                self.record.note_failure(name, "latency", measured);
+                self.record.note_failure(name, part, measured);
             }
         }
         Ok(())
@@ -372,8 +375,8 @@ struct Latencies {
     p99: f64,
 }
 
-async fn latencies(target: &Target, length: Duration) -> Result<Latencies> {
-    let load = Load::start(target, &SMALL, 1);
+async fn latencies(target: &Target, workload: &Workload, length: Duration) -> Result<Latencies> {
+    let load = Load::start(target, workload, 1);
     sleep(WARM_UP / 2).await;
     load.record_latencies();
     sleep(length).await;

@@ -120,7 +120,8 @@ struct Comparison {
     /// Parts to run [default: all]
     #[arg(long, value_delimiter = ',', value_parser =
         ["1k", "100k-request", "100k-answer", "1k-to-messages", "100k-to-messages", "1k-to-responses",
-         "100k-to-responses", "1k-to-gemini", "100k-to-gemini", "streams", "latency", "start"])]
+         "100k-to-responses", "1k-to-gemini", "100k-to-gemini", "streams", "500-streams", "latency",
+         "latency-100k", "start"])]
     only: Vec<String>,
     /// Pin no process, so that a proxy's threads may use every CPU, as on a machine of its own
     #[arg(long)]

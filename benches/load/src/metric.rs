@@ -148,6 +148,64 @@ macro_rules! load {
     };
 }
 
+/// The figures of a load of event streams.
+macro_rules! streams {
+    ($id:literal, $title:literal) => {
+        [
+            rate(
+                concat!($id, ".per_cpu_second"),
+                concat!($title, ": chunks per CPU-second"),
+                Some(Bar::AtLeast(0.95)),
+            ),
+            plain(
+                concat!($id, ".cpu_us"),
+                concat!($title, ": CPU per chunk"),
+                "µs",
+            ),
+            plain(
+                concat!($id, ".joined"),
+                concat!($title, ": chunks that arrive joined into one"),
+                "×",
+            ),
+            plain(
+                concat!($id, ".busy"),
+                concat!($title, ": share of its core that the proxy used"),
+                "%",
+            ),
+            plain(
+                concat!($id, ".others"),
+                concat!($title, ": share of that core that other load used"),
+                "%",
+            ),
+        ]
+    };
+}
+
+/// The figures of one request at a time.
+macro_rules! latency {
+    ($id:literal, $title:literal) => {
+        [
+            over(
+                concat!($id, ".added_p50"),
+                concat!($title, ": median latency over direct"),
+                "µs",
+                Some(Bar::AtMost(40.0)),
+            ),
+            over(
+                concat!($id, ".added_p99"),
+                concat!($title, ": 99th percentile over direct"),
+                "µs",
+                None,
+            ),
+            plain(
+                concat!($id, ".p50"),
+                concat!($title, ": median latency"),
+                "µs",
+            ),
+        ]
+    };
+}
+
 const LOADS: [[Metric; 5]; 9] = [
     load!("1k", "1 KB", Some(Bar::AtLeast(0.85))),
     load!("100k-request", "100 KB request", Some(Bar::AtLeast(0.75))),
@@ -187,44 +245,21 @@ const LOADS: [[Metric; 5]; 9] = [
 /// Every metric, in the order of the report. The part of an id before the point is the
 /// workload's.
 pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
-    LOADS.iter().flatten().chain(&OTHERS)
+    let rates = LOADS.iter().chain(&STREAMS).flatten();
+    rates.chain(LATENCIES.iter().flatten()).chain(&STARTS)
 }
 
-const OTHERS: [Metric; 12] = [
-    rate(
-        "streams.per_cpu_second",
-        "streams: chunks per CPU-second",
-        Some(Bar::AtLeast(0.95)),
-    ),
-    plain("streams.cpu_us", "streams: CPU per chunk", "µs"),
-    plain(
-        "streams.joined",
-        "streams: chunks that arrive joined into one",
-        "×",
-    ),
-    plain(
-        "streams.busy",
-        "streams: share of its core that the proxy used",
-        "%",
-    ),
-    plain(
-        "streams.others",
-        "streams: share of that core that other load used",
-        "%",
-    ),
-    over(
-        "latency.added_p50",
-        "concurrency 1: median latency over direct",
-        "µs",
-        Some(Bar::AtMost(40.0)),
-    ),
-    over(
-        "latency.added_p99",
-        "concurrency 1: 99th percentile over direct",
-        "µs",
-        None,
-    ),
-    plain("latency.p50", "concurrency 1: median latency", "µs"),
+const STREAMS: [[Metric; 5]; 2] = [
+    streams!("streams", "64 streams, an event every 5 ms"),
+    streams!("500-streams", "500 streams, an event every 10 ms"),
+];
+
+const LATENCIES: [[Metric; 3]; 2] = [
+    latency!("latency", "concurrency 1"),
+    latency!("latency-100k", "concurrency 1, 100 KB request"),
+];
+
+const STARTS: [Metric; 4] = [
     over(
         "start.idle",
         "memory when idle",

@@ -127,6 +127,15 @@ pub(crate) const STREAMS: Workload = Workload {
     connections: 64,
     speaks: Format::Chat,
 };
+/// As many streams as an agents' gateway has open, at the pace of slower models.
+pub(crate) const MANY_STREAMS: Workload = Workload {
+    id: "500-streams",
+    name: "500 streams",
+    model: "canned-stream-200x10",
+    answer: Expected::Stream { events: 200 },
+    connections: 500,
+    ..STREAMS
+};
 /// Streams that have said one word and then keep silent.
 pub(crate) const SILENT_STREAMS: Workload = Workload {
     id: "silent-streams",
@@ -184,7 +193,7 @@ const LARGE_TO_GEMINI: Workload = Workload {
     ..SMALL_TO_GEMINI
 };
 /// What is measured in requests and chunks a second.
-pub(crate) const RATES: [Workload; 10] = [
+pub(crate) const RATES: [Workload; 11] = [
     SMALL,
     LARGE_REQUEST,
     LARGE_ANSWER,
@@ -195,6 +204,7 @@ pub(crate) const RATES: [Workload; 10] = [
     SMALL_TO_GEMINI,
     LARGE_TO_GEMINI,
     STREAMS,
+    MANY_STREAMS,
 ];
 
 /// Every workload, for the gateway's catalog.
