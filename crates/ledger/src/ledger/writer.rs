@@ -127,6 +127,7 @@ impl Writer {
         };
         let made = batch.made.len();
         self.shared.uncommitted.fetch_sub(made, Ordering::Relaxed);
+        self.shared.stats.add_entered(batch.settled.len());
         let settled = batch.settled.drain(..);
         self.shared.journal.release(settled.map(|(slot, _)| slot));
         self.room = batch.settled;
