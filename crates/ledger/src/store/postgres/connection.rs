@@ -182,12 +182,14 @@ impl Connection {
     }
 
     /// Runs a transaction, again if the database aborted it in favour of another one. Each statement
-    /// sees what was committed before it.
+    /// sees what was committed before it. None reads a table whole, as the server would plan for the week that
+    /// has just begun: to it, the week stays small until it is analyzed.
     pub(super) fn change<T>(
         &mut self,
         change: impl FnMut(&mut Session) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        self.transaction("BEGIN ISOLATION LEVEL READ COMMITTED", change)
+        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off";
+        self.transaction(begin, change)
     }
 
     fn transaction<T>(

@@ -1,8 +1,9 @@
 //! How many rows the statements read that a running process repeats, and the pages of a history.
 
-use super::{Empty, hasher, primary, store_over};
+use super::{Empty, commit, hasher, lease, partition::key_with, primary, settled, store_over};
 use crate::{
     charge::BillingState,
+    entry::Entry,
     history::{History, HistoryQuery},
     record::NewKey,
     store::conformance::{
@@ -24,6 +25,16 @@ impl Empty {
         }
         let read = "SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::bigint
                         + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint";
+        client.query_one(read, &[]).unwrap().get(0)
+    }
+}
+
+impl Empty {
+    /// How many rows of the history were read by reading a table.
+    fn sequential_reads(&self) -> i64 {
+        let mut client = self.server.local(&self.name).connect().unwrap();
+        let read = "SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables
+                    WHERE relname LIKE 'usage%'";
         client.query_one(read, &[]).unwrap().get(0)
     }
 }
@@ -104,4 +115,28 @@ fn a_page_does_not_read_all_failures_of_a_busy_key() {
     let read = case.rows_read();
     // The key has four thousand failures.
     assert!(read < 4_000, "{read} rows");
+}
+
+#[test]
+fn a_commit_does_not_read_the_whole_week_that_has_begun() {
+    let Some(server) = primary() else { return };
+    let case = Empty::on(server);
+    let store = store_over(case.open(&hasher().fingerprint()));
+    let key = key_with(&store, 1_000_000);
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let share = lease(&mut *process, &key, now);
+    let before = case.sequential_reads();
+    for batch in 0..20 {
+        let entries: Vec<Entry> = (0..100)
+            .map(|it| settled(&share, batch * 100 + it, 1))
+            .collect();
+        let entries: Vec<&Entry> = entries.iter().collect();
+        commit(&mut *process, &entries, &[], now);
+    }
+    drop(process);
+    drop(store);
+    case.rows_read();
+    let read = case.sequential_reads() - before;
+    assert!(read < 2_000, "{read} rows");
 }
