@@ -23,6 +23,8 @@ use crate::workload::{Expected, Workload};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Read buffer of a connection that moves data.
 const READ_BUFFER: usize = 64 * 1024;
+/// Bytes of a wrong answer's body that its fault shows.
+const SHOWN: usize = 300;
 
 /// The contender under load, and how it is asked.
 #[derive(Debug, Clone)]
@@ -198,7 +200,7 @@ pub(crate) async fn ask_once(target: &Target, workload: &Workload) -> Result<Vec
 
 /// A refusal usually says why.
 fn with_body(fault: Failure, body: &[u8]) -> Failure {
-    let shown = String::from_utf8_lossy(body.get(..body.len().min(300)).unwrap_or_default());
+    let shown = String::from_utf8_lossy(body.get(..body.len().min(SHOWN)).unwrap_or_default());
     match fault {
         Failure::WrongAnswer(what) => Failure::WrongAnswer(format!("{what} {}", shown.trim())),
         other => other,
@@ -221,6 +223,7 @@ impl Connection {
         let mut reader = reader_for(&self.expected);
         let mut buffer = vec![0; READ_BUFFER];
         let mut latencies = Vec::new();
+        let mut shown = Vec::with_capacity(SHOWN);
         let places = (self.first..).step_by(self.step);
         let mut requests =
             places.map(|place| self.requests.get(place % self.requests.len().max(1)));
@@ -230,17 +233,21 @@ impl Connection {
             };
             let begun = Instant::now();
             reader.reset();
+            shown.clear();
             bounded("the request to be taken", stream.write_all(request)).await?;
             while !reader.is_done() {
                 let before = *reader.answer();
                 let piece = read_some(&mut stream, &mut buffer).await?;
-                reader.feed(piece, |_| {})?;
+                reader.feed(piece, |bytes| {
+                    let room = SHOWN.saturating_sub(shown.len()).min(bytes.len());
+                    shown.extend_from_slice(bytes.get(..room).unwrap_or_default());
+                })?;
                 self.count(&before, reader.answer());
                 if self.is_cut_short() {
                     return Ok(latencies);
                 }
             }
-            check(reader.answer(), &self.expected)?;
+            check(reader.answer(), &self.expected).map_err(|fault| with_body(fault, &shown))?;
             self.counters.answers.fetch_add(1, Relaxed);
             if self.counters.recording.load(Relaxed) {
                 latencies.push(begun.elapsed().as_secs_f64() * 1e6);

@@ -21,8 +21,8 @@ use tollgate_filter::{
     Limiter, Load, NotAdmitted, RequestContext, Reserved, Services, StoredItem, StoredItems,
 };
 use tollgate_ledger::{
-    Clock, Ledger, LedgerSettings, Memory, MemoryLimits, PendingAccount, RequestInfo, Reservation,
-    Reserve, SharedLimits, Standing, Store,
+    Clock, Ledger, LedgerSettings, Memory, MemoryLimits, RequestInfo, Reserve, SharedLimits,
+    Standing, Store,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
@@ -382,10 +382,9 @@ impl Balances for PricedBalances {
             Reserve::Reserved(reservation) => MaybeReady::ready(Ok(Box::new(reservation))),
             Reserve::Refused(shortage) => MaybeReady::ready(Err(logged(shortage))),
             Reserve::Wait(pending) => {
-                let order = (key.clone(), info, bound, tariff);
-                let reservation = reserve_when_loaded(self.ledger.clone(), pending, order);
-                MaybeReady::pending(async {
-                    match reservation.await {
+                let ledger = self.ledger.clone();
+                MaybeReady::pending(async move {
+                    match ledger.reserve_after(pending, info, bound, tariff).await {
                         Ok(reservation) => Ok(Box::new(reservation) as _),
                         Err(shortage) => Err(logged(shortage)),
                     }
@@ -452,32 +451,6 @@ pub fn affords(free: &PerUnit<Option<u64>>, bound: &UpperBound, tariff: &Tariff)
             rates.is_some_and(|rates| *free >= bound.useful_amount(&rates))
         }
     })
-}
-
-/// What a reservation needs.
-type Order = (KeyId, RequestInfo, UpperBound, Tariff);
-
-/// Reserves tokens of a key whose account is being loaded into memory.
-///
-/// # Errors
-///
-/// The balance does not cover the request, or the account cannot be kept in memory.
-pub async fn reserve_when_loaded(
-    ledger: Ledger,
-    mut pending: PendingAccount,
-    (key, info, bound, tariff): Order,
-) -> Result<Reservation, Shortage> {
-    /// How often an idle account may leave the memory before it is used.
-    const MOST_LOADS: usize = 4;
-    for _ in 0..MOST_LOADS {
-        pending.wait().await?;
-        pending = match ledger.reserve(&key, info.clone(), bound, tariff) {
-            Reserve::Reserved(reservation) => return Ok(reservation),
-            Reserve::Refused(refused) => return Err(refused),
-            Reserve::Wait(pending) => pending,
-        };
-    }
-    Err(Unavailable::TimedOut.into())
 }
 
 fn request_info(request: &RequestContext) -> Option<RequestInfo> {

@@ -1,7 +1,6 @@
 //! The owners of items that providers store, and the amount due for a stored response. Connects the ledger to
 //! the interfaces of filters and gateway.
 
-use crate::accounts;
 use std::sync::Arc;
 use tollgate_filter::{StoredItem, StoredItems};
 use tollgate_ledger::{
@@ -152,8 +151,9 @@ impl Owned {
             Reserve::Reserved(reservation) => Ok(reservation),
             Reserve::Refused(refused) => Err(refused),
             Reserve::Wait(pending) => {
-                let order = (key.clone(), info, bound, tariff);
-                accounts::reserve_when_loaded(self.ledger.clone(), pending, order).await
+                self.ledger
+                    .reserve_after(pending, info, bound, tariff)
+                    .await
             }
         }
     }

@@ -47,7 +47,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
         mpsc::sync_channel,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 pub use tollgate_types::Shortage;
@@ -57,7 +57,8 @@ use writer::{Command, Writer};
 /// How much a ledger keeps in memory and how long it waits.
 #[derive(Clone, Debug)]
 pub struct LedgerSettings {
-    /// Most requests that are reserved or not entered yet, one KiB on disk each; more are shed.
+    /// Most requests that are reserved or not entered yet, one KiB on disk each; more wait for the next
+    /// commit, or are shed.
     pub open_requests: u32,
     /// Most callers that wait for accounts to be loaded; more are shed.
     pub waiting_callers: usize,
@@ -120,7 +121,8 @@ pub enum Reserve {
     Reserved(Reservation),
     /// It is not reserved.
     Refused(Shortage),
-    /// The key's account is not in memory, or leases too little: wait, then reserve again.
+    /// The key's account is not in memory, or leases too little, or the settlement file is full: wait, then
+    /// reserve again.
     Wait(PendingAccount),
 }
 
@@ -309,7 +311,7 @@ impl Ledger {
             return self.load(key, &needs);
         };
         let Some(mut slot) = shared.journal.take() else {
-            return Reserve::Refused(shared.shed().into());
+            return self.wait_for_room(key, &needs);
         };
         let now = shared.clock.now();
         let is_reachable = || shared.why_stalled().is_none();
@@ -320,7 +322,8 @@ impl Ledger {
                     .widen(&mut slot, slots_for(account::count(&held))) =>
             {
                 account.settle(&held, &PerUnit::default(), 0, now);
-                shared.shed().into()
+                shared.journal.give_back(slot);
+                return self.wait_for_room(key, &needs);
             }
             Reserved::Held { held, must_refill } => {
                 if must_refill {
@@ -354,6 +357,41 @@ impl Ledger {
         };
         shared.journal.give_back(slot);
         Reserve::Refused(refused)
+    }
+
+    /// Reserves for a request that waits. What was leased for it may be reserved by others by then, and an
+    /// idle account may have left the memory: it waits again, but begins no wait after 2 s. Must be awaited
+    /// on a tokio runtime.
+    ///
+    /// # Errors
+    /// The balance does not cover the request, or the store could not answer in time.
+    pub async fn reserve_after(
+        &self,
+        mut pending: PendingAccount,
+        request: RequestInfo,
+        bound: UpperBound,
+        tariff: impl Into<Tariff>,
+    ) -> Result<Reservation, Shortage> {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let (begun, key, tariff) = (Instant::now(), pending.key.clone(), tariff.into());
+        while begun.elapsed() < PATIENCE {
+            pending.wait().await?;
+            pending = match self.reserve(&key, request.clone(), bound, tariff) {
+                Reserve::Reserved(reservation) => return Ok(reservation),
+                Reserve::Refused(refused) => return Err(refused),
+                Reserve::Wait(pending) => pending,
+            };
+        }
+        Err(Unavailable::TimedOut.into())
+    }
+
+    /// The settlement file is full: waits for a commit, if one can make room.
+    fn wait_for_room(&self, key: &KeyId, needs: &PerUnit<Option<Need>>) -> Reserve {
+        let shared = &self.0.shared;
+        if shared.stats.have_all_been_entered() || shared.why_stalled().is_some() {
+            return Reserve::Refused(shared.shed().into());
+        }
+        self.load(key, needs)
     }
 
     fn load(&self, key: &KeyId, needs: &PerUnit<Option<Need>>) -> Reserve {

@@ -81,10 +81,13 @@ async fn a_stream_load_counts_events_while_streams_run() {
 
 #[tokio::test]
 async fn a_quick_error_ends_the_load_as_a_failure() {
-    let target = parrot(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
-    let load = Load::start(&target, &SMALL, 2);
+    let answer = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 13\r\n\r\nno room: wait";
+    let load = Load::start(&parrot(answer).await, &SMALL, 2);
     let fault = load.finish_when_broken().await;
-    assert!(fault.to_string().contains("status 503"), "{fault}");
+    assert!(
+        fault.to_string().contains("status 503 no room: wait"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]

@@ -44,6 +44,8 @@ struct LoadUnderWay {
     callers: Vec<oneshot::Sender<Result<bool, Unavailable>>>,
     /// The sum that they need.
     wanted: PerUnit<u64>,
+    /// How many of them the last lease was sized for, and the sum that they need.
+    counted: (usize, PerUnit<u64>),
 }
 
 impl Loads {
@@ -68,10 +70,26 @@ impl Loads {
         Ok((receiver, load.callers.len() == 1))
     }
 
-    fn leave(&mut self, id: &KeyId) -> Vec<oneshot::Sender<Result<bool, Unavailable>>> {
-        let LoadUnderWay { callers, .. } = self.loads.remove(id).unwrap_or_default();
-        self.waiting = self.waiting.saturating_sub(callers.len());
-        callers
+    /// Removes the callers of a load, or those alone that the lease was sized for.
+    fn leave(
+        &mut self,
+        id: &KeyId,
+        counted_alone: bool,
+    ) -> Vec<oneshot::Sender<Result<bool, Unavailable>>> {
+        let mut load = self.loads.remove(id).unwrap_or_default();
+        let (count, counted) = std::mem::take(&mut load.counted);
+        if counted_alone && count < load.callers.len() {
+            let later = load.callers.split_off(count);
+            let rest = |unit| load.wanted.get(unit).saturating_sub(*counted.get(unit));
+            let rest = LoadUnderWay {
+                callers: later,
+                wanted: PerUnit::from_fn(rest),
+                ..LoadUnderWay::default()
+            };
+            self.loads.insert(id.clone(), rest);
+        }
+        self.waiting = self.waiting.saturating_sub(load.callers.len());
+        load.callers
     }
 }
 
@@ -91,8 +109,11 @@ impl Accounts {
 
     /// How much of a key to lease, and how.
     pub(super) fn lease(&self, id: &KeyId, mode: LeaseMode, now: Timestamp) -> Lease {
-        let loads = self.loads.lock();
-        let waiting = loads.loads.get(id).map(|load| load.wanted);
+        let mut loads = self.loads.lock();
+        let waiting = loads.loads.get_mut(id).map(|load| {
+            load.counted = (load.callers.len(), load.wanted);
+            load.wanted
+        });
         drop(loads);
         let waiting = waiting.unwrap_or_default();
         let most = match self.get(id) {
@@ -151,9 +172,14 @@ impl Accounts {
         Some(waiter)
     }
 
-    /// Answers the callers that wait for `id`.
-    pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) {
-        let callers = self.loads.lock().leave(id);
+    /// Answers the callers that wait for `id`. `true`: others came after the lease was sized by use, and wait
+    /// for the next one, which the caller must start. With this one, each commit would serve twice as many as
+    /// the one before, and the last of many would wait for many commits.
+    pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) -> bool {
+        let mut loads = self.loads.lock();
+        let callers = loads.leave(id, self.by_use && *result == Ok(true));
+        let others_wait = loads.loads.contains_key(id);
+        drop(loads);
         for caller in callers {
             // The caller can have left.
             let _ = caller.send(result.clone());
@@ -164,6 +190,7 @@ impl Accounts {
         if !has_lease_request {
             self.lease_waiters.wake(id);
         }
+        others_wait
     }
 
     pub(super) fn len(&self) -> usize {

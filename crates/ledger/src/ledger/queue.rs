@@ -133,6 +133,11 @@ impl Queue {
         }
     }
 
+    /// Adds a message of the writer to itself.
+    pub(super) fn put_back(&mut self, command: Command) {
+        self.fetched.push_back(command);
+    }
+
     /// Passes messages to `take`, and sleeps for more until the time that `take` returns; `None`: it has
     /// enough. `take` can leave messages.
     pub(super) fn gather(

@@ -90,6 +90,8 @@ pub(super) struct Stats {
     pub(super) lease_waits: AtomicU64,
     pub(super) shed: AtomicU64,
     pub(super) settlements: AtomicU64,
+    /// Settlements that the writer has committed.
+    entered: AtomicU64,
     pub(super) estimated: AtomicU64,
     pub(super) clamped: AtomicU64,
     late_settlements: AtomicU64,
@@ -107,6 +109,18 @@ pub(super) struct Stats {
 }
 
 impl Stats {
+    /// Counts settlements that the writer has committed.
+    pub(super) fn add_entered(&self, settlements: usize) {
+        let settlements = u64::try_from(settlements).unwrap_or(u64::MAX);
+        self.entered.fetch_add(settlements, Ordering::Relaxed);
+    }
+
+    /// Whether no settlement waits for a commit.
+    pub(super) fn have_all_been_entered(&self) -> bool {
+        let entered = self.entered.load(Ordering::Relaxed);
+        self.settlements.load(Ordering::Relaxed) <= entered
+    }
+
     /// Notes the records in quarantine.
     pub(super) fn saw_quarantined(&self, seen: Quarantined) {
         *self.quarantined.lock() = seen;

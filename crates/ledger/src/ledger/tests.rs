@@ -114,11 +114,13 @@ impl House {
         key: &KeyId,
         output: u64,
     ) -> Result<Reservation, Shortage> {
-        loop {
-            match ledger.reserve(key, self.request(), bound(output), Weights::default()) {
-                Reserve::Reserved(reservation) => return Ok(reservation),
-                Reserve::Refused(refused) => return Err(refused),
-                Reserve::Wait(account) => account.wait().await?,
+        let (bound, weights) = (bound(output), Weights::default());
+        match ledger.reserve(key, self.request(), bound, weights) {
+            Reserve::Reserved(reservation) => Ok(reservation),
+            Reserve::Refused(refused) => Err(refused),
+            Reserve::Wait(account) => {
+                let request = self.request();
+                ledger.reserve_after(account, request, bound, weights).await
             }
         }
     }
@@ -413,6 +415,31 @@ async fn more_open_requests_than_slots_are_shed_and_none_is_lost() {
     drop(house.eventually(&ledger, &key, 1).await);
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.used(&key), 3);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_commit_that_makes_room() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger_with(16);
+    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+    let lock = testing::Other::lock(&house.path());
+    for _ in 0..16 {
+        let held = house.reserve(&ledger, &key, 1).await.unwrap();
+        held.settle(&completed(1));
+        if ledger.stats().open_requests == 16 {
+            break;
+        }
+    }
+    let next = ledger.reserve(&key, house.request(), bound(1), Weights::default());
+    let Reserve::Wait(commit) = next else {
+        panic!("{next:?}");
+    };
+    lock.end();
+    commit.wait().await.unwrap();
+    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+    assert_eq!(ledger.stats().shed, 0);
+    assert!(ledger.close(PATIENCE));
 }
 
 #[tokio::test]

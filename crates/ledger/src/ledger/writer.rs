@@ -106,7 +106,15 @@ impl Writer {
                 }
                 Err(fault) => {
                     tries = tries.saturating_add(1);
-                    self.report(&fault, &mut batch);
+                    self.log_fault("settlements cannot be committed", &fault);
+                    self.shared
+                        .stats
+                        .failed_commits
+                        .fetch_add(1, Ordering::Relaxed);
+                    // A connection that was lost is opened again by the second try.
+                    if tries > 1 {
+                        self.report(&fault, &mut batch);
+                    }
                     // A commit can wait for a lock of another transaction again and again. That must not
                     // end the process. Its fault is that of the commit otherwise.
                     let _ = self.check_in_if_due();
@@ -119,6 +127,7 @@ impl Writer {
         };
         let made = batch.made.len();
         self.shared.uncommitted.fetch_sub(made, Ordering::Relaxed);
+        self.shared.stats.add_entered(batch.settled.len());
         let settled = batch.settled.drain(..);
         self.shared.journal.release(settled.map(|(slot, _)| slot));
         self.room = batch.settled;
@@ -197,11 +206,6 @@ impl Writer {
 
     /// Answers the callers that wait for an account with the fault. Settlements stay in the batch.
     fn report(&mut self, fault: &StoreError, batch: &mut Batch) {
-        self.log_fault("settlements cannot be committed", fault);
-        self.shared
-            .stats
-            .failed_commits
-            .fetch_add(1, Ordering::Relaxed);
         let reason: Arc<str> = fault.to_string().into();
         *self.shared.stalled.lock() = Some(Arc::clone(&reason));
         let failed = Err(Unavailable::Stalled(reason));

@@ -3,6 +3,7 @@
 //! A case sees a database through the trait, or through the [`Store`] over it, never through
 //! statements of its own. What only one database has (files, damage, its log) is tested beside it.
 
+pub(crate) mod cost;
 pub(crate) mod keys;
 pub(crate) mod money;
 pub(crate) mod processes;

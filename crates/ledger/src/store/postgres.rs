@@ -125,6 +125,14 @@ impl Postgres {
     ) -> Result<T, StoreError> {
         self.pool.with(|connection| connection.run(ask))
     }
+
+    /// The same for a client's request.
+    fn ask_for_request<T>(
+        &self,
+        ask: impl FnMut(&mut Session) -> Result<T, postgres::Error>,
+    ) -> Result<T, StoreError> {
+        self.pool.with_any(|connection| connection.run(ask))
+    }
 }
 
 impl Database for Postgres {
@@ -186,7 +194,7 @@ impl Database for Postgres {
     }
 
     fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError> {
-        self.ask(|session| keys::look_up(session, hash))?
+        self.ask_for_request(|session| keys::look_up(session, hash))?
     }
 
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
@@ -231,7 +239,7 @@ impl Database for Postgres {
     }
 
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
-        self.ask(|session| stored::find(session, ids))
+        self.ask_for_request(|session| stored::find(session, ids))
     }
 
     fn payment(
@@ -240,11 +248,13 @@ impl Database for Postgres {
         request: &RequestId,
         second: &RequestId,
     ) -> Result<PaymentRecord, StoreError> {
-        self.read(|session| stored::payment(session, response, request, second))
+        self.pool.with_any(|connection| {
+            connection.read(|session| stored::payment(session, response, request, second))
+        })
     }
 
     fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError> {
-        self.ask(|session| stored::shown_by(session, response))
+        self.ask_for_request(|session| stored::shown_by(session, response))
     }
 
     fn answer(
@@ -253,7 +263,7 @@ impl Database for Postgres {
         id: RequestId,
         since: Timestamp,
     ) -> Result<Option<Remembered>, StoreError> {
-        self.ask(|session| answers::answer(session, key, id, since))
+        self.ask_for_request(|session| answers::answer(session, key, id, since))
     }
 
     fn response(
@@ -262,7 +272,7 @@ impl Database for Postgres {
         id: RequestId,
         since: Timestamp,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.ask(|session| answers::response(session, key, id, since))
+        self.ask_for_request(|session| answers::response(session, key, id, since))
     }
 
     fn change_answers(

@@ -1,7 +1,7 @@
 //! Processes that lease what they expect to need, as on a server.
 
 use super::*;
-use futures::future::join_all;
+use futures::{future::join_all, poll};
 
 /// What a process leases of a key.
 fn leased(ledger: &Ledger, key: &KeyId) -> u64 {
@@ -129,6 +129,62 @@ async fn many_at_once_on_a_new_account_are_served_by_what_they_lease_together() 
     assert_eq!(admitted, 10);
     let refused = held.iter().filter_map(|it| it.as_ref().err());
     assert!(refused.clone().all(|it| *it == Shortage::Busy), "{held:?}");
+}
+
+#[tokio::test]
+async fn many_that_come_while_a_lease_is_committed_wait_for_one_more_commit() {
+    let house = House::by_use();
+    let key = house.key(1_000_000);
+    let ledger = house.ledger_with(1000);
+    let wait = || match ledger.reserve(&key, house.request(), bound(100), Weights::default()) {
+        Reserve::Wait(pending) => pending,
+        answered => panic!("{answered:?}"),
+    };
+    let lock = testing::Other::lock(&house.path());
+    let mut waiting = vec![wait()];
+    // Until the writer waits for the lock.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    waiting.extend((0..200).map(|_| wait()));
+    lock.end();
+    let served = waiting.into_iter().map(async |pending| {
+        pending.wait().await.unwrap();
+        let again = ledger.reserve(&key, house.request(), bound(100), Weights::default());
+        let Reserve::Reserved(held) = again else {
+            panic!("{again:?}");
+        };
+        held
+    });
+    assert_eq!(join_all(served).await.len(), 201);
+}
+
+#[tokio::test]
+async fn a_request_waits_again_if_others_reserve_what_was_leased_for_it() {
+    let house = House::by_use();
+    let key = house.key(1_000_000);
+    let ledger = house.ledger();
+    let (bound, weights) = (bound(100), Weights::default());
+    let waiting = match ledger.reserve(&key, house.request(), bound, weights) {
+        Reserve::Wait(account) => ledger.reserve_after(account, house.request(), bound, weights),
+        answered => panic!("{answered:?}"),
+    };
+    let mut waiting = Box::pin(waiting);
+    let mut others = Vec::new();
+    for _ in 0..8 {
+        assert!(poll!(&mut waiting).is_pending());
+        // The lease is there; the request has not seen it yet.
+        let start = Instant::now();
+        let free = loop {
+            match ledger.holdings(&key).and_then(|it| it.tokens) {
+                Some(holdings) if holdings.free > 0 => break holdings.free,
+                _ => assert!(start.elapsed() < PATIENCE),
+            }
+            std::thread::yield_now();
+        };
+        let other = ledger.reserve(&key, house.request(), super::bound(free), weights);
+        assert!(matches!(other, Reserve::Reserved(_)), "{other:?}");
+        others.push(other);
+    }
+    assert!(waiting.await.is_ok());
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Which tokens this process leases, and which it leaves to other processes on the same file.
 
-use super::{super::Shared, Writer};
+use super::{super::Shared, Command, Writer};
 use crate::store::{
     StoreError,
     database::{Lease, LeaseMode, Look, News, Share},
@@ -93,7 +93,9 @@ impl Writer {
             if let Some(share) = share {
                 accounts.add_lease(&key, &share, clock.now());
             }
-            accounts.answer(&key, &Ok(found));
+            if accounts.answer(&key, &Ok(found)) {
+                self.commands.put_back(Command::Load(key));
+            }
         }
     }
 

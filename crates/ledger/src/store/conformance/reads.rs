@@ -261,7 +261,7 @@ pub(crate) fn a_request_is_found_by_its_id_whatever_key_sent_it(fixture: &dyn Fi
     );
 }
 
-fn stored(key: &str, id: &str, tokens: Option<u64>) -> Arc<Stored> {
+pub(super) fn stored(key: &str, id: &str, tokens: Option<u64>) -> Arc<Stored> {
     Arc::new(Stored {
         id: id.into(),
         key: KeyId::new(key),
@@ -538,10 +538,27 @@ pub(crate) fn pages_come_within_twenty_milliseconds(store: &Store, key: &KeyId, 
             },
         ),
         (
-            "both",
+            "model and state",
             HistoryQuery {
                 model: Some("m7".into()),
                 state: Some(BillingState::Rejected),
+                ..HistoryQuery::default()
+            },
+        ),
+        (
+            "state and status that fit nothing",
+            HistoryQuery {
+                state: Some(BillingState::Completed),
+                status: Some(429),
+                ..HistoryQuery::default()
+            },
+        ),
+        (
+            "model, state and status that fit nothing",
+            HistoryQuery {
+                model: Some("m7".into()),
+                state: Some(BillingState::ClientClosed),
+                status: Some(429),
                 ..HistoryQuery::default()
             },
         ),

@@ -219,7 +219,12 @@ ALTER SEQUENCE usage_numbers OWNED BY usage.number;
 CREATE INDEX usage_by_request ON usage (request);
 CREATE INDEX usage_by_time ON usage (key, at, number);
 CREATE INDEX usage_by_model ON usage (key, model_served, at, number);
-CREATE INDEX usage_by_state ON usage (key, state, at, number) WHERE state <> 'completed';
+-- Nearly every request is completed: those are found by time, and cost no entry here. What other filters
+-- compare is included, so that looking at many records does not read them.
+CREATE INDEX usage_by_state ON usage (key, state, at, number) INCLUDE (status, model_served)
+    WHERE state <> 'completed';
+CREATE INDEX usage_by_status ON usage (key, status, at, number) INCLUDE (state, model_served)
+    WHERE status <> 200;
 
 -- The time of a key's latest record.
 CREATE TABLE record_times (key bigint PRIMARY KEY REFERENCES keys (number), latest bigint NOT NULL);

@@ -182,12 +182,14 @@ impl Connection {
     }
 
     /// Runs a transaction, again if the database aborted it in favour of another one. Each statement
-    /// sees what was committed before it.
+    /// sees what was committed before it. None reads a table whole, as the server would plan for the week that
+    /// has just begun: to it, the week stays small until it is analyzed.
     pub(super) fn change<T>(
         &mut self,
         change: impl FnMut(&mut Session) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        self.transaction("BEGIN ISOLATION LEVEL READ COMMITTED", change)
+        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off";
+        self.transaction(begin, change)
     }
 
     fn transaction<T>(
@@ -308,11 +310,29 @@ impl Pool {
         Connection::new(Arc::clone(&self.server))
     }
 
+    /// Runs something for which no client's request waits to be admitted. It leaves a quarter of the
+    /// connections to these: a key is found while reports take long.
     pub(super) fn with<T>(
         &self,
         run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.take()?;
+        self.with_one_of(self.most.saturating_sub(self.most / 4), run)
+    }
+
+    /// Runs something for a client's request.
+    pub(super) fn with_any<T>(
+        &self,
+        run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.with_one_of(self.most, run)
+    }
+
+    fn with_one_of<T>(
+        &self,
+        most: usize,
+        run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.take(most)?;
         // Counted as free however `run` ends.
         let _taken = Taken(self);
         let done = run(&mut connection);
@@ -320,9 +340,9 @@ impl Pool {
         done
     }
 
-    fn take(&self) -> Result<Connection, StoreError> {
+    fn take(&self, most: usize) -> Result<Connection, StoreError> {
         let mut state = self.state.lock();
-        let is_full = |state: &mut PoolState| state.in_use >= self.most;
+        let is_full = |state: &mut PoolState| state.in_use >= most;
         self.returned
             .wait_while_for(&mut state, is_full, POOL_TIMEOUT);
         if is_full(&mut state) {
@@ -339,6 +359,7 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.in_use = state.in_use.saturating_sub(1);
-        self.0.returned.notify_one();
+        // Not all that wait may take it.
+        self.0.returned.notify_all();
     }
 }

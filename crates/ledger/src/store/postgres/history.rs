@@ -10,24 +10,27 @@ use crate::{
         Direction, Found, Given, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary,
     },
 };
-use postgres::Row;
+use postgres::{Row, types::ToSql};
 use std::collections::HashMap;
 use tollgate_types::{KeyId, Money, PerUnit, Usage};
 
 /// How many records a page looks at if the filters let few of them through.
-const MOST_EXAMINED: usize = 10_000;
+const MOST_EXAMINED: i64 = 5_000;
 
-/// The statement that finds the records for a query, and the numbers that it takes. A model is found by
-/// an index, and so is a state other than `completed`; the rest is checked row by row, where the rows are
-/// counted. The comparisons of `at` alone let the server leave weeks out.
+/// The statement that finds the records for a query, and the numbers that it takes. A failure is found by an
+/// index that holds failures alone, with all that filters compare; else a model by its index. What remains of
+/// the filters is checked row by row. The comparisons of `at` alone let the server leave weeks out.
+///
+/// Besides the wanted records, the first that was examined is returned, and the last if there are more.
 fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
-    let filter = match (&query.model, query.state) {
-        (Some(_), _) => "AND model_served = $5",
-        // Spelled out, so that the server sees that the index holds all of them.
-        (None, Some(state)) if state != BillingState::Completed => {
-            "AND state = $5 AND state <> 'completed'"
+    // Spelled out, so that the server sees that the index holds all of them.
+    let filter = match (query.status, query.state, &query.model) {
+        (Some(status), _, _) if status != 200 => "AND status = $7 AND status <> 200",
+        (_, Some(state), _) if state != BillingState::Completed => {
+            "AND state = $6 AND state <> 'completed'"
         }
-        (None, _) => "AND $5::text IS NULL",
+        (_, _, Some(_)) => "AND model_served = $5",
+        _ => "",
     };
     let from = query.from.map_or(0, storable_time);
     let to = query.to.map_or(i64::MAX, storable_time);
@@ -56,9 +59,17 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
         }
     };
     let sql = format!(
-        "SELECT number, at, state, status FROM usage
-         WHERE key = (SELECT number FROM keys WHERE id = $1) {filter} AND {bounds}
-         ORDER BY at {order}, number {order} LIMIT $6"
+        "SELECT number, at, is_wanted, place FROM (
+             SELECT number, at, row_number() OVER () AS place,
+                 ($5::text IS NULL OR model_served = $5) AND ($6::text IS NULL OR state = $6)
+                     AND ($7::bigint IS NULL OR status = $7) AS is_wanted
+             FROM (
+                 SELECT number, at, model_served, state, status FROM usage
+                 WHERE key = (SELECT number FROM keys WHERE id = $1) {filter} AND {bounds}
+                 ORDER BY at {order}, number {order} LIMIT {MOST_EXAMINED} + 1
+             ) AS examined
+         ) AS judged
+         WHERE is_wanted OR place = 1 OR place >= {MOST_EXAMINED} LIMIT $8"
     );
     (sql, [place.at, place.number, end])
 }
@@ -73,16 +84,12 @@ pub(super) fn find(
     let (sql, [at, number, end]) = statement(query, direction);
     let model = query.model.as_deref().map(plain);
     let state = query.state.map(BillingState::as_str);
-    let by_index = state.filter(|state| *state != BillingState::Completed.as_str());
-    let filter = model.as_deref().or(by_index);
-    let is_filtered = query.status.is_some() || (state.is_some() && filter != state);
-    let most = match is_filtered {
-        true => MOST_EXAMINED,
-        false => limit,
-    };
-    let more = i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX);
+    let status = query.status.map(i64::from);
+    // The first one may be in addition.
+    let most = i64::try_from(limit.saturating_add(2)).unwrap_or(i64::MAX);
     let id = key.as_str();
-    let rows = file.query(&sql, &[&id, &at, &number, &end, &filter, &more])?;
+    let values: [&(dyn ToSql + Sync); 8] =
+        [&id, &at, &number, &end, &model, &state, &status, &most];
     let mut found = Found {
         records: Vec::new(),
         first: None,
@@ -90,8 +97,9 @@ pub(super) fn find(
         has_more: false,
     };
     let mut wanted: Vec<i64> = Vec::new();
-    for (examined, row) in rows.iter().enumerate() {
-        if wanted.len() == limit || examined == most {
+    for row in file.query(&sql, &values)? {
+        let (is_wanted, examined): (bool, i64) = (row.try_get(2)?, row.try_get(3)?);
+        if wanted.len() == limit || examined > MOST_EXAMINED {
             found.has_more = true;
             break;
         }
@@ -101,7 +109,7 @@ pub(super) fn find(
         };
         found.first.get_or_insert(place);
         found.last = Some(place);
-        if is_wanted(row, state, query.status)? {
+        if is_wanted {
             wanted.push(place.number);
         }
     }
@@ -114,13 +122,6 @@ pub(super) fn find(
     let records = wanted.iter().filter_map(|number| records.remove(number));
     found.records.extend(records);
     Ok(found)
-}
-
-/// Whether a row of [`statement`] passes the filters that no index answers.
-fn is_wanted(row: &Row, state: Option<&str>, status: Option<u16>) -> Result<bool, postgres::Error> {
-    let (its_state, its_status): (&str, i64) = (row.try_get(2)?, row.try_get(3)?);
-    Ok(state.is_none_or(|state| its_state == state)
-        && status.is_none_or(|status| its_status == i64::from(status)))
 }
 
 /// In the order of [`read_record`], and the number.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod copy;
+mod cost;
 mod history;
 mod leases;
 mod limit_locks;

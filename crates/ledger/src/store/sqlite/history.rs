@@ -10,7 +10,7 @@ use crate::{
         Direction, Found, Given, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary,
     },
 };
-use rusqlite::{Connection, Row, ToSql};
+use rusqlite::{Connection, Row, ToSql, types::Value};
 use std::time::{Duration, Instant};
 use tollgate_types::{KeyId, Money, PerUnit, Usage};
 
@@ -40,19 +40,29 @@ impl Effort {
     }
 }
 
-/// The statement that finds the records for a query, and the numbers that it takes. The text consists of
-/// constants alone. The index is named: left to itself, SQLite may prefer one that reads
+/// The statement that finds the records for a query, the value of its filter, and the numbers that it takes.
+/// The text consists of constants alone. The index is named: left to itself, SQLite may prefer one that reads
 /// every record of a busy key.
-fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
-    let (index, filter) = match (&query.model, query.state) {
-        // One goes by the index; the others, the HTTP status always, are checked row by row
-        // in `find`, where the rows are counted.
-        (Some(_), _) => ("usage_by_model", "AND model_served = ?5"),
-        // Spelled out, since the index holds no others and SQLite must see that.
-        (None, Some(state)) if state != BillingState::Completed => {
-            ("usage_by_state", "AND state = ?5 AND state <> 'completed'")
-        }
-        (None, _) => ("usage_by_time", "AND ?5 IS NULL"),
+fn statement(query: &HistoryQuery, direction: Direction) -> (String, Value, [i64; 3]) {
+    // One filter goes by the index; the others are checked row by row in `find`, where the rows are counted.
+    // Those of failures are spelled out, since the index holds no others and SQLite must see that.
+    let (index, filter, value) = match (query.status, query.state, &query.model) {
+        (Some(status), _, _) if status != 200 => (
+            "usage_by_status",
+            "AND status = ?5 AND status <> 200",
+            Value::from(i64::from(status)),
+        ),
+        (_, Some(state), _) if state != BillingState::Completed => (
+            "usage_by_state",
+            "AND state = ?5 AND state <> 'completed'",
+            Value::from(state.as_str().to_owned()),
+        ),
+        (_, _, Some(model)) => (
+            "usage_by_model",
+            "AND model_served = ?5",
+            Value::from(model.clone()),
+        ),
+        _ => ("usage_by_time", "AND ?5 IS NULL", Value::Null),
     };
     let from = query.from.map_or(0, storable_time);
     let to = query.to.map_or(i64::MAX, storable_time);
@@ -72,11 +82,11 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
         }
     };
     let sql = format!(
-        "SELECT number, at, state, status FROM usage INDEXED BY {index}
+        "SELECT number, at, state, status, model_served FROM usage INDEXED BY {index}
          WHERE key = (SELECT number FROM keys WHERE id = ?1) {filter} AND {bounds}
          ORDER BY at {order}, number {order}"
     );
-    (sql, [place.at, place.number, end])
+    (sql, value, [place.at, place.number, end])
 }
 
 pub(super) fn find(
@@ -87,10 +97,7 @@ pub(super) fn find(
     limit: usize,
     effort: &Effort,
 ) -> rusqlite::Result<Found> {
-    let (sql, numbers) = statement(query, direction);
-    let state = query.state.map(BillingState::as_str);
-    let by_index = state.filter(|state| *state != BillingState::Completed.as_str());
-    let filter = query.model.as_deref().or(by_index);
+    let (sql, filter, numbers) = statement(query, direction);
     let id = key.as_str();
     let mut values: Vec<&dyn ToSql> = vec![&id];
     values.extend(numbers.iter().map(|number| number as &dyn ToSql));
@@ -121,7 +128,7 @@ pub(super) fn find(
         };
         found.first.get_or_insert(place);
         found.last = Some(place);
-        if is_wanted(row, state, query.status)? {
+        if is_wanted(row, query)? {
             let record = whole.query_row([place.number], read_record)?;
             found.records.push(record);
         }
@@ -129,17 +136,21 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// Whether a row of [`statement`] passes the filters that no index answers.
-fn is_wanted(row: &Row<'_>, state: Option<&str>, status: Option<u16>) -> rusqlite::Result<bool> {
-    let of_state = match state {
-        Some(state) => row.get_ref(2)?.as_str()? == state,
+/// Whether a row of [`statement`] passes the filters.
+fn is_wanted(row: &Row<'_>, query: &HistoryQuery) -> rusqlite::Result<bool> {
+    let of_state = match query.state {
+        Some(state) => row.get_ref(2)?.as_str()? == state.as_str(),
         None => true,
     };
-    let of_status = match status {
+    let of_status = match query.status {
         Some(status) => row.get::<_, u16>(3)? == status,
         None => true,
     };
-    Ok(of_state && of_status)
+    let of_model = match &query.model {
+        Some(model) => row.get_ref(4)?.as_str()? == model,
+        None => true,
+    };
+    Ok(of_state && of_status && of_model)
 }
 
 /// In the order of [`read_record`].

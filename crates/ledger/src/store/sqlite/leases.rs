@@ -198,9 +198,12 @@ pub(super) fn requested_by_others(
     process: ProcessNumber,
 ) -> rusqlite::Result<Vec<KeyId>> {
     file.prepare_cached(
-        "SELECT DISTINCT id FROM lease_requests AS requested JOIN keys ON number = requested.key
+        // `CROSS JOIN` keeps the order of the tables: there are few requests, but can be a million keys, and
+        // leases of thousands of them.
+        "SELECT DISTINCT id FROM lease_requests AS requested CROSS JOIN keys
+             ON number = requested.key
          WHERE requested.process <> ?1 AND EXISTS (
-             SELECT 1 FROM grants JOIN leases ON grant_number = grants.number
+             SELECT 1 FROM grants CROSS JOIN leases ON grant_number = grants.number
              WHERE grants.key = requested.key AND leases.process = ?1 AND leases.tokens > 0)
          LIMIT 1000",
     )?

@@ -161,7 +161,10 @@ pub(super) fn data_version(file: &Connection) -> rusqlite::Result<i64> {
 /// A reader too has to write the WAL's index, so every connection opens for writing.
 pub(super) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    #[cfg_attr(not(test), expect(unused_mut, reason = "tests count steps"))]
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    #[cfg(test)]
+    super::testing::count_steps(&mut connection)?;
     connection.busy_timeout(patience)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)

@@ -4,9 +4,38 @@ use super::open::open_writer;
 pub(crate) use super::process::SqliteProcess;
 pub(crate) use super::write::edit;
 use crate::clock::Timestamp;
-use rusqlite::Connection;
 pub(crate) use rusqlite::types::FromSql as Value;
-use std::{path::Path, time::Duration};
+use rusqlite::{
+    Connection, StatementStatus,
+    trace::{TraceEvent, TraceEventCodes},
+};
+use std::{cell::RefCell, collections::BTreeMap, path::Path, time::Duration};
+
+thread_local! {
+    /// The steps of the virtual machine that each statement has taken on this thread, all runs of it together.
+    static STEPS: RefCell<BTreeMap<String, i32>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Counts the steps of a connection's statements.
+pub(super) fn count_steps(connection: &mut Connection) -> rusqlite::Result<()> {
+    let note = |event: TraceEvent<'_>| {
+        if let TraceEvent::Profile(statement, _) = event {
+            let steps = statement.get_status(StatementStatus::VmStep);
+            // A thread that ends may close its connections last.
+            let _ = STEPS.try_with(|all| {
+                let sql = statement.sql().into_owned();
+                let most = steps.max(all.borrow().get(&sql).copied().unwrap_or(0));
+                all.borrow_mut().insert(sql, most);
+            });
+        }
+    };
+    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_PROFILE, Some(note))
+}
+
+/// The steps since the last call.
+pub(super) fn take_steps() -> BTreeMap<String, i32> {
+    STEPS.take()
+}
 
 /// The one value that a query gives.
 pub(crate) fn value<T: Value>(path: &Path, sql: &str) -> T {

@@ -8,6 +8,7 @@ use crate::{
 use std::{fs, sync::Arc, time::Duration};
 use tempfile::TempDir;
 
+mod cost;
 mod grants;
 mod states;
 

@@ -19,7 +19,7 @@ use crate::{
 use std::{
     num::NonZeroU32,
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -142,6 +142,30 @@ fn changes_are_read_while_every_shared_connection_is_in_use() {
     let database = Postgres::open(settings, &hasher().fingerprint()).unwrap();
     let changes = database.pool.with(|_| database.changes_since(None));
     assert_eq!(changes.unwrap().newest, 0);
+}
+
+#[test]
+fn a_key_is_found_while_every_report_that_may_run_is_slow() {
+    let Some(case) = case() else { return };
+    let settings = ServerSettings {
+        connections: 4,
+        ..case.settings()
+    };
+    let database = Postgres::open(settings, &hasher().fingerprint()).unwrap();
+    let reports = Barrier::new(5);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                reports.wait();
+                database.ask(|session| session.batch("SELECT pg_sleep(1)"))
+            });
+        }
+        reports.wait();
+        std::thread::park_timeout(Duration::from_millis(100));
+        let found = database.look_up_key(&hasher().fingerprint()).unwrap();
+        assert!(found.record.is_none() && begun.elapsed() < SECOND);
+    });
 }
 
 /// Two processes serve one key at a thousand requests a second each.

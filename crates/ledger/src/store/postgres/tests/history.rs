@@ -29,8 +29,10 @@ fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
                  status, state, input, cache_read, cache_write, output, reasoning, charged,
                  overdraft, source, clamped, duration_ms)
              SELECT 'req_{week}_' || i, 1, {week} * {WEEK_MS}::bigint + i * {WEEK_MS}::bigint / ({of_week} + 1),
-                 'm' || (i % 40), 'm' || (i % 40), 'chat', TRUE, 200,
-                 CASE WHEN i % 1000 = 0 THEN 'rejected' ELSE 'completed' END,
+                 'm' || (i % 40), 'm' || (i % 40), 'chat', TRUE,
+                 CASE WHEN i % 1000 = 0 THEN 429 ELSE 200 END,
+                 CASE WHEN i % 1000 = 0 THEN 'rejected' WHEN i % 100 = 7 THEN 'client_closed'
+                     ELSE 'completed' END,
                  1, 2, 3, 4, 0, 0, 0, 'reported', FALSE, 5
              FROM generate_series(1, {of_week}) AS i"
         ));

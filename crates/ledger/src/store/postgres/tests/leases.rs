@@ -184,3 +184,30 @@ fn a_request_is_served_from_the_lease_while_the_database_hangs() {
     held.release();
     assert!(begun.elapsed() < LOCK_TIMEOUT, "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_request_is_served_by_the_second_try_of_a_commit_whose_connection_was_lost() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 1_000_000);
+    let node = Node::start(&case, 1);
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                 AND wait_event_type = 'Lock'";
+    let held = std::thread::scope(|scope| {
+        let lock = case.lock(&key);
+        let held = scope.spawn(|| node.reserve(&key, 100));
+        let begun = Instant::now();
+        while case.number(waits) == 0 {
+            assert!(begun.elapsed() < PATIENCE);
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        case.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        );
+        drop(lock);
+        held.join().unwrap()
+    });
+    assert_eq!(held.unwrap().reserved(Unit::Tokens), Some(100));
+    assert_eq!(node.ledger.stats().failed_commits, 1);
+}

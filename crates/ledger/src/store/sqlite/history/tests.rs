@@ -252,14 +252,14 @@ fn a_filter_that_lets_little_through_costs_a_bounded_number_of_rows() {
     let key = archive.key();
     let mut file = archive.file();
     let transaction = file.transaction().unwrap();
-    insert(&transaction, &key, 0, "m", BillingState::Rejected);
+    insert(&transaction, &key, 0, "m", BillingState::Completed);
     for second in 1..=20 {
-        insert(&transaction, &key, second, "m", BillingState::Completed);
+        insert(&transaction, &key, second, "m", BillingState::Rejected);
     }
     transaction.commit().unwrap();
     let query = HistoryQuery {
         model: Some("m".into()),
-        state: Some(BillingState::Rejected),
+        state: Some(BillingState::Completed),
         ..HistoryQuery::default()
     };
     let effort = Effort {
@@ -335,34 +335,50 @@ fn every_kind_of_query_goes_by_an_index_and_sorts_nothing() {
     let archive = Archive::new();
     let file = archive.file();
     let place = Place { at: 1, number: 1 };
-    for model in [None, Some("m".to_owned())] {
-        for state in [None, Some(BillingState::Completed)] {
-            for direction in [
-                Direction::Older(None),
-                Direction::Older(Some(place)),
-                Direction::Newer(place),
-            ] {
-                let query = HistoryQuery {
-                    model: model.clone(),
-                    state,
-                    ..HistoryQuery::default()
-                };
-                let (sql, _) = statement(&query, direction);
-                let plan: Vec<String> = file
-                    .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
-                    .unwrap()
-                    .query_map(params!["k", 1, 1, 1, "m"], |row| row.get(3))
-                    .unwrap()
-                    .map(Result::unwrap)
-                    .collect();
-                let plan = plan.join("; ");
-                let bounded = plan.contains("at>? AND at<?") || plan.contains("at<?");
-                assert!(
-                    plan.contains("usage USING INDEX usage_by_") && bounded,
-                    "{plan}"
-                );
-                assert!(!plan.contains("TEMP B-TREE"), "{plan}");
-            }
+    let directions = [
+        Direction::Older(None),
+        Direction::Older(Some(place)),
+        Direction::Newer(place),
+    ];
+    let states = [
+        None,
+        Some(BillingState::Completed),
+        Some(BillingState::ClientClosed),
+    ];
+    for (state, status) in states
+        .into_iter()
+        .flat_map(|it| [(it, None), (it, Some(429))])
+    {
+        for (model, direction) in directions
+            .iter()
+            .flat_map(|it| [(None, it), (Some("m"), it)])
+        {
+            let query = HistoryQuery {
+                model: model.map(str::to_owned),
+                state,
+                status,
+                ..HistoryQuery::default()
+            };
+            let (sql, ..) = statement(&query, *direction);
+            let plan: Vec<String> = file
+                .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+                .unwrap()
+                .query_map(params!["k", 1, 1, 1, "m"], |row| row.get(3))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            let plan = plan.join("; ");
+            let bounded = plan.contains("at>? AND at<?") || plan.contains("at<?");
+            // What filters of failures compare is in the index.
+            let index = match (state, status) {
+                (_, Some(_)) => "usage USING COVERING INDEX usage_by_status",
+                (Some(BillingState::ClientClosed), _) => {
+                    "usage USING COVERING INDEX usage_by_state"
+                }
+                _ => "usage USING INDEX usage_by_",
+            };
+            assert!(plan.contains(index) && bounded, "{plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{plan}");
         }
     }
 }
@@ -385,9 +401,10 @@ fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
              INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
                  status, state, input, cache_read, cache_write, output, reasoning, charged,
                  overdraft, source, clamped, duration_ms)
-             SELECT 'req_' || i, 1, i * 10, 'm' || (i % 40), 'm' || (i % 40), 'chat', 1, 200,
-                 iif(i % 1000 = 0, 'rejected', 'completed'), 1, 2, 3, 4, 0, 0, 0, 'reported',
-                 0, 5 FROM n",
+             SELECT 'req_' || i, 1, i * 10, 'm' || (i % 40), 'm' || (i % 40), 'chat', 1,
+                 iif(i % 1000 = 0, 429, 200),
+                 iif(i % 1000 = 0, 'rejected', iif(i % 100 = 7, 'client_closed', 'completed')),
+                 1, 2, 3, 4, 0, 0, 0, 'reported', 0, 5 FROM n",
             [rows],
         )
         .unwrap();

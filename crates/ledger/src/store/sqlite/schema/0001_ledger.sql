@@ -177,8 +177,12 @@ CREATE TABLE usage (
 
 CREATE INDEX usage_by_time ON usage (key, at, number);
 CREATE INDEX usage_by_model ON usage (key, model_served, at, number);
--- Nearly every request is completed: those are found by time, and cost no entry here.
-CREATE INDEX usage_by_state ON usage (key, state, at, number) WHERE state <> 'completed';
+-- Nearly every request is completed: those are found by time, and cost no entry here. The last two columns
+-- are compared by other filters, so that looking at many records does not read them.
+CREATE INDEX usage_by_state ON usage (key, state, at, number, status, model_served)
+    WHERE state <> 'completed';
+CREATE INDEX usage_by_status ON usage (key, status, at, number, state, model_served)
+    WHERE status <> 200;
 
 -- The parts of a request that several grants paid.
 CREATE TABLE charges (
