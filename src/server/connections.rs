@@ -88,7 +88,7 @@ impl ConnectionServer {
     }
 
     /// Counts a connection against the limits. `None`: it is refused.
-    async fn admit(&self, mut stream: Stream) -> Option<Wire> {
+    async fn admit(&self, mut stream: Stream) -> Option<Box<Wire>> {
         let mut ahead = BytesMut::new();
         // With TLS, it was counted before the handshake.
         let place = match stream.get_ssl_digest() {
@@ -103,10 +103,10 @@ impl ConnectionServer {
         };
         let limits = self.current.load().limits;
         let pace = Pace::new(limits.min_send_rate, limits.write);
-        Some(Wire::new(stream, ahead, place, pace))
+        Some(Box::new(Wire::new(stream, ahead, place, pace)))
     }
 
-    async fn serve(&self, mut wire: Wire, shutdown: &ShutdownWatch) {
+    async fn serve(&self, mut wire: Box<Wire>, shutdown: &ShutdownWatch) {
         let session = self.ends.sessions.begin();
         let is_http2 = matches!(wire.selected_alpn_proto(), Some(ALPN::H2));
         let limits = self.current.load().limits;
@@ -125,19 +125,19 @@ impl ConnectionServer {
         match begun {
             Begun::Nothing => {}
             Begun::Request(read) => self.serve_http1(wire, read, idle, shutdown).await,
-            Begun::Http2 => self.serve_http2(wire, session, shutdown).await,
+            Begun::Http2 => Box::pin(self.serve_http2(wire, session, shutdown)).await,
         }
     }
 
     /// Serves streams of HTTP/2. A new connection gets no `GOAWAY` for a short time: its
     /// client is about to send the request for which it was opened, and many clients give up a request
     /// that a new connection refuses.
-    async fn serve_http2(&self, mut wire: Wire, session: Session, shutdown: &ShutdownWatch) {
+    async fn serve_http2(&self, mut wire: Box<Wire>, session: Session, shutdown: &ShutdownWatch) {
         /// The longest time from the client's write until its request arrives here.
         const ARRIVAL_TIME: Duration = Duration::from_secs(1);
         let opened = Instant::now();
         wire.speak_http2();
-        let stream: Stream = Box::new(wire);
+        let stream: Stream = wire;
         let (tell, reported) = watch::channel(false);
         let mut ending = shutdown.clone();
         let telling = async {
@@ -160,26 +160,14 @@ impl ConnectionServer {
     /// Serves the request that begins with `read`, and those after it.
     async fn serve_http1(
         &self,
-        wire: Wire,
+        mut wire: Box<Wire>,
         mut read: BytesMut,
         mut idle: Idle,
         shutdown: &ShutdownWatch,
     ) {
-        let mut wire = Box::new(wire);
         let mut settings: Option<HttpPersistentSettings> = None;
         loop {
-            let mut session = HttpSession::new(wire);
-            // Pingora need not read it again: it begins with what a request before has left.
-            session.set_pipelined_prefix(read);
-            let mut session = ServerSession::H1(session);
-            match settings.take() {
-                Some(settings) => settings.apply_to_session(&mut session),
-                // How long it is really kept is said with each request.
-                None => session.set_keepalive(Some(1)),
-            }
-            if *shutdown.borrow() {
-                session.set_keepalive(None);
-            }
+            let session = http1_session(wire, read, settings.take(), *shutdown.borrow());
             let served = self.app.serve(session, shutdown).await;
             let Some((stream, kept)) = served.map(|it| it.consume()) else {
                 return;
@@ -227,6 +215,29 @@ impl ConnectionServer {
         Box::pin(refusal::refuse(wire, &fault, path.as_deref(), log)).await;
         Begun::Nothing
     }
+}
+
+/// The session of a request that begins with `read`. Not in `serve_http1`, whose future would keep room for every
+/// version of it.
+fn http1_session(
+    wire: Box<Wire>,
+    read: BytesMut,
+    settings: Option<HttpPersistentSettings>,
+    is_ending: bool,
+) -> ServerSession {
+    let mut session = HttpSession::new(wire);
+    // Pingora need not read it again: it begins with what a request before has left.
+    session.set_pipelined_prefix(read);
+    let mut session = ServerSession::H1(session);
+    match settings {
+        Some(settings) => settings.apply_to_session(&mut session),
+        // How long it is really kept is said with each request.
+        None => session.set_keepalive(Some(1)),
+    }
+    if is_ending {
+        session.set_keepalive(None);
+    }
+    session
 }
 
 /// Waits for the first byte of a head, which may have come with the request before.

@@ -16,7 +16,7 @@ use pingora_core::protocols::http::v2::server::H2Options;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::HttpProxy;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
@@ -53,18 +53,26 @@ impl InterruptibleProxy {
 
 impl InterruptibleProxy {
     /// Serves one request; `None` if its connection cannot be reused.
-    pub(super) async fn serve(
-        &self,
+    pub(super) fn serve<'a>(
+        &'a self,
         session: ServerSession,
-        shutdown: &ShutdownWatch,
+        shutdown: &'a ShutdownWatch,
+    ) -> impl Future<Output = Option<ReusedHttpStream>> + Send + 'a {
+        // Outside of the future, which would keep room for the session.
+        let served = self.proxy.process_new_http(session, shutdown);
+        self.until_cut(served)
+    }
+
+    async fn until_cut(
+        &self,
+        mut served: impl Future<Output = Option<ReusedHttpStream>> + Unpin,
     ) -> Option<ReusedHttpStream> {
         let _session = self.end.sessions.begin();
         let mut cut = self.end.cut.clone();
         let mut cut = pin!(cut.wait_for(|cut| *cut).fuse());
-        let mut served = self.proxy.process_new_http(session, shutdown);
         let mut waiting: Option<Waker> = None;
         poll_fn(|context| {
-            if let Poll::Ready(reusable) = served.as_mut().poll(context) {
+            if let Poll::Ready(reusable) = Pin::new(&mut served).poll(context) {
                 return Poll::Ready(reusable);
             }
             // The cut wakes the earlier waiter. A new waiter for every piece of a stream would

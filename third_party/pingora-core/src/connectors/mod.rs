@@ -430,7 +430,9 @@ async fn do_connect_inner<P: Peer + Send + Sync>(
         let local_addr = stream
             .get_socket_digest()
             .and_then(|digest| digest.local_addr().and_then(|addr| addr.as_inet()).copied());
-        let tls_stream = tls::connect(stream, peer, alpn_override, tls_ctx)
+        // Boxed: its state would be part of the future of every request, even of one that finds a
+        // connection, until the request ends.
+        let tls_stream = Box::pin(tls::connect(stream, peer, alpn_override, tls_ctx))
             .await
             .map_err(|e| attach_connect_local_addr(e, local_addr))?;
         Ok(Box::new(tls_stream))
@@ -586,6 +588,14 @@ mod tests {
 
     use super::*;
     use crate::upstreams::peer::BasicPeer;
+
+    #[test]
+    fn connecting_takes_little_of_the_requests_future() {
+        let connector = TransportConnector::new(None);
+        let peer = BasicPeer::new("127.0.0.1:1");
+        let size = std::mem::size_of_val(&connector.get_stream(&peer));
+        assert!(size < 2048, "{size}");
+    }
 
     #[tokio::test]
     async fn test_connect() {

@@ -321,7 +321,8 @@ impl UninitializedStream {
                 callback.process(&mut self.l4).await?;
             }
 
-            let tls_stream = tls.tls_handshake(self.l4).await?;
+            // Boxed: its state would be part of the connection's task until the connection ends.
+            let tls_stream = Box::pin(tls.tls_handshake(self.l4)).await?;
             Ok(Box::new(tls_stream))
         } else {
             Ok(Box::new(self.l4))
@@ -604,6 +605,22 @@ mod test {
         let mut response = [0; 4];
         client.read_exact(&mut response).await.unwrap();
         assert_eq!(&response, b"pong");
+    }
+
+    #[tokio::test]
+    async fn handshake_takes_little_of_the_connections_task() {
+        let mut listeners = Listeners::tcp("127.0.0.1:0");
+        #[cfg(unix)]
+        let mut stacks = listeners.build(None).await.unwrap();
+        #[cfg(not(unix))]
+        let mut stacks = listeners.build().await.unwrap();
+        let listener = stacks.pop().unwrap();
+        let _client = TcpStream::connect(listener.l4.local_addr().unwrap())
+            .await
+            .unwrap();
+        let handshake = listener.accept().await.unwrap().handshake();
+        let size = std::mem::size_of_val(&handshake);
+        assert!(size < 2048, "{size}");
     }
 
     #[test]

@@ -27,11 +27,11 @@ use std::os::unix::io::AsRawFd;
 use std::os::windows::io::AsRawSocket;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 #[cfg(target_os = "linux")]
 use tokio::io::Interest;
-use tokio::io::{self, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, ReadBuf};
+use tokio::io::{self, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -418,22 +418,134 @@ impl L4BufferSettings {
     }
 }
 
+/// The write buffer in front of a [`RawStreamWrapper`], like tokio's
+/// [`BufWriter`](tokio::io::BufWriter), but with memory only while it holds bytes: a connection
+/// that is idle or waits for an upstream has nothing to write.
+///
+/// A zero capacity writes straight through.
+#[derive(Debug)]
+struct WriteBuffer {
+    inner: RawStreamWrapper,
+    buf: Vec<u8>,
+    written: usize,
+    capacity: usize,
+}
+
+impl WriteBuffer {
+    fn with_capacity(capacity: usize, inner: RawStreamWrapper) -> Self {
+        WriteBuffer {
+            inner,
+            buf: Vec::new(),
+            written: 0,
+            capacity,
+        }
+    }
+
+    fn get_ref(&self) -> &RawStreamWrapper {
+        &self.inner
+    }
+
+    fn get_mut(&mut self) -> &mut RawStreamWrapper {
+        &mut self.inner
+    }
+
+    fn into_inner(self) -> RawStreamWrapper {
+        self.inner
+    }
+
+    /// Write what is buffered and release the buffer.
+    fn poll_flush_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.buf.len() {
+            match ready!(Pin::new(&mut self.inner).poll_write(cx, &self.buf[self.written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => self.written += n,
+            }
+        }
+        self.buf = Vec::new();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for WriteBuffer {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for WriteBuffer {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.buf.len() + buf.len() > self.capacity {
+            ready!(self.poll_flush_buf(cx))?;
+        }
+        if buf.len() >= self.capacity {
+            return Pin::new(&mut self.inner).poll_write(cx, buf);
+        }
+        if self.buf.capacity() == 0 {
+            self.buf = Vec::with_capacity(self.capacity);
+        }
+        self.buf.extend_from_slice(buf);
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let total = bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        if self.buf.len() + total > self.capacity {
+            ready!(self.poll_flush_buf(cx))?;
+        }
+        if total >= self.capacity {
+            return Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        }
+        for buf in bufs {
+            // Fits: never written through.
+            let _ = Pin::new(&mut *self).poll_write(cx, buf)?;
+        }
+        Poll::Ready(Ok(total))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush_buf(cx))?;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush_buf(cx))?;
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
 /// The L4 buffers in front of a [`RawStreamWrapper`]: a read buffer over a write
 /// buffer, the same layering as tokio's [`BufStream`](tokio::io::BufStream).
 ///
 /// A zero read capacity leaves the read buffer out, because [`BufReader`] panics on
 /// a zero capacity. Reads then go straight to the raw stream, as they did through
-/// an empty `BufReader`. [`BufWriter`] accepts a zero capacity and writes straight
+/// an empty `BufReader`. [`WriteBuffer`] accepts a zero capacity and writes straight
 /// through.
 #[derive(Debug)]
 enum BufferedStream {
-    UnbufferedRead(BufWriter<RawStreamWrapper>),
-    BufferedRead(BufReader<BufWriter<RawStreamWrapper>>),
+    UnbufferedRead(WriteBuffer),
+    BufferedRead(BufReader<WriteBuffer>),
 }
 
 impl BufferedStream {
     fn with_capacity(read: usize, write: usize, stream: RawStreamWrapper) -> Self {
-        let writer = BufWriter::with_capacity(write, stream);
+        let writer = WriteBuffer::with_capacity(write, stream);
         if read == 0 {
             BufferedStream::UnbufferedRead(writer)
         } else {
@@ -441,14 +553,14 @@ impl BufferedStream {
         }
     }
 
-    fn writer(&self) -> &BufWriter<RawStreamWrapper> {
+    fn writer(&self) -> &WriteBuffer {
         match self {
             BufferedStream::UnbufferedRead(writer) => writer,
             BufferedStream::BufferedRead(reader) => reader.get_ref(),
         }
     }
 
-    fn writer_mut(&mut self) -> &mut BufWriter<RawStreamWrapper> {
+    fn writer_mut(&mut self) -> &mut WriteBuffer {
         match self {
             BufferedStream::UnbufferedRead(writer) => writer,
             BufferedStream::BufferedRead(reader) => reader.get_mut(),
@@ -485,7 +597,7 @@ impl AsyncRead for BufferedStream {
     }
 }
 
-// `BufReader` only forwards writes to the `BufWriter` under it, so write to the `BufWriter`
+// `BufReader` only forwards writes to the `WriteBuffer` under it, so write to the `WriteBuffer`
 // directly.
 impl AsyncWrite for BufferedStream {
     fn poll_write(
@@ -1031,6 +1143,39 @@ mod tests {
         let n = stream.read(buffer.as_mut_slice()).await.unwrap();
         assert_eq!(n, message.len());
         assert!(stream.rx_ts.is_none());
+    }
+
+    #[tokio::test]
+    async fn writes_are_joined_in_a_buffer_that_a_flush_releases() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(near, listener.accept());
+        let mut far = far.unwrap().0;
+        let mut stream: Stream = near.unwrap().into();
+        stream.set_buffer(L4BufferSettings::new(0, 8));
+        let buffered = |stream: &Stream| stream.stream().writer().buf.capacity();
+        assert_eq!(buffered(&stream), 0);
+
+        stream.write_all(b"abc").await.unwrap();
+        stream.write_all(b"def").await.unwrap();
+        assert_eq!(buffered(&stream), 8);
+        let mut arrived = [0; 32];
+        assert!(far.read(&mut arrived).now_or_never().is_none());
+        stream.flush().await.unwrap();
+        assert_eq!(buffered(&stream), 0);
+        assert_eq!(far.read(&mut arrived).await.unwrap(), 6);
+        assert_eq!(&arrived[..6], b"abcdef");
+
+        // What does not fit goes out after what is buffered, a large piece without a copy.
+        stream.write_all(b"abcde").await.unwrap();
+        stream.write_all(b"fghi").await.unwrap();
+        stream.write_all(b"jklmnopqrs").await.unwrap();
+        let pieces = [b"t".as_slice(), b"uv"].map(std::io::IoSlice::new);
+        assert_eq!(stream.write_vectored(&pieces).await.unwrap(), 3);
+        stream.flush().await.unwrap();
+        let mut arrived = [0; 22];
+        far.read_exact(&mut arrived).await.unwrap();
+        assert_eq!(&arrived, b"abcdefghijklmnopqrstuv");
     }
 
     #[tokio::test]

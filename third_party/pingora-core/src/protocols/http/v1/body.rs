@@ -20,15 +20,18 @@ use pingora_error::{
     OrErr, Result,
 };
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
 use std::task::{ready, Context, Poll};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::utils::BufRef;
 
 // TODO: make this dynamically adjusted
 const BODY_BUFFER_SIZE: usize = 1024 * 64;
+// How much a read may take that follows one that did not fill its buffer. Allocators keep blocks
+// of this size at hand, while larger ones are looked for under a lock.
+const SHORT_READ_SIZE: usize = 1024 * 32;
 // limit how much incomplete chunk-size and chunk-ext to buffer
 const PARTIAL_CHUNK_HEAD_LIMIT: usize = 1024 * 8;
 // Trailers: https://datatracker.ietf.org/doc/html/rfc9112#section-7.1.2
@@ -151,6 +154,8 @@ pub struct BodyReader {
     rewind_buf_len: usize,
     upstream: bool,
     body_buf_overread: Option<BytesMut>,
+    // Whether the last read filled its buffer, so that more is likely to be there
+    filled: bool,
 }
 
 impl BodyReader {
@@ -162,6 +167,7 @@ impl BodyReader {
             rewind_buf_len: 0,
             upstream,
             body_buf_overread: None,
+            filled: false,
         }
     }
 
@@ -194,18 +200,42 @@ impl BodyReader {
         self.body_buf = Some(buf_to_rewind);
     }
 
-    /// Empty the body buffer and return it with room for at least `read_size` more bytes,
-    /// ready to be filled by [`AsyncReadExt::read_buf`].
+    /// How much of `most` bytes the next read of the body may take.
+    fn next_read_size(&self, most: usize) -> usize {
+        if self.filled {
+            most
+        } else {
+            most.min(SHORT_READ_SIZE)
+        }
+    }
+
+    /// Empty the body buffer and read at most `read_size` bytes into it.
     ///
     /// This **discards** whatever the buffer currently holds, so callers must only use it once
     /// every previously buffered byte has been parsed and handed to the caller. Paths that still
     /// need the buffered bytes (a pending rewind, a partial chunk head, or the trailer tail left
     /// behind by [`Self::do_read_chunked_body`]) must reuse the existing buffer instead.
-    fn prepare_buf_for_io(&mut self, read_size: usize) -> &mut BytesMut {
-        let body_buf = self.body_buf.get_or_insert_default();
-        body_buf.clear();
-        body_buf.reserve(read_size);
-        body_buf
+    ///
+    /// There is no buffer while the read is pending: the next bytes of a body, such as an event
+    /// stream, may take long to arrive.
+    async fn read_to_empty_buf<S>(&mut self, stream: &mut S, read_size: usize) -> io::Result<usize>
+    where
+        S: AsyncRead + Unpin + Send,
+    {
+        let n = poll_fn(|cx| {
+            let body_buf = self.body_buf.get_or_insert_default();
+            body_buf.clear();
+            body_buf.reserve(read_size);
+            let mut limited = (&mut *stream).take(read_size as u64);
+            let read = pin!(limited.read_buf(body_buf)).poll(cx);
+            if read.is_pending() {
+                self.body_buf = None;
+            }
+            read
+        })
+        .await?;
+        self.filled = n == read_size;
+        Ok(n)
     }
 
     /// Grow the body buffer so it has room for `body_buf_size` bytes in total without discarding
@@ -410,10 +440,8 @@ impl BodyReader {
         };
         if n == 0 {
             /* Need to actually read */
-            let body_buf = self.prepare_buf_for_io(read_size);
-            n = stream
-                .take(read_size as u64)
-                .read_buf(body_buf)
+            n = self
+                .read_to_empty_buf(stream, self.next_read_size(read_size))
                 .await
                 .or_err(ReadError, "when reading body")?;
         }
@@ -464,10 +492,8 @@ impl BodyReader {
         if n == 0 {
             /* Need to actually read */
             let read_size = self.body_buf_size;
-            let body_buf = self.prepare_buf_for_io(read_size);
-            n = stream
-                .take(read_size as u64)
-                .read_buf(body_buf)
+            n = self
+                .read_to_empty_buf(stream, self.next_read_size(read_size))
                 .await
                 .or_err(ReadError, "when reading body")?;
         }
@@ -502,10 +528,8 @@ impl BodyReader {
                         self.rewind_buf_len = 0; // we only need to read rewind data once
                         if existing_buf_end == 0 {
                             let read_size = self.body_buf_size;
-                            let body_buf = self.prepare_buf_for_io(read_size);
-                            existing_buf_end = stream
-                                .take(read_size as u64)
-                                .read_buf(body_buf)
+                            existing_buf_end = self
+                                .read_to_empty_buf(stream, self.next_read_size(read_size))
                                 .await
                                 .or_err(ReadError, "when reading body")?;
                         }
@@ -830,10 +854,7 @@ impl BodyReader {
                     // Every previously buffered byte has already been parsed by the loop below
                     // (it only exits once `start` reaches `n`), so the buffer can be reset.
                     let read_size = self.body_buf_size;
-                    let body_buf = self.prepare_buf_for_io(read_size);
-                    stream
-                        .take(read_size as u64)
-                        .read_buf(body_buf)
+                    self.read_to_empty_buf(stream, read_size)
                         .await
                         .or_err(ReadError, "when reading trailers end")?
                 };
@@ -2054,6 +2075,7 @@ impl BodyWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
     use tokio_test::io::Builder;
 
     fn init_log() {
@@ -2098,6 +2120,34 @@ mod tests {
         let rest = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
         assert_eq!(body_reader.get_body(&rest), b"def");
         assert!(body_reader.body_done());
+    }
+
+    #[tokio::test]
+    async fn no_buffer_while_body_is_awaited() {
+        let (mut io, mut peer) = tokio::io::duplex(BODY_BUFFER_SIZE);
+        let mut body_reader = BodyReader::new(true);
+        body_reader.init_chunked(b"");
+        for chunk in [&b"3\r\nabc\r\n"[..], b"4\r\ndefg\r\n"] {
+            assert!(body_reader.read_body(&mut io).now_or_never().is_none());
+            assert!(body_reader.body_buf.is_none());
+            peer.write_all(chunk).await.unwrap();
+            let read = body_reader.read_body(&mut io).await.unwrap().unwrap();
+            assert_eq!(body_reader.get_body(&read), &chunk[3..chunk.len() - 2]);
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_grow_while_they_fill_the_buffer() {
+        let body = vec![7; SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1];
+        let (mut io, mut peer) = tokio::io::duplex(body.len());
+        peer.write_all(&body).await.unwrap();
+        let mut body_reader = BodyReader::new(true);
+        body_reader.init_content_length(body.len(), b"");
+        let mut sizes = vec![];
+        while let Some(read) = body_reader.read_body(&mut io).await.unwrap() {
+            sizes.push(body_reader.get_body(&read).len());
+        }
+        assert_eq!(sizes, [SHORT_READ_SIZE, BODY_BUFFER_SIZE, 1]);
     }
 
     #[tokio::test]

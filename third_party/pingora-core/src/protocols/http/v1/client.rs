@@ -20,10 +20,14 @@ use log::{debug, trace};
 use pingora_error::{Error, ErrorType::*, OrErr, Result, RetryType};
 use pingora_http::{HMap, IntoCaseHeaderName, RequestHeader, ResponseHeader};
 use pingora_timeout::timeout;
+use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::str;
+use std::task::{ready, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{self, AsyncRead, AsyncWriteExt, ReadBuf};
 
 use super::body::{BodyReader, BodyWriter};
 use super::common::*;
@@ -398,18 +402,17 @@ impl HttpSession {
                 ));
             }
 
-            if self
-                .response_header_read_buf
-                .capacity()
-                .saturating_sub(self.response_header_read_buf.len())
-                < INIT_HEADER_BUF_SIZE
-            {
-                self.response_header_read_buf.reserve(INIT_HEADER_BUF_SIZE);
-            }
-
-            let read_fut = self
-                .underlying_stream
-                .read_buf(&mut self.response_header_read_buf);
+            let stream = &mut self.underlying_stream;
+            let buf = &mut self.response_header_read_buf;
+            let read_fut = poll_fn(|cx| {
+                // By way of the stack: there is no buffer while the response is awaited, and one
+                // of the header's size for as long as the header is referred to.
+                let mut piece = [MaybeUninit::uninit(); INIT_HEADER_BUF_SIZE];
+                let mut piece = ReadBuf::uninit(&mut piece);
+                ready!(Pin::new(&mut *stream).poll_read(cx, &mut piece))?;
+                buf.extend_from_slice(piece.filled());
+                Poll::Ready(io::Result::Ok(piece.filled().len()))
+            });
             let read_result = match self.read_timeout {
                 Some(t) => match timeout(t, read_fut).await {
                     Ok(res) => res,
@@ -982,6 +985,7 @@ mod tests_stream {
     use crate::upstreams::peer::PeerOptions;
     use crate::ErrorType;
     use rstest::rstest;
+    use tokio::io::AsyncReadExt;
     use tokio_test::io::Builder;
 
     fn init_log() {
@@ -997,6 +1001,26 @@ mod tests_stream {
         let res = http_stream.read_response().await;
         assert_eq!(input.len(), res.unwrap());
         assert_eq!(0, http_stream.resp_header().unwrap().headers.len());
+    }
+
+    #[tokio::test]
+    async fn no_buffer_while_response_is_awaited() {
+        let (near, mut far) = tokio::io::duplex(1024);
+        let mut http_stream = HttpSession::new(Box::new(near));
+        let awaited = futures::poll!(std::pin::pin!(http_stream.read_response()));
+        assert!(awaited.is_pending());
+        assert_eq!(http_stream.response_header_read_buf.capacity(), 0);
+        // A header that comes in two pieces, the second one with the body.
+        far.write_all(b"HTTP/1.1 200 OK\r\nContent-Le")
+            .await
+            .unwrap();
+        let awaited = futures::poll!(std::pin::pin!(http_stream.read_response()));
+        assert!(awaited.is_pending());
+        far.write_all(b"ngth: 3\r\n\r\nabc").await.unwrap();
+        let header = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+        assert_eq!(http_stream.read_response().await.unwrap(), header.len());
+        assert_eq!(http_stream.get_header_bytes("content-length"), b"3");
+        assert_eq!(http_stream.read_body_ref().await.unwrap().unwrap(), b"abc");
     }
 
     #[tokio::test]
