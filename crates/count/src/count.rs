@@ -1,6 +1,12 @@
 //! The count of one request: the sum over what was read of its body, and how sure it is.
 
-use crate::{Rules, json::Json, read::Reading, round, vocabulary::Sum};
+use crate::{
+    Rules,
+    json::{self, Json},
+    read::Reading,
+    round,
+    vocabulary::Sum,
+};
 use tollgate_types::Format;
 
 /// How many tokens the input of a request has.
@@ -83,10 +89,10 @@ const LENGTH_ERROR: f32 = 1.0;
 /// [`Rules::exact_bytes`] of text are counted one by one. A megabyte of text takes some tens
 /// of milliseconds: not for a thread that serves others.
 pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
-    let Ok(json) = Json::parse(body) else {
+    let Ok(document) = json::parse(body) else {
         return by_length(body, rules);
     };
-    let reading = Reading::of(format, &json, rules);
+    let reading = Reading::of(format, Json::of(&document), rules);
     let texts = reading.texts.iter().map(AsRef::as_ref);
     let sum = rules.vocabulary.count_all(texts, rules.exact_bytes);
     let Sum {

@@ -23,7 +23,6 @@
 
 mod answer;
 mod capabilities;
-pub mod document;
 mod embeddings;
 pub mod features;
 mod fingerprint;
@@ -38,6 +37,8 @@ pub mod seal;
 pub mod table;
 mod target;
 mod unsealed;
+
+pub use tollgate_wire::document;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use capabilities::{

@@ -152,23 +152,29 @@ pub(crate) fn string_to_its_end(bytes: &[u8]) -> Option<(usize, usize)> {
     (is_text && after.starts_with(b"\"")).then(|| (passage.len, passage.unescaped_len()))
 }
 
-/// What the source of a string means, the first bytes of it, at most so many and cut at the end
-/// of a character. It ends where an escape is not whole.
+/// The unescaped source of a string: its first bytes, at most so many and cut at the end of a
+/// character. It ends where an escape is not whole.
 pub fn unescape(source: &[u8], limit: usize) -> String {
     let mut text = Vec::with_capacity(source.len());
+    unescape_into(source, &mut text);
+    text.truncate(prefix(&text, limit).len());
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Appends the unescaped source of a string, up to an escape that is not whole. An escaped
+/// surrogate without its partner becomes U+FFFD.
+pub fn unescape_into(source: &[u8], text: &mut Vec<u8>) {
     let mut rest = source;
     loop {
         let escape = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
         let (plain, after) = rest.split_at_checked(escape).unwrap_or((rest, &[]));
         text.extend_from_slice(plain);
-        let Some((character, len)) = scan::escape(after) else {
+        let Some((character, len)) = scan::escape(after).or_else(|| scan::surrogate(after)) else {
             break;
         };
         text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         rest = after.get(len..).unwrap_or_default();
     }
-    text.truncate(prefix(&text, limit).len());
-    String::from_utf8(text).unwrap_or_default()
 }
 
 /// A number as it was written.

@@ -5,9 +5,8 @@
 
 use crate::{
     answer::{
-        json::{self, Raw},
         parts::Failure::{self, Broken},
-        text::RawText,
+        text::{Raw, RawText},
         write::escaped,
     },
     output::Output,
@@ -29,7 +28,7 @@ pub(crate) fn entries(list: Option<Raw<'_>>) -> Result<String, Failure> {
     let Some(list) = list.filter(|list| list.get() != "[]") else {
         return Ok(String::new());
     };
-    let list: Vec<Entry<'_>> = json::read(list.get()).map_err(|_| Broken)?;
+    let list: Vec<Entry<'_>> = serde_json::from_str(list.get()).map_err(|_| Broken)?;
     let mut out = Output::default();
     out.begin_array();
     for entry in &list {

@@ -107,6 +107,22 @@ impl Lexer {
         }
     }
 
+    /// Checks a whole document.
+    ///
+    /// # Errors
+    /// It is not JSON, or nests too deep.
+    pub fn check(document: &[u8]) -> Result<(), JsonError> {
+        struct Nothing;
+
+        impl Sink for Nothing {
+            type Error = JsonError;
+        }
+
+        let mut lexer = Self::new();
+        lexer.feed(document, &mut Nothing)?;
+        lexer.finish(&mut Nothing)
+    }
+
     /// Makes the lexer ready for another document. Buffers are kept.
     pub fn reset(&mut self) {
         self.state = State::Value;

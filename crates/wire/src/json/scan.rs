@@ -73,6 +73,11 @@ fn unicode_escape(bytes: &[u8]) -> Option<(char, usize)> {
     Some((pair, 2 * UNIT_LEN))
 }
 
+/// The same for an escaped surrogate without its partner.
+pub(super) fn surrogate(bytes: &[u8]) -> Option<(char, usize)> {
+    code_unit(bytes).map(|_| (char::REPLACEMENT_CHARACTER, UNIT_LEN))
+}
+
 /// The UTF-16 code unit of the `\uXXXX` at the start of `bytes`, and what follows it.
 #[inline]
 fn code_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {

@@ -4,14 +4,13 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind, LONGEST_ID},
-    json::Raw,
     logprobs,
     parts::{
         Failure::{self, Broken, Unfit},
         NativeCall,
     },
     read::{ReadAnswer, as_contents, document, has_members},
-    text::RawText,
+    text::{Raw, RawText},
 };
 use serde::Deserialize;
 use types::{Annotation, Call, Content, Function, Message};

@@ -4,7 +4,7 @@ use super::Writer;
 use crate::{
     Refusal,
     capabilities::too_many_stops,
-    document::{Text, Value, is_object},
+    document::{Text, Value},
     fingerprint::fingerprint,
     names::{NameLimits, ToolKind, ToolName},
     output::Output,
@@ -20,6 +20,7 @@ use crate::{
 use memchr::memchr2;
 use std::borrow::Cow;
 use tollgate_types::Effort;
+use tollgate_wire::json::Lexer;
 
 /// What a file is called that has no name.
 const FILE_NAME: &str = "document.pdf";
@@ -210,7 +211,11 @@ impl Writer<'_, '_> {
                 let decoded = json.decode();
                 match decoded.trim() {
                     "" => self.out.raw(b"{}"),
-                    object if is_object(object.as_bytes()) => self.out.raw(object.as_bytes()),
+                    object
+                        if object.starts_with('{') && Lexer::check(object.as_bytes()).is_ok() =>
+                    {
+                        self.out.raw(object.as_bytes())
+                    }
                     _ => {
                         self.scope.note_dropped(self.scope.source.paths.arguments);
                         self.out.begin_object();

@@ -3,13 +3,12 @@
 
 use crate::{
     answer::{
-        json::{self, Raw},
         parts::{
             Blob, Citation,
             Failure::{self, Broken},
         },
         read::{CitedPage, owned},
-        text::RawText,
+        text::{Raw, RawText},
         write::escaped,
     },
     output::Output,
@@ -51,7 +50,7 @@ impl<'a> Message<'a> {
         if let Some(text) = RawText::of(content) {
             return Ok(vec![Content::Text(text)]);
         }
-        let parts: Vec<Part<'a>> = json::read(content.get()).map_err(|_| Broken)?;
+        let parts: Vec<Part<'a>> = serde_json::from_str(content.get()).map_err(|_| Broken)?;
         Ok(parts.iter().flat_map(Part::content).collect())
     }
 
