@@ -5,10 +5,6 @@
 //! its shape: what the table refuses or drops never reaches them. A field that has no row is
 //! refused at the top level and dropped with notice below. [`Kinds`] do the same for objects that say what they are in their `type`.
 
-mod page;
-
-pub use page::page;
-
 use crate::{
     document::{Value, is_word},
     features::{Feature, TargetFeatures},
@@ -38,30 +34,6 @@ impl Fate {
     /// Whether a reader gets to see the field.
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Carried | Self::Mapped(_))
-    }
-
-    /// Whether something is lost.
-    const fn is_loss(self) -> bool {
-        matches!(self, Self::Dropped(_) | Self::Refused(_))
-    }
-
-    /// What becomes of a feature, in one word.
-    const fn in_short(self) -> &'static str {
-        match self {
-            Self::Carried | Self::Mapped(_) => "carried",
-            Self::Implied(_) | Self::Dropped(_) | Self::Refused(_) => self.word(),
-        }
-    }
-
-    /// The fate in one word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Carried => "carried",
-            Self::Mapped(_) => "mapped",
-            Self::Implied(_) => "implied",
-            Self::Dropped(_) => "dropped",
-            Self::Refused(_) => "refused",
-        }
     }
 
     /// How or why; empty for a field that is just carried.
