@@ -46,29 +46,17 @@ impl KeyRecord {
     }
 }
 
-/// Whether a key works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyState {
-    /// It works.
-    Active,
-    /// It was revoked.
-    Revoked,
-    /// Its time is over, or that of everything it was given.
-    Expired,
-}
-
-impl KeyState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Active, Self::Revoked, Self::Expired];
-
-    /// The name in tables, JSON and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Revoked => "revoked",
-            Self::Expired => "expired",
-        }
+tollgate_types::named! {
+    /// Whether a key works.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum KeyState {
+        /// It works.
+        Active = "active",
+        /// It was revoked.
+        Revoked = "revoked",
+        /// Its time is over, or that of everything it was given.
+        Expired = "expired",
     }
 }
 

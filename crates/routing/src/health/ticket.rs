@@ -16,36 +16,18 @@ pub enum Refusal {
     Full(Full),
 }
 
-/// What a breaker is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerScope {
-    /// A provider.
-    Provider,
-    /// A deployment.
-    Deployment,
-    /// A credential, at all deployments of its provider.
-    Credential,
-    /// A credential at a deployment.
-    DeploymentCredential,
-}
-
-impl BreakerScope {
-    /// All scopes, from the largest to the smallest.
-    pub const ALL: [Self; 4] = [
-        Self::Provider,
-        Self::Deployment,
-        Self::Credential,
-        Self::DeploymentCredential,
-    ];
-
-    /// The name in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Provider => "provider",
-            Self::Deployment => "deployment",
-            Self::Credential => "credential",
-            Self::DeploymentCredential => "deployment_credential",
-        }
+tollgate_types::named! {
+    /// What a breaker is for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BreakerScope {
+        /// A provider.
+        Provider = "provider",
+        /// A deployment.
+        Deployment = "deployment",
+        /// A credential, at all deployments of its provider.
+        Credential = "credential",
+        /// A credential at a deployment.
+        DeploymentCredential = "deployment_credential",
     }
 }
 
