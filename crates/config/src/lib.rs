@@ -176,7 +176,7 @@ pub struct Config {
     pub filters: Vec<FilterEntry>,
     /// Where everything stands, for faults that show later.
     tree: Node,
-    /// What it was read from.
+    /// The files and variables that it was read from.
     sources: Sources,
 }
 

@@ -25,11 +25,11 @@ pub struct Count {
     /// by the vocabulary where it is the model's own, else by a bound on what any vocabulary
     /// makes of the text.
     pub most: u64,
-    /// What the count stands on.
+    /// The basis of the count.
     pub basis: Basis,
 }
 
-/// What a count stands on.
+/// The basis of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// All of it was counted, and all media have a known size.
@@ -44,7 +44,7 @@ pub enum Basis {
 }
 
 impl Count {
-    /// What the length of a request's text says, without a look at it: four bytes a token.
+    /// Estimates the tokens from the length of a request's text: four bytes a token.
     pub fn by_bytes(text_bytes: u64, media: u64, tools: bool) -> Self {
         const BYTES_PER_TOKEN: u64 = 4;
         let text = text_bytes.div_ceil(BYTES_PER_TOKEN).max(1);

@@ -438,7 +438,7 @@ fn is_due(provider: &str, reason: &str) -> bool {
     logged.len() > known
 }
 
-/// What the operator can do about a failure that does not end by itself.
+/// The advice to the operator about a failure that does not end by itself.
 fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
     let code = fault.provider_code.as_deref().unwrap_or_default();
     let says = |part: &str| code.to_ascii_lowercase().contains(part);
@@ -504,7 +504,7 @@ pub fn model_chosen(decision: &Decision) {
 }
 
 tollgate_types::named! {
-    /// What became of a sampled span.
+    /// The result of exporting a sampled span.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum SpanResult {
         /// The collector has accepted it.
@@ -535,7 +535,7 @@ pub fn access_lines_lost(count: usize) {
 }
 
 tollgate_types::named! {
-    /// What came of reading the configuration again.
+    /// The result of a reload.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ReloadOutcome {
         /// It is served.

@@ -20,11 +20,11 @@ pub struct BedrockVectorsRequest {
     pub body: Bytes,
     /// The fields that were left out, by their names; `*` for those that the API does not define.
     pub dropped: Vec<&'static str>,
-    /// What the answer needs.
+    /// The notes for the answer.
     pub notes: BedrockVectorsNotes,
 }
 
-/// What the answer does not say.
+/// Facts that the answer does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BedrockVectorsNotes {
     vendor: Vendor,

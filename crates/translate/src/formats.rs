@@ -25,7 +25,7 @@ use crate::{
 use std::borrow::Cow;
 use tollgate_types::{Format, PerFormat};
 
-/// What the rest of the crate must know of a format.
+/// The rules of a format for the rest of the crate.
 #[derive(Debug)]
 pub(crate) struct FormatRules {
     /// How its clients speak it; `None` if providers alone do.
@@ -55,7 +55,7 @@ pub(crate) struct SourceRules {
     /// The field whose contents are remembered with the answer, if a request can refer to an
     /// earlier answer.
     pub(crate) remembered: Option<&'static str>,
-    /// What the client sees of the model's reasoning.
+    /// The parts of the model's reasoning that the client sees.
     pub(crate) asked_reasoning: fn(&Conversation<'_>, ReasoningUse) -> AskedReasoning,
     /// Leaves out what a translation sealed, for a provider of the same format.
     pub(crate) unseal: fn(&mut Unsealer, Value<'_>),
@@ -89,7 +89,7 @@ pub(crate) struct SourcePaths {
 /// A format as that of the provider's request.
 #[derive(Debug)]
 pub(crate) struct TargetRules {
-    /// What the format does with the features of a conversation.
+    /// The fates of the features of a conversation.
     pub(crate) features: &'static TargetFeatures,
     pub(crate) write: fn(&mut Writer<'_, '_>, &Conversation<'_>) -> Result<(), Refusal>,
     /// Whether the provider searches the web.
@@ -168,7 +168,7 @@ static FORMATS: PerFormat<&FormatRules> = PerFormat {
     rerank: &chat::RULES,
 };
 
-/// What the crate must know of a format.
+/// The rules of a format.
 pub(crate) fn rules(format: Format) -> &'static FormatRules {
     FORMATS[format]
 }

@@ -39,7 +39,7 @@ impl Output {
         self.bytes
     }
 
-    /// What was written so far.
+    /// The bytes so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,4 +1,4 @@
-//! What becomes of each field of each format, in every direction. The readers are driven by this
+//! The fate of each field of each format, in every direction. The readers are driven by this
 //! table, the tests walk it, and `docs/reference/translation.md` is written from it.
 //!
 //! A [`Shape`] is one kind of object, a [`Row`] one field of it. Readers open an object by
@@ -13,7 +13,7 @@ use crate::{
 use std::collections::BTreeSet;
 use tollgate_types::Format;
 
-/// What becomes of a field in one direction.
+/// The fate of a field in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It says the same there, under the same or another name.
@@ -64,7 +64,7 @@ pub struct Row {
     pub extra: bool,
 }
 
-/// What a field is for.
+/// The purpose of a field.
 #[derive(Clone, Copy, Debug)]
 enum Feeds {
     /// A feature of the conversation. The text says how the field is read, if it is not simply
@@ -109,12 +109,12 @@ impl Row {
         }
     }
 
-    /// What becomes of the field on its way into another format.
+    /// The fate of the field on its way into another format.
     pub fn fate(&self, to: Format) -> Fate {
         self.fate_in(rules(to).target.features)
     }
 
-    /// What becomes of the field in a format with these features.
+    /// The fate of the field in a format with these features.
     pub(crate) fn fate_in(&self, target: &TargetFeatures) -> Fate {
         match self.feeds {
             Feeds::Nothing(fate) => fate,

@@ -216,13 +216,13 @@ impl<'a> Number<'a> {
     }
 }
 
-/// What a [`Lexer`] reports to. Every method but the error type has a default
+/// The receiver of a [`Lexer`]'s reports. Every method but the error type has a default
 /// that ignores the report.
 ///
 /// The lexer asks [`want_key`](Self::want_key) or [`want_string`](Self::want_string) at
 /// the opening quote and reports at the closing one. An error ends the lexing.
 pub trait Sink {
-    /// What the sink itself can fail with.
+    /// The error of the sink itself.
     type Error: From<JsonError>;
 
     /// A key begins: how much of it is wanted?

@@ -1,5 +1,4 @@
-//! What an attempt takes of the deployment and the credential it uses, from its start to the end of the
-//! answer.
+//! The share of an attempt in its deployment and credential, from its start to the end of the answer.
 
 use super::breaker::{Change, LastFailure, Pass, Severity, Standing};
 use super::{Blame, Breaker, CredentialHandle, DeploymentHandle, Full};
@@ -17,7 +16,7 @@ pub enum Refusal {
 }
 
 tollgate_types::named! {
-    /// What a breaker is for.
+    /// The scope of a breaker.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum BreakerScope {
         /// A provider.
@@ -34,7 +33,7 @@ tollgate_types::named! {
 /// A breaker has opened or closed.
 #[derive(Debug)]
 pub struct Transition<'a> {
-    /// What the breaker is for.
+    /// The scope of the breaker.
     pub scope: BreakerScope,
     /// The deployment of the attempt.
     pub handle: &'a DeploymentHandle,

@@ -1,11 +1,11 @@
-//! What happens at the edge before a request is one, and to those there is no room for.
+//! Events at the edge: connections, malformed heads, and requests that are refused under load.
 
 use once_cell::sync::Lazy;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-/// What is measured here.
+/// The metrics of the edge.
 struct Edge {
     registry: Registry,
     connections: IntGauge,
@@ -154,7 +154,7 @@ impl Edge {
     }
 }
 
-/// What the page of metrics has of this.
+/// The families of the edge for the page of metrics.
 pub(super) fn gather() -> Vec<MetricFamily> {
     EDGE.registry.gather()
 }

@@ -86,7 +86,7 @@ enum Place {
     Start,
 }
 
-/// What stands before the input, white space apart.
+/// The bytes before the input, white space apart.
 const BEFORE: &[u8] = b"{\"input\":\"";
 
 impl CustomInput {

@@ -37,7 +37,7 @@ impl<'a> RawText<'a> {
         self.0
     }
 
-    /// What the contents mean.
+    /// The unescaped contents.
     pub(crate) fn unescape(self) -> Cow<'a, str> {
         if !self.0.contains('\\') {
             return Cow::Borrowed(self.0);

@@ -12,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// What of a request is in the way of thinking.
+/// The settings of a request that prevent thinking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThinkingObstacles {
     /// Providers refuse to think for such a request.

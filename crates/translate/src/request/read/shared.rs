@@ -1,4 +1,4 @@
-//! What more than one reader does: efforts, cache marks, text blocks.
+//! Parts that several readers share: efforts, cache marks, text blocks.
 
 use crate::{
     Refusal,
@@ -121,7 +121,7 @@ pub(crate) fn made_block<'d>(text: String) -> Block<'d> {
     Block::Text(TextBlock::of(Words::Made(text)))
 }
 
-/// What a list of stop sequences, or a single one, holds.
+/// Reads a list of stop sequences, or a single one.
 pub(crate) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d>>, Refusal> {
     match value.kind() {
         Kind::String => Ok(value.text().into_iter().collect()),

@@ -1,4 +1,4 @@
-//! What more than one writer does: words, ids, marks for caching, reasoning that returns.
+//! Parts that several writers share: words, ids, marks for caching, reasoning that returns.
 
 use super::Writer;
 use crate::{
@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use tollgate_types::Effort;
 use tollgate_wire::json::Lexer;
 
-/// What a file is called that has no name.
+/// The name of a file without one.
 const FILE_NAME: &str = "document.pdf";
 
 /// How many marks for caching a target takes: the last ones count.
@@ -391,7 +391,7 @@ pub(crate) fn schema_name(name: Option<Text<'_>>) -> Cow<'_, str> {
     name.map_or(Cow::Borrowed(NAME), Text::decode)
 }
 
-/// What stands in a message about a part that its role cannot have.
+/// The name of a part that its role cannot have, for the message of an error.
 pub(crate) fn misplaced(block: &Block<'_>) -> &'static str {
     match block {
         Block::Text(_) => "a text",

@@ -199,7 +199,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// What models take beyond the fields of the format.
+    /// Writes the settings of models beyond the fields of the format.
     fn converse_more(
         &mut self,
         conversation: &Conversation<'_>,
