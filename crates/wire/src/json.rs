@@ -86,25 +86,16 @@ pub enum Container {
     Array,
 }
 
-/// The three words of JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Literal {
-    /// `null`
-    Null,
-    /// `true`
-    True,
-    /// `false`
-    False,
-}
-
-impl Literal {
-    /// The word itself.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::True => "true",
-            Self::False => "false",
-        }
+tollgate_types::named! {
+    /// The three words of JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Literal {
+        /// `null`
+        Null = "null",
+        /// `true`
+        True = "true",
+        /// `false`
+        False = "false",
     }
 }
 

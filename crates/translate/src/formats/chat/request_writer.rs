@@ -5,7 +5,7 @@ mod tools;
 
 use crate::request::write::{
     Writer,
-    shared::{REMINDER, effort_name, misplaced, pieces, text, words},
+    shared::{REMINDER, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,
@@ -57,7 +57,7 @@ impl Writer<'_, '_> {
         self.openai_sampling(conversation);
         self.chat_sampling(conversation);
         if let Some(effort) = effort {
-            self.out.key("reasoning_effort").string(effort_name(effort));
+            self.out.key("reasoning_effort").string(effort.as_str());
         }
         self.chat_stop(conversation)?;
         self.chat_format(conversation);

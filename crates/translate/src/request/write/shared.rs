@@ -19,7 +19,6 @@ use crate::{
 };
 use memchr::memchr2;
 use std::borrow::Cow;
-use tollgate_types::Effort;
 use tollgate_wire::json::Lexer;
 
 /// The name of a file without one.
@@ -370,19 +369,6 @@ pub(crate) fn hashed_user(user: &User<'_>) -> Option<String> {
         .or(in_metadata)?;
     let name = name.decode();
     (!name.is_empty()).then(|| fingerprint(&name))
-}
-
-/// The name of an effort on the wire.
-pub(crate) const fn effort_name(effort: Effort) -> &'static str {
-    match effort {
-        Effort::None => "none",
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Xhigh => "xhigh",
-        Effort::Max => "max",
-    }
 }
 
 /// The name of a JSON schema, where the target asks for one.
