@@ -8,6 +8,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod flow;
+pub(crate) mod json;
 pub(crate) mod logprobs;
 pub(crate) mod parts;
 pub(crate) mod read;

@@ -16,6 +16,7 @@
 mod scan;
 mod text;
 
+pub use scan::{long_string, short_string};
 pub use text::{Text, is_word};
 
 use crate::json::{JsonError, Lexer};

@@ -5,8 +5,9 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::Failure::{self, Broken},
-        text::{Raw, RawText},
+        text::RawText,
         write::escaped,
     },
     output::Output,
@@ -28,7 +29,7 @@ pub(crate) fn entries(list: Option<Raw<'_>>) -> Result<String, Failure> {
     let Some(list) = list.filter(|list| list.get() != "[]") else {
         return Ok(String::new());
     };
-    let list: Vec<Entry<'_>> = serde_json::from_str(list.get()).map_err(|_| Broken)?;
+    let list: Vec<Entry<'_>> = json::read(list.get()).map_err(|_| Broken)?;
     let mut out = Output::default();
     out.begin_array();
     for entry in &list {

@@ -5,11 +5,12 @@
 
 use crate::answer::{
     flow::Flow,
+    json::{self, Raw},
     parts::{
         Citation,
         Failure::{self, Broken},
     },
-    text::{Raw, RawText},
+    text::RawText,
 };
 use serde::Deserialize;
 use std::fmt::Debug;
@@ -35,7 +36,7 @@ pub(crate) fn utf8(data: &[u8]) -> Result<&str, Failure> {
 
 /// Reads one JSON document, borrowing from it.
 pub(crate) fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(data).map_err(|_| Broken)
+    json::read(data).map_err(|_| Broken)
 }
 
 /// A JSON value as the contents of a string that holds it.
@@ -80,6 +81,6 @@ impl CitedPage<'_> {
 
 /// The page that a citation or an annotation names, if it is of this kind.
 pub(crate) fn cited_page(raw: Raw<'_>, kind: &str) -> Option<Citation> {
-    let page: CitedPage<'_> = serde_json::from_str(raw.get()).ok()?;
+    let page: CitedPage<'_> = json::read(raw.get()).ok()?;
     page.citation().filter(|_| page.kind.as_str() == kind)
 }

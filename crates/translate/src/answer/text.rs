@@ -3,13 +3,10 @@
 //! Decides nothing. All three formats write strings by the same rules, so that what a provider
 //! wrote can be copied as it is; only names and sealed blobs are ever unescaped.
 
+use crate::answer::json::Raw;
 use serde::{Deserialize, Deserializer, de::Error};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use tollgate_wire::json;
-
-/// A value as it was written, without white space around it.
-pub(crate) type Raw<'a> = &'a RawValue;
 
 /// The contents of a JSON string as they were written. It holds no line end, so it can stand
 /// in a line of an event stream.
@@ -54,7 +51,7 @@ impl<'a> RawText<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = <&'a RawValue>::deserialize(deserializer)?;
+        let value = Raw::deserialize(deserializer)?;
         Self::of(value).ok_or_else(|| D::Error::custom("expected a string"))
     }
 }
@@ -62,6 +59,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawText<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::json::read;
     use proptest::prelude::*;
 
     #[test]
@@ -87,7 +85,7 @@ mod tests {
                     _ => c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
                 }).collect();
             }
-            let raw: RawText<'_> = serde_json::from_str(&written).unwrap();
+            let raw: RawText<'_> = read(&written).unwrap();
             prop_assert_eq!(raw.unescape(), text.as_str());
             prop_assert_eq!(raw.chars(), text.chars().count() as u64);
         }

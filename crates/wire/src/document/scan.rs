@@ -128,7 +128,7 @@ fn narrow(offset: usize) -> u32 {
 /// The length of contents that have no escape and are not much longer than a word, as keys are,
 /// found eight bytes at a time: a search for the quote costs more before it begins.
 #[inline]
-fn short_string(inside: &[u8]) -> Option<usize> {
+pub fn short_string(inside: &[u8]) -> Option<usize> {
     const MOST_WORDS: usize = 3;
     let (words, _) = inside.as_chunks::<8>();
     let mut words = words.iter().take(MOST_WORDS).zip((0_usize..).step_by(8));
@@ -139,7 +139,7 @@ fn short_string(inside: &[u8]) -> Option<usize> {
 
 /// The length of any contents: up to the first quote before which there is an even number of
 /// backslashes.
-fn long_string(inside: &[u8]) -> Option<usize> {
+pub fn long_string(inside: &[u8]) -> Option<usize> {
     memchr_iter(b'"', inside).find(|quote| {
         let before = inside.get(..*quote).unwrap_or_default();
         let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');

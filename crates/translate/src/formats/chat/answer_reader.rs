@@ -4,13 +4,14 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind, LONGEST_ID},
+    json::Raw,
     logprobs,
     parts::{
         Failure::{self, Broken, Unfit},
         NativeCall,
     },
     read::{ReadAnswer, as_contents, document, has_members},
-    text::{Raw, RawText},
+    text::RawText,
 };
 use serde::Deserialize;
 use types::{Annotation, Call, Content, Function, Message};

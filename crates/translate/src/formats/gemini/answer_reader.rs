@@ -3,13 +3,14 @@
 use crate::{
     answer::{
         flow::{Flow, Key, Kind, LONGEST_ID},
+        json::Raw,
         parts::{
             Blob,
             Failure::{self, Broken},
             NativeCall,
         },
         read::{ReadAnswer, as_contents, document, has_members, owned},
-        text::{Raw, RawText},
+        text::RawText,
     },
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };

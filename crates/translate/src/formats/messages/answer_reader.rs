@@ -5,13 +5,14 @@ mod types;
 use crate::{
     answer::{
         flow::{Flow, Key, Kind, LONGEST_ID, MOST_CITATIONS, MOST_WAITING},
+        json::{self, Raw},
         parts::{
             Blob, Citation,
             Failure::{self, Broken},
             NativeCall,
         },
         read::{ReadAnswer, as_contents, document, has_members, owned},
-        text::{Raw, RawText},
+        text::RawText,
     },
     output::Output,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
@@ -110,7 +111,7 @@ impl ReadAnswer for MessagesReader {
     fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let answer: Message<'_> = document(data)?;
         for (block, index) in answer.content.iter().zip(0..) {
-            self.begin(index, block, flow)?;
+            self.begin(index, *block, flow)?;
         }
         self.end(flow)?;
         explain(answer.stop_details.as_ref(), flow)
@@ -158,7 +159,7 @@ impl MessagesReader {
     }
 
     fn call(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Failure> {
-        let input = block.input.filter(|input| has_members(input));
+        let input = block.input.filter(|input| has_members(*input));
         if let (Some(open), Some(input)) = (&mut self.open, input) {
             open.input = as_contents(input);
         }
@@ -180,7 +181,7 @@ impl MessagesReader {
             return Ok(());
         };
         for citation in citations {
-            let Some(page) = cited_page(citation) else {
+            let Some(page) = cited_page(*citation) else {
                 continue;
             };
             if open.citations.len() >= MOST_CITATIONS {
@@ -206,7 +207,7 @@ impl MessagesReader {
         if self.searches.len() >= MOST {
             return Err(Broken);
         }
-        let input = block.input.filter(|input| has_members(input));
+        let input = block.input.filter(|input| has_members(*input));
         let id = owned(block.id);
         let caller = block.caller.map_or(0, |caller| caller.get().len());
         let input = input.map(as_contents).unwrap_or_default();
@@ -320,9 +321,7 @@ impl OpenSearch {
 
     /// The words that are searched for: contents of a string.
     fn query(&self) -> String {
-        let input: Option<SearchInput<'_>> = self
-            .input()
-            .and_then(|input| serde_json::from_str(input).ok());
+        let input: Option<SearchInput<'_>> = self.input().and_then(|input| json::read(input).ok());
         let query = input.and_then(|input| input.query);
         query.unwrap_or_default().as_str().to_owned()
     }

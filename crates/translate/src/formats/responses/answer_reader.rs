@@ -4,13 +4,14 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind},
+    json::Raw,
     logprobs,
     parts::{
         Failure::{self, Broken},
         NativeCall,
     },
     read::{ReadAnswer, document, owned},
-    text::{Raw, RawText},
+    text::RawText,
 };
 use serde::Deserialize;
 use types::{Item, ItemKind, cited_page};
@@ -394,7 +395,7 @@ fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Fai
         flow.logprobs(&logprobs::entries(part.logprobs)?);
         flow.piece(text, part.text.unwrap_or_default())?;
         for annotation in part.annotations.iter().flatten() {
-            cite(text, annotation, flow)?;
+            cite(text, *annotation, flow)?;
         }
         flow.end(text, None)?;
         let refusal = Key::new(Kind::Refusal, index, place);

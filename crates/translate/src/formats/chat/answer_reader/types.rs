@@ -3,12 +3,13 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::{
             Blob, Citation,
             Failure::{self, Broken},
         },
         read::{CitedPage, owned},
-        text::{Raw, RawText},
+        text::RawText,
         write::escaped,
     },
     output::Output,
@@ -50,7 +51,7 @@ impl<'a> Message<'a> {
         if let Some(text) = RawText::of(content) {
             return Ok(vec![Content::Text(text)]);
         }
-        let parts: Vec<Part<'a>> = serde_json::from_str(content.get()).map_err(|_| Broken)?;
+        let parts: Vec<Part<'a>> = json::read(content.get()).map_err(|_| Broken)?;
         Ok(parts.iter().flat_map(Part::content).collect())
     }
 

@@ -2,14 +2,14 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
         read::{self, owned},
-        text::{Raw, RawText},
+        text::RawText,
     },
     seal::ReasoningForm,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// A content block, whole or as it begins in a stream.
 #[derive(Debug, Deserialize)]
@@ -56,9 +56,9 @@ pub(super) fn cited_page(raw: Raw<'_>) -> Option<Citation> {
 impl Block<'_> {
     /// The results of a search for `query`, which are contents of a string.
     pub(super) fn search(&self, query: String, blob: Option<Blob>) -> Search {
-        let content = self.content.map(RawValue::get).unwrap_or_default();
+        let content = self.content.map(Raw::get).unwrap_or_default();
         // An error is an object, pages are a list.
-        let found: Option<Vec<SearchResult<'_>>> = serde_json::from_str(content).ok();
+        let found: Option<Vec<SearchResult<'_>>> = json::read(content).ok();
         let failure = found.is_none().then_some("unavailable");
         let pages = found.iter().flatten().filter_map(|page| {
             let url = page.url?.as_str();

@@ -2,14 +2,14 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
         read::{self, owned},
-        text::{Raw, RawText},
+        text::RawText,
     },
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// An output item, whole or as it begins in a stream.
 #[derive(Debug, Default, Deserialize)]
@@ -91,9 +91,9 @@ impl<'a> Item<'a> {
 
     /// The search that the item reports; `raw` is the item itself.
     pub(super) fn search(&self, raw: Raw<'_>) -> Search {
-        let action = self.action.map(RawValue::get).unwrap_or("{}");
+        let action = self.action.map(Raw::get).unwrap_or("{}");
         // Providers report searches in forms of their own: an unknown form is left out.
-        let action: Action<'_> = serde_json::from_str(action).unwrap_or_default();
+        let action: Action<'_> = json::read(action).unwrap_or_default();
         let status = self.status.unwrap_or_default();
         let queries = action.queries.as_deref().unwrap_or_default();
         let words = action.query.or_else(|| queries.first().copied());
