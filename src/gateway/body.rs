@@ -57,7 +57,7 @@ pub struct RequestBody {
     asked: Option<Box<Asked>>,
 }
 
-/// What may follow the JSON of a body whose end was left unread: white space only.
+/// The unread end of a body: only white space may follow its JSON.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     bytes: u64,

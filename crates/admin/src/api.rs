@@ -53,7 +53,7 @@ struct Access {
     open_overview: bool,
 }
 
-/// What of the dashboard a request may see.
+/// The part of the dashboard that a request may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rights {
     All,
@@ -89,7 +89,7 @@ impl Api {
         &self.operations
     }
 
-    /// What feeds the dashboard.
+    /// The source of the dashboard.
     pub(super) const fn dashboard(&self) -> &Sampler {
         &self.dashboard
     }
@@ -136,7 +136,7 @@ impl Api {
         self.access.load().open_overview
     }
 
-    /// What of the dashboard a request may see. A wrong token is an error in any case.
+    /// The part of the dashboard that a request may see. A wrong token is an error in any case.
     pub(super) fn rights(&self, headers: &HeaderMap) -> Result<Rights, PublicError> {
         if self.has_open_overview() && !headers.contains_key(header::AUTHORIZATION) {
             return Ok(Rights::Overview);
@@ -290,7 +290,7 @@ fn changed_key(operations: &Operations, route: &Route, call: &Call) -> Option<Ke
     Some(record.id().clone())
 }
 
-/// What of an answer goes to the log.
+/// The facts about an answer for the log.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Logged {

@@ -94,7 +94,7 @@ fn service(
     })
 }
 
-/// What a connection does.
+/// The activity of a connection.
 pub(super) struct Activity(Mutex<State>);
 
 #[derive(Clone, Copy)]

@@ -108,7 +108,7 @@ pub(super) fn open_data(api: &Arc<Api>) -> Router {
         .with_state(Arc::clone(api))
 }
 
-/// What the dashboard shows without the token.
+/// Whether the dashboard has an overview without the token.
 async fn access(State(api): State<Arc<Api>>) -> Response {
     axum::Json(serde_json::json!({ "overview": api.has_open_overview() })).into_response()
 }
@@ -162,7 +162,7 @@ async fn keys(State(api): State<Arc<Api>>, request: Request) -> Result<Response,
     blocking(api, request.extensions().get().cloned(), permit, read).await
 }
 
-/// What is known of a request: from this process, and from the ledger.
+/// The known facts about a request, from this process and from the ledger.
 async fn request(
     State(api): State<Arc<Api>>,
     Path(id): Path<String>,

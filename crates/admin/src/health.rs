@@ -138,7 +138,7 @@ enum State {
 /// A breaker that is not closed, for the dashboard.
 #[derive(Debug, Serialize)]
 pub(super) struct OpenBreaker {
-    /// What it is for.
+    /// Its kind: provider, credential or deployment.
     scope: &'static str,
     /// The provider or the deployment, and the credential.
     name: String,

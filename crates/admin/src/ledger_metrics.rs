@@ -1,4 +1,4 @@
-//! What the ledger counts of itself, as metrics. It keeps its own counters and knows no registry.
+//! The counters of the ledger, as metrics. The ledger keeps them itself and knows no registry.
 
 use prometheus::proto::MetricFamily;
 use tollgate_ledger::{LedgerStats, MemoryStats, SharedLimitsStats};

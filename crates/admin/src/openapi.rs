@@ -151,7 +151,7 @@ fn inline() -> SchemaGenerator {
     settings.into_generator()
 }
 
-/// What keeps a value from having the shape that is described, if anything does.
+/// The first fault of a value against its described shape.
 pub(super) fn fault(described: SchemaOf, value: &Value) -> Option<String> {
     let schema = described(&mut inline());
     // Made from types: a test sees that each of them compiles.
@@ -181,7 +181,7 @@ struct ErrorObject {
     message: String,
     /// The kind of fault.
     r#type: String,
-    /// What exactly.
+    /// The code of the error.
     #[schemars(schema_with = "codes")]
     code: String,
 }

@@ -25,17 +25,17 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// The operation's name for programs.
     pub(super) id: &'static str,
-    /// What it does, in a sentence.
+    /// Its effect, in a sentence.
     pub(super) summary: &'static str,
-    /// What may stand in the query.
+    /// The schema of the query.
     pub(super) query: Option<SchemaOf>,
-    /// What must stand in the body.
+    /// The schema of the body.
     pub(super) body: Option<SchemaOf>,
     /// How long that may be.
     pub(super) most_body_bytes: usize,
     /// The status of a success.
     pub(super) status: StatusCode,
-    /// What a success answers.
+    /// The schema of the answer to a success.
     pub(super) answer: SchemaOf,
     /// Whether an order may have a name, under which it is carried out once. The other
     /// operations change nothing the second time, or as their request says.
@@ -67,7 +67,7 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// What most rows have in common.
+/// The values that most rows share.
 const SHOW: Route = Route {
     method: Method::GET,
     path: "/api/v1/keys/{key}",

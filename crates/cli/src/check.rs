@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tollgate_config::{self as config, Change, Config};
 use tollgate_engine::keys::{self, OpenError};
 
-/// What `check` takes.
+/// The arguments of `check`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -75,7 +75,7 @@ fn check_file(config: &Config) -> Outcome {
     }
 }
 
-/// What is different, and what of it a reload does not do.
+/// The differences, and those of them that a reload does not apply.
 struct Difference {
     changes: Vec<Change>,
     needs_restart: Vec<String>,
@@ -131,7 +131,7 @@ fn at<'a>(settings: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(settings, |it, key| it.get(key))
 }
 
-/// What there is, for the operator to compare with what was meant.
+/// A summary that the operator can compare with the intention.
 fn summary(path: &Path, config: &Config) -> String {
     let catalog = &config.catalog;
     let counts = [

@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use tollgate_config::{Answering, Config, Loader, Sources};
 
-/// What `doctor` takes.
+/// The arguments of `doctor`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]

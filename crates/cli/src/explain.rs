@@ -11,7 +11,7 @@ use tollgate_explain::{ExplainOrder, Ground, explain};
 /// The longest request that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What `explain` takes; the request's body comes from the standard input.
+/// The arguments of `explain`; the request's body comes from the standard input.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]

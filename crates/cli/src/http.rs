@@ -9,7 +9,7 @@ use hyper_util::rt::TokioExecutor;
 use std::error::Error;
 use std::time::Duration;
 
-/// What the standard library puts before the reason of the system's resolver.
+/// The text that the standard library puts before the reason of the system's resolver.
 const LOOKUP_FAILED: &str = "failed to lookup address information: ";
 
 /// How long the whole answer may take.

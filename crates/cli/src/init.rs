@@ -20,7 +20,7 @@ use tollgate_settings::{Environment, ProcessEnvironment, unknown_name};
 /// The folder of the providers' files, beside the configuration.
 const FOLDER: &str = "providers";
 
-/// What `init` takes.
+/// The arguments of `init`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]

@@ -15,7 +15,7 @@ use tollgate_ledger::{KeyRecord, KeySelector, KeyState, KeyView, grants_table, k
 use tollgate_settings::{Duration, TokenCount};
 use tollgate_types::Money;
 
-/// What `keys` takes.
+/// The arguments of `keys`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -346,7 +346,7 @@ impl Desk {
     }
 }
 
-/// What was given, if anything was.
+/// The given names; `None` if there are none.
 fn given(names: &[String]) -> Option<Vec<String>> {
     (!names.is_empty()).then(|| names.to_vec())
 }

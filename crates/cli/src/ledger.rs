@@ -12,7 +12,7 @@ use tollgate_engine::keys::{self, OpenError};
 use tollgate_ledger::{Copied, Store, StoreError, Verification};
 use tollgate_types::Money;
 
-/// What `ledger` takes.
+/// The arguments of `ledger`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]

@@ -66,7 +66,7 @@ pub enum Command {
     Man(pages::Man),
 }
 
-/// What commands need of the program that they are in.
+/// The parts of the program that commands need.
 pub struct Edge {
     /// The checks of a configuration that need the edge.
     pub check: fn(&Config) -> Outcome,

@@ -16,7 +16,7 @@ use tollgate_types::RequestId;
 /// The longest line that is looked at; the gateway writes shorter ones.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What `logs` takes.
+/// The arguments of `logs`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// What is known of a request.
+/// The known facts about a request.
 #[derive(Default, Serialize)]
 struct Trace {
     /// In the ledger.

@@ -92,7 +92,7 @@ impl Operator {
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
-    /// What the admin API answers; `None` without a token.
+    /// The answer of the admin API; `None` without a token.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ fn reachable(mut listener: SocketAddr) -> SocketAddr {
     listener
 }
 
-/// What takes the place of variables that are not set: long enough for every secret.
+/// The value of variables that are not set: long enough for every secret.
 const UNSET: &str = "this variable is not set in the environment of the command";
 
 /// Loads a configuration for a command that uses no secret: the variables of the service need not be

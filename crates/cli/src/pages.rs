@@ -6,14 +6,14 @@ use clap_complete::Shell;
 use std::fs;
 use std::path::PathBuf;
 
-/// What `completions` takes.
+/// The arguments of `completions`.
 #[derive(Args)]
 pub struct Completions {
     /// The shell.
     shell: Shell,
 }
 
-/// What `man` takes.
+/// The arguments of `man`.
 #[derive(Args)]
 pub struct Man {
     /// The folder for the pages; created if missing.

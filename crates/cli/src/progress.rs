@@ -1,4 +1,4 @@
-//! What long commands show on a terminal while they work.
+//! The progress that long commands show on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::borrow::Cow;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use tokio::signal::unix::{SignalKind, signal};
 use tollgate_sim::{Recordings, Sim, SimOptions};
 
-/// What `sim` takes.
+/// The arguments of `sim`.
 #[derive(Args)]
 pub struct Arguments {
     /// The address to listen on; port 0 takes a free one.

@@ -8,7 +8,7 @@ use super::{ConfigFile, Outcome, print, print_line};
 use clap::Args;
 use view::Status;
 
-/// What `status` takes.
+/// The arguments of `status`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]

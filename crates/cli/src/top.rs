@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What `top` takes.
+/// The arguments of `top`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// What the gateway reports now.
+/// The current report of the gateway.
 fn page(operator: &Operator, rates: &mut Rates) -> Result<String, Failure> {
     let status = Status::of(operator)?;
     let (_, metrics) = operator.open_page("/metrics")?;

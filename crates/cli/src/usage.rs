@@ -14,7 +14,7 @@ use std::time::Duration;
 use tollgate_engine::keys;
 use tollgate_ledger::{Clock, GroupBy, ReportQuery, ReportRow, Timestamp};
 
-/// What `usage` takes.
+/// The arguments of `usage`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]

@@ -65,7 +65,7 @@ fn describe(
     faults.push((Part::Value, path.fault(message)));
 }
 
-/// What is said of a value that fails a keyword, which stands in the schema `here`.
+/// The message for a value that fails a keyword of the schema `here`.
 fn sentence(
     kind: &ValidationErrorKind,
     error: &ValidationError<'_>,
@@ -125,7 +125,7 @@ fn nearest<'a>(
         .map(Vec::as_slice)
 }
 
-/// What to say when the value is of none of the kinds that are possible here.
+/// The message for a value that is of none of the possible kinds.
 fn no_branch(context: &[Vec<ValidationError<'static>>], found: &Value, schema: &Value) -> String {
     let errors = || context.iter().flatten();
     let constants: Vec<_> = errors()

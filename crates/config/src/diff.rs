@@ -1,4 +1,4 @@
-//! What differs between two configurations, by key path.
+//! The differences between two configurations, by key path.
 //!
 //! Values are shown if they are harmless: numbers, switches, and texts that begin with a
 //! digit (sizes, durations, addresses to listen on). Everything else is reported as changed,
@@ -63,7 +63,7 @@ impl fmt::Display for Change {
 }
 
 impl Config {
-    /// What differs from `earlier`, in the order of the file.
+    /// The differences from `earlier`, in the order of the file.
     pub fn changes_since(&self, earlier: &Self) -> Vec<Change> {
         let mut found = Vec::new();
         compare(
@@ -80,8 +80,7 @@ impl Config {
         found
     }
 
-    /// What is otherwise here than in the settings that another process has shown
-    /// ([`Config::shown`]).
+    /// The differences from the settings that another process has shown ([`Config::shown`]).
     pub fn changes_since_shown(&self, earlier: &Value) -> Vec<Change> {
         let mut found = Vec::new();
         compare(earlier, &self.shown(), &KeyPath::root(), &mut found);
@@ -102,7 +101,7 @@ impl Config {
         format!("{:016x}", hasher.finish())
     }
 
-    /// What it was read from.
+    /// The files and variables that it was read from.
     pub const fn sources(&self) -> &Sources {
         &self.sources
     }

@@ -59,7 +59,7 @@ impl Default for RetryBudgetSettings {
 }
 
 impl FailoverSettings {
-    /// What the types alone do not find.
+    /// Checks the rules that the types do not express.
     pub(super) fn check(&self) -> Vec<Fault> {
         /// The longest wait between two attempts.
         const LONGEST_PAUSE: Duration = Duration::from_secs(5);

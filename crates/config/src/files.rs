@@ -24,7 +24,7 @@ const INCLUDE: &str = "include";
 pub struct Override {
     /// Where it goes.
     pub path: KeyPath,
-    /// What goes there.
+    /// The value for that place.
     pub value: Value,
 }
 
@@ -119,7 +119,7 @@ impl Files<'_> {
         })
     }
 
-    /// What `include` brings; a later file lies over an earlier one.
+    /// Reads the files of `include`; a later file lies over an earlier one.
     fn include(&mut self, included: &Node, path: &Path) -> Result<Option<Node>, Faults> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let names = match &included.value {

@@ -21,7 +21,6 @@ mod hidden;
 mod key_limits;
 mod network;
 mod plans;
-mod reference;
 mod restart;
 mod schema;
 mod sections;
@@ -43,7 +42,6 @@ pub use filters::FilterEntry;
 pub use key_limits::{KeyLimitSettings, SharedLimitSettings};
 pub use network::Network;
 pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support, a_minute};
-pub use reference::reference;
 pub use restart::{Started, needs_restart, takes_restart};
 pub use schema::{schema, schema_text};
 pub use sections::{
@@ -178,7 +176,7 @@ pub struct Config {
     pub filters: Vec<FilterEntry>,
     /// Where everything stands, for faults that show later.
     tree: Node,
-    /// What it was read from.
+    /// The files and variables that it was read from.
     sources: Sources,
 }
 

@@ -13,7 +13,7 @@ use tollgate_routing::Catalog;
 use tollgate_settings::{Duration, Fault, KeyPath, TokenCount, unknown_name};
 use tollgate_types::Money;
 
-/// What plans and keys write for every model group.
+/// The name for all model groups in plans and keys.
 pub const ALL_GROUPS: &str = "all";
 
 /// A package of tokens, of money, or of both.
@@ -139,7 +139,7 @@ impl JsonSchema for Decimal {
     }
 }
 
-/// What the ledger would refuse of a plan, once a key is to be given it.
+/// The faults for which the ledger would refuse a key with this plan.
 fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
     let mut faults = Vec::new();
     if plan.tokens.is_none() && plan.money.is_none() {
@@ -200,7 +200,7 @@ pub fn a_minute(tokens: TokenCount) -> Option<NonZeroU32> {
     u32::try_from(tokens.get()).ok().and_then(NonZeroU32::new)
 }
 
-/// What is wrong with the plans, given the catalog.
+/// The faults of the plans, given the catalog.
 pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -> Vec<Fault> {
     let section = KeyPath::root().key("plans");
     let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! What of a configuration holds from the start of the program to its end.
+//! The settings that hold from the start of the program to its end.
 
 use crate::{
     Config, KeyLimitSettings, ListenAddress, ListenSettings, LogSettings, ShutdownSettings,
@@ -29,7 +29,7 @@ pub struct Started {
     traces: Option<TraceTarget>,
 }
 
-/// What of a listener cannot be changed; its certificate can.
+/// The settings of a listener that cannot be changed; its certificate can.
 #[derive(PartialEq, Eq)]
 struct Listening {
     address: ListenAddress,
@@ -78,8 +78,8 @@ impl Started {
         }
     }
 
-    /// What cannot be changed of something at a key path: itself, where it is such a setting or
-    /// stands in one, else the settings of that kind that stand in it.
+    /// The unchangeable settings at a key path: the path itself if it is such a setting or is in one,
+    /// otherwise the settings of that kind below it.
     fn parts_of(path: &str) -> Vec<&str> {
         const PATHS: [&str; 17] = [
             "server.listen",

@@ -1,5 +1,5 @@
-//! What a configuration was read from: the files and variables that were looked at, with a
-//! digest of what was in each, so that a change of any of them is noticed.
+//! The sources of a configuration: its files and variables, with a digest of the contents of each,
+//! so that every change is noticed.
 //!
 //! Contents themselves are not kept: many of them are secrets. The digests are keyed anew in
 //! each process and say nothing outside of it.
@@ -15,7 +15,7 @@ use tollgate_settings::Environment;
 /// Of what was read; `None`: it could not be.
 type Digest = Option<u64>;
 
-/// What was seen of a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     /// The most bytes that it may have: one that is longer cannot be read, now or again.

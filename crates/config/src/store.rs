@@ -33,7 +33,7 @@ impl StoreSettings {
     /// The shortest history: the record of a request keeps it from being charged again.
     const MIN_HISTORY: Duration = Duration::from_secs(3600);
 
-    /// What is wrong with the settings, apart from those of the server.
+    /// The first fault of the settings, apart from those of the server.
     pub(crate) fn check(&self) -> Option<Fault> {
         let history = KeyPath::root().key("store").key("history");
         let fault = || history.fault(format!("{} is too short: at least 1h", self.history));

@@ -3,6 +3,7 @@
 mod examples;
 mod faults;
 mod files;
+mod reference;
 
 use super::*;
 use std::path::PathBuf;

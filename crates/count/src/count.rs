@@ -1,6 +1,12 @@
 //! The count of one request: the sum over what was read of its body, and how sure it is.
 
-use crate::{Rules, json::Json, read::Reading, round, vocabulary::Sum};
+use crate::{
+    Rules,
+    json::{self, Json},
+    read::Reading,
+    round,
+    vocabulary::Sum,
+};
 use tollgate_types::Format;
 
 /// How many tokens the input of a request has.
@@ -19,11 +25,11 @@ pub struct Count {
     /// by the vocabulary where it is the model's own, else by a bound on what any vocabulary
     /// makes of the text.
     pub most: u64,
-    /// What the count stands on.
+    /// The basis of the count.
     pub basis: Basis,
 }
 
-/// What a count stands on.
+/// The basis of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// All of it was counted, and all media have a known size.
@@ -38,7 +44,7 @@ pub enum Basis {
 }
 
 impl Count {
-    /// What the length of a request's text says, without a look at it: four bytes a token.
+    /// Estimates the tokens from the length of a request's text: four bytes a token.
     pub fn by_bytes(text_bytes: u64, media: u64, tools: bool) -> Self {
         const BYTES_PER_TOKEN: u64 = 4;
         let text = text_bytes.div_ceil(BYTES_PER_TOKEN).max(1);
@@ -83,10 +89,10 @@ const LENGTH_ERROR: f32 = 1.0;
 /// [`Rules::exact_bytes`] of text are counted one by one. A megabyte of text takes some tens
 /// of milliseconds: not for a thread that serves others.
 pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
-    let Ok(json) = Json::parse(body) else {
+    let Ok(document) = json::parse(body) else {
         return by_length(body, rules);
     };
-    let reading = Reading::of(format, &json, rules);
+    let reading = Reading::of(format, Json::of(&document), rules);
     let texts = reading.texts.iter().map(AsRef::as_ref);
     let sum = rules.vocabulary.count_all(texts, rules.exact_bytes);
     let Sum {

@@ -32,7 +32,7 @@ impl Detail {
     }
 }
 
-/// What an image costs.
+/// The cost of an image in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageRule {
@@ -69,7 +69,7 @@ pub enum ImageRule {
     },
 }
 
-/// What is assumed of an image of which nothing is known: it is by address, stored at the
+/// The assumed size of an unknown image: it is given by address, stored at the
 /// provider, or of a format that is not read here.
 const TYPICAL: Size = Size {
     width: 1024,
@@ -139,7 +139,7 @@ fn patches(width: f64, height: f64, most: f64) -> f64 {
     (cells(width * scale * fit, 32.0) * cells(height * scale * fit, 32.0)).min(most)
 }
 
-/// What a document costs that is sent as a file. How many pages it has is not looked up: it
+/// The cost of a document that is sent as a file. Its pages are not counted: it
 /// may be compressed, so its size stands for them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,6 +14,7 @@ mod tools;
 use crate::{Rules, json::Json};
 use std::borrow::Cow;
 use tollgate_types::{Format, is_free_of_tokens};
+use tollgate_wire::document::Kind;
 
 /// What was read of a body.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(crate) struct Reading<'j> {
 const MAX_DEPTH: u8 = 16;
 
 impl<'j> Reading<'j> {
-    pub(crate) fn of(format: Format, body: &'j Json<'j>, rules: &'j Rules) -> Self {
+    pub(crate) fn of(format: Format, body: Json<'j>, rules: &'j Rules) -> Self {
         let mut reading = Self {
             rules,
             texts: Vec::new(),
@@ -51,17 +52,17 @@ impl<'j> Reading<'j> {
             in_turn: true,
         };
         for (key, value) in body.members() {
-            reading.field(format, key, value);
+            reading.field(format, &key, value);
         }
         reading
     }
 
-    fn field(&mut self, format: Format, key: &str, value: &'j Json<'j>) {
+    fn field(&mut self, format: Format, key: &str, value: Json<'j>) {
         if formats::FIELDS[format](self, key, value) {
             return;
         }
         match key {
-            "tools" | "functions" if matches!(value, Json::Array(_)) => {
+            "tools" | "functions" if value.kind() == Kind::Array => {
                 self.offered(value.elements());
             }
             "tool_choice" if demands_a_call(value) => self.frame(self.rules.tools_forced),
@@ -71,7 +72,7 @@ impl<'j> Reading<'j> {
     }
 
     /// An object of settings with the shape of the answer in it.
-    fn answer_settings(&mut self, settings: &'j Json<'j>) {
+    fn answer_settings(&mut self, settings: Json<'j>) {
         if let Some(shape) = settings.get("format") {
             self.answer_schema(shape);
         }
@@ -79,8 +80,8 @@ impl<'j> Reading<'j> {
     }
 
     /// Content that is a message of its own.
-    fn framed(&mut self, content: &'j Json<'j>) {
-        if matches!(content, Json::Null) {
+    fn framed(&mut self, content: Json<'j>) {
+        if content.kind() == Kind::Null {
             return;
         }
         self.frame(self.rules.per_message);
@@ -89,17 +90,17 @@ impl<'j> Reading<'j> {
 
     /// Messages of which the provider removes the thinking of past turns: thinking counts after the
     /// last message that is more than results.
-    fn conversation(&mut self, messages: &'j [Json<'j>]) {
-        let turn = messages.iter().rposition(starts_turn).unwrap_or_default();
-        for (place, message) in messages.iter().enumerate() {
+    fn conversation(&mut self, messages: impl Iterator<Item = Json<'j>> + Clone) {
+        let turn = last_place(messages.clone(), starts_turn).unwrap_or_default();
+        for (place, message) in messages.enumerate() {
             self.in_turn = place > turn;
             self.message(message);
         }
     }
 
-    fn message(&mut self, message: &'j Json<'j>) {
+    fn message(&mut self, message: Json<'j>) {
         self.frame(self.rules.per_message);
-        if message.members().is_empty() {
+        if message.members().next().is_none() {
             self.pass_over(message);
         }
         for (key, value) in message.members() {
@@ -108,42 +109,45 @@ impl<'j> Reading<'j> {
                     self.answer(value);
                 }
                 "content" | "refusal" | "name" => self.content(value, 0),
-                "tool_calls" => value.elements().iter().for_each(|it| self.call(it)),
+                "tool_calls" => value.elements().for_each(|it| self.call(it)),
                 "function_call" => self.call(value),
                 "tools" => self.offered(value.elements()),
-                _ => self.pass_over_member(key, value),
+                _ => self.pass_over_member(&key, value),
             }
         }
     }
 
     /// An earlier answer, of which the model does not read the thinking.
-    fn answer(&mut self, content: &'j Json<'j>) {
+    fn answer(&mut self, content: Json<'j>) {
         let Some(text) = content.as_text() else {
             return self.content(content, 0);
         };
-        let said = text
-            .rsplit_once("</think>")
-            .map_or(text, |(_, said)| said.trim_start());
-        self.add_passed_over(text.len().saturating_sub(said.len()));
-        self.text(said);
+        let thought = text.rsplit_once("</think>");
+        let said = thought.map_or(&*text, |(_, said)| said.trim_start());
+        let passed_over = text.len().saturating_sub(said.len());
+        self.add_passed_over(passed_over);
+        self.text(match passed_over {
+            0 => text,
+            _ => Cow::Owned(said.to_owned()),
+        });
     }
 
     /// A list of items. Reasoning counts after the last message of the user.
-    fn items(&mut self, items: &'j [Json<'j>]) {
-        let turn = items.iter().rposition(|it| it.text_of("role") == "user");
-        for (place, item) in items.iter().enumerate() {
+    fn items(&mut self, items: impl Iterator<Item = Json<'j>> + Clone) {
+        let turn = last_place(items.clone(), |it| it.text_of("role") == "user");
+        for (place, item) in items.enumerate() {
             self.in_turn = turn.is_none_or(|turn| place > turn);
             self.item(item);
         }
     }
 
     /// An item of such a list.
-    fn item(&mut self, item: &'j Json<'j>) {
-        match item.text_of("type") {
+    fn item(&mut self, item: Json<'j>) {
+        match &*item.text_of("type") {
             "" | "message" => self.message(item),
             "function_call" | "custom_tool_call" => self.call(item),
             "additional_tools" | "tool_search_output" => {
-                self.offered(item.get("tools").map_or(&[][..], Json::elements));
+                self.offered(item.elements_of("tools"));
                 self.rest_of(item, &["tools"]);
             }
             "function_call_output" | "custom_tool_call_output" => self.result(item, "output", 0),
@@ -151,15 +155,15 @@ impl<'j> Reading<'j> {
         }
     }
 
-    fn text(&mut self, text: &'j str) {
+    fn text(&mut self, text: Cow<'j, str>) {
         if !text.is_empty() {
-            self.texts.push(Cow::Borrowed(text));
+            self.texts.push(text);
         }
     }
 
     /// JSON that the model reads as JSON.
-    fn json(&mut self, value: &Json<'_>) {
-        if !matches!(value, Json::Null) {
+    fn json(&mut self, value: Json<'_>) {
+        if value.kind() != Kind::Null {
             self.texts.push(Cow::Owned(value.to_line()));
         }
     }
@@ -175,14 +179,23 @@ impl<'j> Reading<'j> {
 }
 
 /// Whether a message is the user's own, and not only results of tools.
-fn starts_turn(message: &Json<'_>) -> bool {
-    let is_result = |part: &Json<'_>| part.text_of("type").ends_with("tool_result");
-    let parts = message.get("content").map_or(&[][..], Json::elements);
-    message.text_of("role") == "user" && (parts.is_empty() || !parts.iter().all(is_result))
+fn starts_turn(message: Json<'_>) -> bool {
+    let is_result = |part: Json<'_>| part.text_of("type").ends_with("tool_result");
+    let mut parts = message.elements_of("content").peekable();
+    message.text_of("role") == "user" && (parts.peek().is_none() || !parts.all(is_result))
+}
+
+/// The place of the last value of a list that is found.
+fn last_place<'j>(
+    list: impl Iterator<Item = Json<'j>>,
+    is_found: impl Fn(Json<'j>) -> bool,
+) -> Option<usize> {
+    let found = list.enumerate().filter(|(_, it)| is_found(*it));
+    found.last().map(|(place, _)| place)
 }
 
 /// Whether a choice of tools requires the model to call one.
-fn demands_a_call(choice: &Json<'_>) -> bool {
+fn demands_a_call(choice: Json<'_>) -> bool {
     let word = choice.as_text().unwrap_or_else(|| choice.text_of("type"));
-    !matches!(word, "" | "auto" | "none")
+    !matches!(&*word, "" | "auto" | "none")
 }

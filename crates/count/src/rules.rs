@@ -1,4 +1,4 @@
-//! What the families of models are known to do with a request, and where their rules stand.
+//! The known rules by which families of models count a request, and their sources.
 //!
 //! Each preset holds for the models of one family. Which model is of which family is for the
 //! caller to say; [`Family::of_model`] is a guess by the names that the providers use.
@@ -48,9 +48,9 @@ pub struct Rules {
     pub answer_schema: u32,
     /// Tokens of a request that asks for thinking.
     pub thinking: u32,
-    /// What images cost.
+    /// The cost of images.
     pub image: ImageRule,
-    /// What files cost that are not text.
+    /// The cost of files that are not text.
     pub document: DocumentRule,
     /// Whether the vocabulary is the models' own, so that no text has more tokens than it says.
     pub is_own_vocabulary: bool,
@@ -112,13 +112,13 @@ impl Default for Rules {
     }
 }
 
-/// What is known of the families of models.
+/// The known rules of the families of models.
 pub trait Family: Sized {
     /// The family of a model, by the name that its provider gives it. A guess: a name says
     /// nothing where the operator chose it.
     fn of_model(name: &str) -> Self;
 
-    /// What is known of a family.
+    /// The rules of a family.
     ///
     /// Sources: the OpenAI cookbook ("How to count tokens with tiktoken") for the framing of
     /// messages, and OpenAI's guide to images; Anthropic's pages on vision, on PDF and on the

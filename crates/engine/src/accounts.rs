@@ -1,7 +1,7 @@
-//! What the ledger is to the gateway: opened once, lent to the filters of each configuration.
+//! The ledger as the gateway uses it: opened once, lent to the filters of each configuration.
 //!
-//! What a key may do and what a request costs is decided in `tollgate_ledger`; here its types
-//! are put behind the traits that filters know.
+//! `tollgate_ledger` decides what a key may do and what a request costs. This file implements the
+//! traits of filters on its types.
 
 use crate::catalog::IndexedCatalog;
 use crate::counts::{CatalogCounts, Desk};
@@ -37,7 +37,7 @@ pub struct Accounts {
     directory: Arc<keys::Directory>,
     ledger: Ledger,
     owned: Arc<Owned>,
-    /// What is remembered of translated answers.
+    /// The remembered answers.
     memory: Arc<Memory>,
     usage: Arc<UsageSource>,
     paces: Paces,
@@ -182,13 +182,13 @@ impl Accounts {
         Arc::clone(&self.conversations)
     }
 
-    /// What callers may ask about themselves under a configuration.
+    /// The data that callers can read about their own keys under a configuration.
     pub fn usage(&self, config: &Config) -> Usage {
         let plans = Arc::new(limits_of_plans(config));
         Usage::new(Arc::clone(&self.usage), plans)
     }
 
-    /// What filters of a configuration may ask.
+    /// The services for the filters of a configuration.
     pub fn lend(
         &self,
         config: &Config,
@@ -241,9 +241,9 @@ fn limits(plan: &tollgate_config::PlanLimits) -> Limits {
     }
 }
 
-/// What is taken in advance of a key's limit on output. Where the request says nothing, what is
-/// expected of it is a guess, and no reason to refuse one for ever that may need less than the
-/// whole limit; what it needs beyond is a debt. A request that is limited itself can ask for less.
+/// The output tokens that are taken in advance from a key's limit. If the request has no limit of
+/// its own, the expectation is a guess: it takes at most the whole limit, so that the request is not
+/// refused forever, and any excess becomes a debt. A request with a limit of its own is not capped.
 pub fn output_in_advance(expected: u64, is_limited: bool, limits: &Limits) -> u64 {
     let limit = limits.output_tokens.map(|limit| u64::from(limit.get()));
     let limit = limit.filter(|_| !is_limited);
@@ -413,7 +413,7 @@ impl Balances for PricedBalances {
 /// How often a request is expected to call each tool of its provider at most.
 const CALLS_PER_TOOL: u64 = 10;
 
-/// What the tokens of a request with this bound take from the balances of its key.
+/// The rates at which the tokens of a request with this bound take from the balances of its key.
 pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperBound) -> Tariff {
     if let Some(fixed) = &request.fixed {
         return fixed.tariff;

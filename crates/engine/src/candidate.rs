@@ -71,7 +71,7 @@ pub fn vectors_vendor(
     }
 }
 
-/// What the provider of a request with a model is asked for.
+/// The purpose of a request with a model.
 pub fn purpose(request: &RequestContext) -> Purpose {
     let streams = || request.facts_if_read().is_some_and(|facts| facts.stream);
     match request.endpoint {
@@ -106,10 +106,10 @@ pub fn no_path_fault() -> PublicError {
     PublicError::new(ErrorCode::InvalidModel, message)
 }
 
-/// What a request that is sent in its own format loses to its model's mode of reasoning.
+/// A request in its own format, changed for the reasoning mode of its model.
 #[derive(Default)]
 pub struct Fitted {
-    /// What the edits leave out.
+    /// The fields that the edits leave out.
     pub dropped: Vec<&'static str>,
     /// Settings to be left out besides.
     pub sampling: Vec<&'static str>,
@@ -171,7 +171,7 @@ pub const fn lacks_sampling(model: &Model, peeked: &Peeked) -> bool {
     !model.sampling && peeked.has_sampling
 }
 
-/// What a deployment accepts in requests of its own format for a model.
+/// The capabilities of a deployment for a model, for requests of its own format.
 pub fn accepted<'a>(deployment: &'a Deployment, model: &Model) -> Cow<'a, Capabilities> {
     let known = &deployment.capabilities;
     let is_adaptive = model.thinking == Some(ThinkingStyle::Adaptive);
@@ -183,7 +183,7 @@ pub fn accepted<'a>(deployment: &'a Deployment, model: &Model) -> Cow<'a, Capabi
     Cow::Owned(of_model)
 }
 
-/// What a request is translated for.
+/// The target of a translation.
 pub fn target<'a>(
     deployment: &'a Deployment,
     model: &'a Model,

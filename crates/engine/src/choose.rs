@@ -58,13 +58,13 @@ fn choose<'a>(
     })
 }
 
-/// What would be chosen, and how the conversation matters.
+/// The choice that would be made, and the influence of the conversation.
 pub struct Preview {
-    /// What would be chosen.
+    /// The choice.
     pub decision: Decision,
     /// The model that has answered the conversation so far.
     pub before: Option<Arc<str>>,
-    /// What would be chosen if the conversation began now; `None` if it does.
+    /// The choice if the conversation began now; `None` if it does.
     pub anew: Option<Decision>,
 }
 

@@ -106,7 +106,7 @@ pub fn limit_server(config: &Config) -> Result<Option<(LimitServer, Duration)>, 
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The server cannot be reached, or cannot share limits.
 pub fn check_limit_server(config: &Config) -> Result<Option<String>, OpenError> {
     let Some((server, _)) = limit_server(config)? else {
         return Ok(None);

@@ -83,7 +83,7 @@ impl OpenPath {
         self.provider.passthrough.as_ref()
     }
 
-    /// What the plan needs to know of the request. The provider's first format decides how to log in.
+    /// The facts about the request for the plan. The provider's first format decides how to log in.
     pub fn asked(&self, now: u64, random: u64) -> Asked<'static> {
         Asked {
             format: self
@@ -102,7 +102,7 @@ impl OpenPath {
     }
 }
 
-/// What a request under an entry is charged.
+/// The charge of a request under an entry.
 pub fn charge(rule: &PassthroughRule) -> FixedCharge {
     FixedCharge {
         name: Arc::clone(&rule.name),

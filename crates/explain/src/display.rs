@@ -63,7 +63,7 @@ impl fmt::Display for Explanation {
 }
 
 impl ModelShown {
-    /// What staying with a model does for the conversation.
+    /// The effect of the conversation on the choice of the model.
     fn conversation(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reason.is_none() {
             return Ok(());

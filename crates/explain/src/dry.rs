@@ -1,4 +1,4 @@
-//! What filters are lent for an explanation: the same answers, and nothing is taken.
+//! The services of filters for an explanation: they answer as usual and take nothing.
 
 use super::{
     AnewShown, BalanceShown, BoundShown, ConversationShown, Ground, LimitShown, MoneyShown,
@@ -31,11 +31,11 @@ pub(super) struct Dry {
     plans: Arc<[String]>,
 }
 
-/// What is known of the key, and what was asked about it.
+/// The known facts of the key, and the questions that filters asked about it.
 struct Book {
     record: KeyRecord,
     grants: Vec<GrantView>,
-    /// What this process can spend of them, where it is one that serves.
+    /// The amounts that this process can spend; `None` unless it serves requests.
     here: Option<PerUnit<Holdings>>,
     /// `None`: its plan is not in the configuration.
     limits: Option<Limits>,
@@ -44,7 +44,7 @@ struct Book {
     seen: Mutex<Seen>,
 }
 
-/// What was asked.
+/// The questions of filters, with their answers.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) bound: Option<BoundShown>,
@@ -159,8 +159,8 @@ fn grants(store: &Store, record: &KeyRecord) -> Vec<GrantView> {
     })
 }
 
-/// What a serving process has of the key's grants and can have at once. What it has settled and not
-/// entered yet is known to it alone, and what others have leased is theirs.
+/// The amounts of the key's grants that a serving process has, or can lease at once. Only the process
+/// knows its settlements that are not in the database yet; leases of other processes do not count.
 fn here(ledger: &Ledger, store: &Store, record: &KeyRecord) -> PerUnit<Holdings> {
     // Looked at first: what is leased meanwhile counts as if it were not there, and never twice.
     let holdings = ledger.holdings(record.id()).unwrap_or_default();
@@ -247,8 +247,7 @@ impl Book {
 }
 
 impl Book {
-    /// What is free for a request, and what requests hold, in each unit in which the key was given
-    /// something.
+    /// The free and the reserved amounts, in each unit of which the key has a grant.
     fn holdings(&self) -> PerUnit<Option<Holdings>> {
         let is_given = |unit| self.grants.iter().any(|grant| grant.unit() == unit);
         PerUnit::from_fn(|unit| {
@@ -266,7 +265,7 @@ impl Book {
         })
     }
 
-    /// What the store says is left of the grants that are valid.
+    /// The rest of the valid grants in the store.
     fn left_on_record(&self, unit: Unit) -> u64 {
         self.valid().fold(0_u64, |sum, grant| {
             let left = match unit {
@@ -307,7 +306,7 @@ impl Book {
         });
     }
 
-    /// What a request would reserve.
+    /// The reservation that a request would get.
     fn dry(
         &self,
         bound: &UpperBound,

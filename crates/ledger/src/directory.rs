@@ -62,7 +62,7 @@ impl Default for DirectorySettings {
     }
 }
 
-/// What a look-up gave.
+/// The result of a look-up.
 #[derive(Debug)]
 pub enum Lookup {
     /// The key is active.
@@ -109,12 +109,12 @@ pub enum LookupFailure {
     Unavailable(#[from] Unavailable),
 }
 
-/// What operators see of a directory.
+/// The health of a directory, for operators.
 #[derive(Clone, Debug)]
 pub struct DirectoryHealth {
     /// When the database was last asked successfully whether a key changed.
     pub seen_at: Timestamp,
-    /// What went wrong since, if anything did.
+    /// The last fault since then.
     pub fault: Option<Arc<str>>,
 }
 
@@ -130,7 +130,7 @@ struct Inner {
     _watcher: Watcher,
 }
 
-/// What request threads, loaders and the watcher share.
+/// The state that request threads, loaders and the watcher share.
 struct Shared {
     database: Arc<dyn Database>,
     hasher: KeyHasher,
@@ -250,7 +250,7 @@ enum Answer {
     Coming(Result<flight::Waiting, Unavailable>),
 }
 
-/// What memory or the store answers.
+/// Waits for the answer of memory or of the store.
 async fn heed(answer: Answer, shared: Arc<Shared>) -> Result<Arc<KeyRecord>, LookupFailure> {
     let cached = match answer {
         Answer::Known(cached) => cached,
@@ -268,7 +268,7 @@ impl std::fmt::Debug for PendingLookup {
     }
 }
 
-/// What is remembered under a hash, and what a load gives.
+/// The cached result of a load.
 type Loaded = Result<Cached, Unavailable>;
 
 #[cfg(test)]

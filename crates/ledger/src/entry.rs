@@ -18,11 +18,11 @@ const MAX_MODEL_LEN: usize = 96;
 /// Reasons for a choice are cut likewise.
 const MAX_REASON_LEN: usize = 160;
 
-/// What the longest record takes without its pieces and its reason, in bytes.
+/// The length of the longest record without its pieces and its reason, in bytes.
 const MOST_BYTES: usize = 357;
 /// The most pieces: those of every unit.
 const MOST_PIECES: usize = Unit::ALL.len() * MAX_PIECES;
-/// What a piece takes.
+/// The length of a piece, in bytes.
 const PIECE_BYTES: usize = 16;
 
 /// How many slots a record with so many pieces may need.
@@ -77,7 +77,7 @@ pub(crate) struct Entry {
     /// The payments in money: number of the grant, nano-units.
     #[serde(skip_serializing_if = "SmallVec::is_empty")]
     pub(crate) cost_paid: Payments,
-    /// What no grant covered of the cost; `None` if the cost is not charged.
+    /// The part of the cost that no grant covered; `None` if the cost is not charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost_overdraft: Option<Money>,
     pub(crate) first_byte_ms: Option<u32>,
@@ -89,7 +89,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What grants of this unit pay.
+    /// The payments of grants of this unit.
     pub(crate) fn pieces(&self, unit: Unit) -> impl Iterator<Item = Piece> + '_ {
         let paid = match unit {
             Unit::Tokens => &self.paid,
@@ -102,7 +102,7 @@ impl Entry {
         paid.iter().map(piece).filter(|piece| piece.tokens > 0)
     }
 
-    /// What grants of every unit pay.
+    /// The payments of grants of all units.
     pub(crate) fn all_pieces(&self) -> impl Iterator<Item = Piece> + '_ {
         Unit::ALL.into_iter().flat_map(|unit| self.pieces(unit))
     }
@@ -185,7 +185,7 @@ pub(crate) fn kept_reason(reason: &str) -> String {
     kept(reason, MAX_REASON_LEN, is_legal).unwrap_or_else(|| reason.to_owned())
 }
 
-/// What is kept of a text that cannot be kept as it is.
+/// A text without illegal bytes and within its length; `None` if it fits as it is.
 fn kept(text: &str, most: usize, is_legal: impl Fn(u8) -> bool) -> Option<String> {
     let is_plain = |byte: u8| is_legal(byte) && byte != b'"' && byte != b'\\';
     // All of them, although the first that is not plain would do: so they are looked at together.

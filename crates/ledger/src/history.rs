@@ -1,4 +1,4 @@
-//! What a key has used: its records, page by page, and its totals.
+//! The usage of a key: its records, page by page, and its totals.
 //!
 //! Every query is bounded in rows read and rows given, whatever the filters; a page may
 //! therefore be short, and says that there is more and from where on. Calls block on the disk: from
@@ -105,22 +105,22 @@ pub struct HistoryPage {
     pub last_cursor: Option<String>,
 }
 
-/// What a key has and has used. Amounts are those of grants that are valid now.
+/// The balance and the usage of a key. Amounts are those of grants that are valid now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageSummary {
     /// Since when the grant that is being spent is valid.
     pub valid_from: Option<Timestamp>,
     /// Until when the last grant that has begun is valid.
     pub valid_until: Option<Timestamp>,
-    /// What was given and used in each unit; `None` if nothing was ever given in it.
+    /// The granted and used amounts of each unit; `None` if the key never had a grant in it.
     pub given: PerUnit<Option<Given>>,
     /// The time of every grant that it was ever given is over: so is the key's.
     pub is_over: bool,
-    /// What was used by model, over all time, purged records included.
+    /// The usage by model, over all time, purged records included.
     pub models: Vec<ModelTotal>,
 }
 
-/// What a key was given in one unit: tokens, or money in nano-units.
+/// The grants of a key in one unit: tokens, or money in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Given.
@@ -129,7 +129,7 @@ pub struct Given {
     pub used: u64,
 }
 
-/// What was used of one model.
+/// The usage of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelTotal {
     /// The served model.
@@ -227,7 +227,7 @@ impl History {
         }
     }
 
-    /// What `key` has and has used, at `now`.
+    /// The balance and the usage of `key` at `now`.
     ///
     /// # Errors
     /// The database cannot be read.

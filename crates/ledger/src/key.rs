@@ -1,4 +1,4 @@
-//! What a key is made of, and the only thing that is ever stored of it.
+//! The form of a key, and the hash that the database keeps of it.
 //!
 //! A key is `sk-`, 43 base62 characters of randomness (62^43 is more than 2^256)
 //! and 6 base62 characters of checksum. The checksum is there for people that lose
@@ -141,7 +141,7 @@ pub(crate) fn push_random(text: &mut String, count: usize) -> Result<(), getrand
     Ok(())
 }
 
-/// What is stored of a key: HMAC-SHA-256 under the pepper.
+/// The stored hash of a key: HMAC-SHA-256 under the pepper.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 

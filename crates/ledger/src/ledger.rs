@@ -469,7 +469,7 @@ impl Ledger {
         })
     }
 
-    /// What this process leases of a key's valid grants, in the units in which its requests must be
+    /// The amounts of a key's valid grants that this process leases, in the units in which its requests must be
     /// covered; `None` if the account is not in memory.
     pub fn holdings(&self, key: &KeyId) -> Option<PerUnit<Option<Holdings>>> {
         let shared = &self.0.shared;

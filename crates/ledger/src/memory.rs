@@ -44,7 +44,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// What it counts towards the limits, in bytes.
+    /// Its size towards the limits, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         /// The row and its entries in the indexes.
         const ROW: usize = 256;
@@ -135,7 +135,7 @@ impl Queue {
     }
 }
 
-/// What is written.
+/// A change to write.
 enum Change {
     Remember(Arc<Remembered>),
     Forget {
@@ -283,7 +283,7 @@ impl std::fmt::Debug for Memory {
 pub struct Lookup<'a> {
     inner: &'a Inner,
     key: &'a KeyId,
-    /// What was made before is forgotten; `None`: everything is.
+    /// Answers from before this time are forgotten; `None`: all are.
     since: Option<Timestamp>,
 }
 

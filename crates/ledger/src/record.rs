@@ -1,4 +1,4 @@
-//! What is known about a key, and the rules for what may be written into it.
+//! The record of a key, and the rules for its values.
 
 use crate::{clock::Timestamp, store::GrantTerms};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 use tollgate_types::{Allowance, Identity, KeyId, Limits, hidden_character};
 
-/// What is stored of a key. Never holds the key itself.
+/// The stored facts about a key. It never has the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
     /// The key's identity and permissions, which the request path carries along.
@@ -46,29 +46,17 @@ impl KeyRecord {
     }
 }
 
-/// Whether a key works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyState {
-    /// It works.
-    Active,
-    /// It was revoked.
-    Revoked,
-    /// Its time is over, or that of everything it was given.
-    Expired,
-}
-
-impl KeyState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Active, Self::Revoked, Self::Expired];
-
-    /// The name in tables, JSON and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Revoked => "revoked",
-            Self::Expired => "expired",
-        }
+tollgate_types::named! {
+    /// Whether a key works.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum KeyState {
+        /// It works.
+        Active = "active",
+        /// It was revoked.
+        Revoked = "revoked",
+        /// Its time is over, or that of everything it was given.
+        Expired = "expired",
     }
 }
 
@@ -78,7 +66,7 @@ impl fmt::Display for KeyState {
     }
 }
 
-/// What `names` allow: all where there are none, else these alone, sorted, each once.
+/// The allowance of `names`: everything if there are none, otherwise only these, sorted, each once.
 pub fn allowance<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Allowance {
     let mut names: Vec<String> = names.into_iter().map(Into::into).collect();
     names.sort_unstable();
@@ -90,10 +78,10 @@ pub fn allowance<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Allowan
     }
 }
 
-/// What a new key shall be.
+/// The terms of a new key.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// What its owner calls it: 1 to 128 characters, none of them hidden.
+    /// Its name: 1 to 128 characters, none of them hidden.
     pub name: String,
     /// The plan, by name.
     pub plan: Option<String>,
@@ -105,7 +93,7 @@ pub struct NewKey {
     pub limits: Limits,
     /// When it stops working. A time that has passed is refused.
     pub expires_at: Option<Timestamp>,
-    /// What it is given to begin with.
+    /// Its first grant.
     pub grant: Option<GrantTerms>,
 }
 
@@ -173,7 +161,7 @@ impl NewKey {
     /// Whether a key can have a plan of this name.
     ///
     /// # Errors
-    /// What is wrong with the name.
+    /// The name is not valid.
     pub fn check_plan(name: &str) -> Result<(), InvalidKey> {
         check_term("plan", name)
     }

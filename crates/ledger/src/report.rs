@@ -1,4 +1,4 @@
-//! What all keys have used, for operators: sums of the records of requests, and one record by its id.
+//! The usage of all keys, for operators: sums of the records of requests, and one record by its id.
 
 use crate::{
     clock::Timestamp,
@@ -8,7 +8,7 @@ use crate::{
 use serde::Serialize;
 use tollgate_types::{KeyId, Money, RequestId};
 
-/// What records are added up by.
+/// The property by which records are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// The key: its id and its name.
@@ -108,7 +108,7 @@ impl ReportRow {
 pub struct RequestRecord {
     /// The key that sent it.
     pub key: KeyId,
-    /// What the owner of the key calls it.
+    /// The name of the key.
     pub key_name: String,
     /// The plan of the key.
     pub plan: Option<String>,

@@ -108,7 +108,7 @@ enum Way {
     },
 }
 
-/// What the container's metadata server asks for.
+/// The token that the container's metadata server requires.
 enum ContainerToken {
     Fixed(Secret),
     File(SecretSource),

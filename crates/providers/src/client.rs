@@ -171,8 +171,8 @@ fn unreachable(from: &str, fault: &LegacyError) -> FetchError {
     FetchError::new(FetchFault::Unreachable, message)
 }
 
-/// What an error of OAuth (RFC 6749, section 5.2), of Google's APIs, of STS or of a metadata server says, without
-/// what may be a secret.
+/// The message of an error of OAuth (RFC 6749, section 5.2), of Google's APIs, of STS or of a metadata
+/// server, without possible secrets.
 fn said(body: &[u8], secrets: &[&str]) -> String {
     let told: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |pointer: &str| told.pointer(pointer).and_then(Value::as_str);

@@ -28,7 +28,7 @@ impl Signer {
     ///
     /// # Errors
     ///
-    /// What would be right.
+    /// The expected form of the key.
     pub(crate) fn from_pem(text: &str) -> Result<Self, &'static str> {
         let key = PrivateKeyDer::from_pem_slice(text.as_bytes())
             .map_err(|_| "expected a private key in PEM (BEGIN PRIVATE KEY)")?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretSource};
 
-/// What a source is built with besides its settings.
+/// The environment in which a source is built.
 pub struct Building<'a> {
     /// Where secrets and files are looked up.
     pub environment: &'a dyn Environment,
@@ -183,7 +183,7 @@ impl Fetched {
     }
 }
 
-/// What a service grants.
+/// The proof that a service grants.
 pub(crate) enum Grant {
     /// A token, which a header carries.
     Token(Secret),
@@ -191,7 +191,7 @@ pub(crate) enum Grant {
     Keys(Signer),
 }
 
-/// What fetching takes.
+/// The means of fetching.
 pub(crate) struct Tools {
     pub(crate) client: Client,
     pub(crate) environment: Arc<dyn Environment + Send + Sync>,

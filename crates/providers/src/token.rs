@@ -98,13 +98,13 @@ struct Schedule {
 /// Why there is no token to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// What is missing.
+    /// The reason.
     pub missing: Missing,
     /// How long until the next attempt.
     pub retry_in: Duration,
 }
 
-/// What is missing.
+/// The reason why a request cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The first token is being fetched.
@@ -113,7 +113,7 @@ pub enum Missing {
     Refresh,
 }
 
-/// What an attempt to fetch has changed.
+/// The changes by an attempt to fetch.
 pub(crate) struct Outcome {
     /// How long the token is valid: the new one, or the old one after a failure.
     pub(crate) valid_for: Option<Duration>,
@@ -147,7 +147,7 @@ impl Token {
         self.names.each_ref().map(|name| &**name)
     }
 
-    /// What carries the current token. `None` until one was fetched.
+    /// The current token, as requests carry it. `None` until one was fetched.
     pub fn proof(&self) -> Option<Proof> {
         let held = self.held.load();
         held.as_ref().map(|it| it.proof.clone())

@@ -34,7 +34,7 @@ pub struct Profile {
 /// A request for which a profile chooses.
 #[derive(Clone, Copy)]
 pub struct ChoiceRequest<'a> {
-    /// What it asks for.
+    /// The facts of the request.
     pub facts: &'a RequestFacts,
     /// Whether the key may use a model. Other models are never named.
     pub allowed: &'a dyn Fn(&Model) -> bool,
@@ -154,7 +154,7 @@ impl Profile {
     }
 }
 
-/// What a request needs and a model cannot do.
+/// The first need of a request that a model cannot meet.
 fn incapable(model: &Model, facts: &RequestFacts) -> Option<Obstacle> {
     let missing = ModelFeature::ALL
         .into_iter()

@@ -41,7 +41,7 @@ impl Catalog {
     }
 }
 
-/// What building knows at any moment.
+/// The state of building.
 struct Builder<'a> {
     settings: &'a CatalogSettings,
     environment: &'a dyn Environment,
@@ -176,7 +176,7 @@ fn keys<V>(map: &indexmap::IndexMap<String, V>) -> impl Iterator<Item = &str> + 
     map.keys().map(String::as_str)
 }
 
-/// What is wrong with `target` as the model behind an alias.
+/// The fault of `target` as the model behind an alias.
 fn alias_fault(target: &str, models: &[(&str, Option<Model>)]) -> Option<String> {
     if names::is_wildcard(target) {
         return Some(format!(

@@ -59,7 +59,7 @@ impl Catalog {
             .map(|(_, model)| model)
     }
 
-    /// What `GET /v1/models` lists: every model that has a deployment, the listed
+    /// The list of `GET /v1/models`: every model that has a deployment, the listed
     /// aliases and the profiles, in the order of the file.
     pub fn models(&self) -> &[Arc<Model>] {
         &self.listed

@@ -33,7 +33,7 @@ impl FormatSet {
         Self(self.0 | Self::bit(format))
     }
 
-    /// What is in either set.
+    /// The formats of either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -28,7 +28,7 @@ pub use latency::PeakEwma;
 pub use load::{Full, Limits, Load};
 pub use ticket::{BreakerScope, Refusal, Ticket, Transition};
 
-/// What the failure of an attempt counts against.
+/// The part that a failed attempt counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The request itself: no breaker opens for it.

@@ -14,43 +14,25 @@ use tollgate_types::{
     Tokenizer, Weights,
 };
 
-/// Something that a model may be unable to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelFeature {
-    /// Calling tools.
-    Tools,
-    /// Reading images.
-    Images,
-    /// Reading documents, such as PDF files.
-    Documents,
-    /// Hearing or producing sound.
-    Audio,
-    /// Answering by a JSON schema.
-    Schema,
+tollgate_types::named! {
+    /// Something that a model may be unable to do.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ModelFeature {
+        /// Calling tools.
+        Tools = "tools",
+        /// Reading images.
+        Images = "images",
+        /// Reading documents, such as PDF files.
+        Documents = "documents",
+        /// Hearing or producing sound.
+        Audio = "audio",
+        /// Answering by a JSON schema.
+        Schema = "schema",
+    }
 }
 
 impl ModelFeature {
-    /// Every capability.
-    pub const ALL: [Self; 5] = [
-        Self::Tools,
-        Self::Images,
-        Self::Documents,
-        Self::Audio,
-        Self::Schema,
-    ];
-
-    /// The name in configuration and in route reasons.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Images => "images",
-            Self::Documents => "documents",
-            Self::Audio => "audio",
-            Self::Schema => "schema",
-        }
-    }
-
     /// Whether a request needs it.
     pub const fn is_needed(self, needs: &RequestNeeds) -> bool {
         match self {

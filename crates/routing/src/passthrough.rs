@@ -27,7 +27,7 @@ pub struct PassthroughRule {
     pub(crate) has_below: bool,
     /// The methods that are allowed.
     pub methods: Vec<Method>,
-    /// What a request takes from balances.
+    /// The rates at which a request takes from balances.
     pub tariff: Tariff,
     /// Bytes of the largest body.
     pub body: u64,

@@ -37,7 +37,7 @@ pub struct Balancing {
     pub slack: u32,
 }
 
-/// What the plan needs to know of a request.
+/// The facts about a request for the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The client's format.
@@ -116,7 +116,7 @@ pub enum Obstacle {
     NoToken(Lack),
     /// A breaker is open, or half-open with its one attempt in flight.
     Open {
-        /// What the breaker is for.
+        /// The scope of the breaker.
         scope: BreakerScope,
         /// The end of the cooldown in milliseconds.
         until: u64,

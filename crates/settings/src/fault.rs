@@ -142,13 +142,13 @@ fn is_plain(key: &str) -> bool {
             .all(|c| is_visible(c) && !c.is_whitespace() && !matches!(c, '.' | '[' | ']'))
 }
 
-/// What is wrong with one value of a configuration. The message says what would be
-/// right, in words for the operator, and never holds a secret.
+/// A fault of one value of a configuration. The message tells the operator the correct value and never
+/// has a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Where it stands.
     pub path: KeyPath,
-    /// What is wrong and what would be right.
+    /// The fault and its correction.
     pub message: String,
 }
 

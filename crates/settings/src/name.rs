@@ -1,4 +1,4 @@
-//! What to say of a name that is not among the known ones.
+//! Suggestions for unknown names.
 
 /// The most names that a message lists.
 const LISTED: usize = 8;

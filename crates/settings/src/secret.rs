@@ -58,7 +58,7 @@ pub enum SecretError {
     Unreadable {
         /// The file, as looked for.
         path: String,
-        /// What the system says.
+        /// The message of the system.
         cause: String,
     },
     /// The value cannot be sent in a header.
@@ -71,7 +71,7 @@ pub trait Environment {
     /// The environment variable `name`, where set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// What is in a file of at most `max_bytes`. Relative paths are the caller's to resolve.
+    /// Reads a file of at most `max_bytes`. The caller resolves relative paths.
     ///
     /// # Errors
     /// Whatever the system says; a longer file is refused.

@@ -438,7 +438,7 @@ fn is_due(provider: &str, reason: &str) -> bool {
     logged.len() > known
 }
 
-/// What the operator can do about a failure that does not end by itself.
+/// The advice to the operator about a failure that does not end by itself.
 fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
     let code = fault.provider_code.as_deref().unwrap_or_default();
     let says = |part: &str| code.to_ascii_lowercase().contains(part);
@@ -474,29 +474,18 @@ pub fn retry_refused() {
     METRICS.retries_refused.inc();
 }
 
-/// Where the answer to `count_tokens` came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountSource {
-    /// The provider counted.
-    Upstream,
-    /// The count was in the cache.
-    Cache,
-    /// It was counted here.
-    Local,
-    /// Too many were to be counted: the length stands for the count.
-    Length,
-}
-
-impl CountSource {
-    const ALL: [Self; 4] = [Self::Upstream, Self::Cache, Self::Local, Self::Length];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Upstream => "upstream",
-            Self::Cache => "cache",
-            Self::Local => "local",
-            Self::Length => "length",
-        }
+tollgate_types::named! {
+    /// Where the answer to `count_tokens` came from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CountSource {
+        /// The provider counted.
+        Upstream = "upstream",
+        /// The count was in the cache.
+        Cache = "cache",
+        /// It was counted here.
+        Local = "local",
+        /// Too many were to be counted: the length stands for the count.
+        Length = "length",
     }
 }
 
@@ -514,26 +503,16 @@ pub fn model_chosen(decision: &Decision) {
     METRICS.choices.with_label_values(&labels).inc();
 }
 
-/// What became of a sampled span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanResult {
-    /// The collector has accepted it.
-    Exported,
-    /// The queue was full.
-    Dropped,
-    /// The collector did not accept it.
-    Failed,
-}
-
-impl SpanResult {
-    const ALL: [Self; 3] = [Self::Exported, Self::Dropped, Self::Failed];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exported => "exported",
-            Self::Dropped => "dropped",
-            Self::Failed => "failed",
-        }
+tollgate_types::named! {
+    /// The result of exporting a sampled span.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SpanResult {
+        /// The collector has accepted it.
+        Exported = "exported",
+        /// The queue was full.
+        Dropped = "dropped",
+        /// The collector did not accept it.
+        Failed = "failed",
     }
 }
 
@@ -555,26 +534,16 @@ pub fn access_lines_lost(count: usize) {
     METRICS.access_lines_lost.inc_by(count);
 }
 
-/// What came of reading the configuration again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReloadOutcome {
-    /// It is served.
-    Applied,
-    /// There was nothing new in it.
-    Unchanged,
-    /// It was at fault, and is not served.
-    Failed,
-}
-
-impl ReloadOutcome {
-    const ALL: [Self; 3] = [Self::Applied, Self::Unchanged, Self::Failed];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Unchanged => "unchanged",
-            Self::Failed => "failed",
-        }
+tollgate_types::named! {
+    /// The result of a reload.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ReloadOutcome {
+        /// It is served.
+        Applied = "applied",
+        /// There was nothing new in it.
+        Unchanged = "unchanged",
+        /// It was at fault, and is not served.
+        Failed = "failed",
     }
 }
 

@@ -22,7 +22,7 @@ use tollgate_telemetry::events;
 const MOST_OF_BODY: usize = 4 << 20;
 /// Bytes that all requests keep, until their spans are exported.
 const MOST_OF_ALL: usize = 64 << 20;
-/// What a piece takes besides its bytes.
+/// The memory of a piece besides its bytes.
 const OF_A_PIECE: usize = 64;
 
 /// Which requests keep their content.
@@ -93,7 +93,7 @@ impl Drop for KeptBody {
     }
 }
 
-/// What a request said, and what it was answered, in the format of its client.
+/// A request and its answer, in the format of the client.
 pub(crate) struct Content {
     pub(crate) prompt: KeptBody,
     pub(crate) answer: Option<KeptBody>,

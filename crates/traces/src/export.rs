@@ -33,7 +33,7 @@ const LAST_EXPORT: Duration = Duration::from_secs(3);
 /// The spans of a request.
 pub(crate) struct Spans {
     pub(crate) spans: Vec<SpanData>,
-    /// What belongs into the last one.
+    /// The content for the last span.
     pub(crate) content: Option<Content>,
 }
 

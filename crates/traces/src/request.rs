@@ -48,7 +48,7 @@ pub struct Attempt {
     pub host: Arc<str>,
     /// The provider's port.
     pub port: u16,
-    /// What the provider is asked to do, such as `chat`.
+    /// The operation of the provider, such as `chat`.
     pub operation: &'static str,
     /// The name of the model at the provider. `None` for a request without a model.
     pub model: Option<String>,
@@ -86,7 +86,7 @@ pub struct Facts<'a> {
     pub output_limit: Option<u64>,
     /// The number of answers that the client asked for.
     pub choices: u64,
-    /// What the provider reported.
+    /// The usage that the provider reported.
     pub usage: Option<Usage>,
     /// Tokens charged to the key.
     pub charged: Option<u64>,

@@ -1,8 +1,8 @@
 //! A request that needs no translation, made to fit what its provider accepts.
 //!
-//! It decides what the capabilities of a provider change in a body of the provider's own format. The bytes
-//! between the changes stay as the client wrote them. Whole fields that a provider does not know, and
-//! fields with another name, are patched elsewhere (`BodyPatch`).
+//! It decides what the capabilities of a provider change in a body of the provider's own format, which
+//! a lexer has checked. The bytes between the changes stay as the client wrote them. Whole fields that a
+//! provider does not know, and fields with another name, are patched elsewhere (`BodyPatch`).
 
 use crate::{
     Refusal, Strict,
@@ -33,7 +33,7 @@ const ENCRYPTED: &str = "reasoning.encrypted_content";
 
 /// The sampling settings that a body has.
 pub fn sampling_settings(body: &[u8]) -> Vec<&'static str> {
-    let Ok(document) = Document::parse(body) else {
+    let Ok(document) = Document::of_valid(body) else {
         return Vec::new();
     };
     let is_given = |name: &&str| member(document.root(), name).is_some_and(|it| !it.is_null());
@@ -69,7 +69,7 @@ pub fn without_refused<'a>(
     if found.is_empty() {
         return Ok((body, found));
     }
-    let Ok(document) = Document::parse(&body) else {
+    let Ok(document) = Document::of_valid(&body) else {
         return Ok((body, Vec::new()));
     };
     let top = document.root();
@@ -103,7 +103,7 @@ pub fn needs_custom_tools(format: Format, body: &[u8], capabilities: &Capabiliti
     if !has_word(body, "custom") && memmem::find(body, ESCAPED_LETTER).is_none() {
         return false;
     }
-    let Ok(document) = Document::parse(body) else {
+    let Ok(document) = Document::of_valid(body) else {
         return false;
     };
     let top = document.root();
@@ -144,7 +144,7 @@ pub fn within_capabilities(
         return Ok(unchanged(body));
     }
     let (splice, dropped) = {
-        let Ok(document) = Document::parse(&body) else {
+        let Ok(document) = Document::of_valid(&body) else {
             return Ok(unchanged(body));
         };
         let mut fitter = Fitter {

@@ -20,11 +20,11 @@ pub struct BedrockVectorsRequest {
     pub body: Bytes,
     /// The fields that were left out, by their names; `*` for those that the API does not define.
     pub dropped: Vec<&'static str>,
-    /// What the answer needs.
+    /// The notes for the answer.
     pub notes: BedrockVectorsNotes,
 }
 
-/// What the answer does not say.
+/// Facts that the answer does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BedrockVectorsNotes {
     vendor: Vendor,
@@ -43,7 +43,8 @@ pub enum Vendor {
     Cohere,
 }
 
-/// Writes a request for embeddings as InvokeModel reads it. `model`: its name for the client.
+/// Writes a request for embeddings, which a lexer has checked, as InvokeModel reads it. `model`: its name
+/// for the client.
 ///
 /// # Errors
 /// The model does not take such an input, a field has a value that OpenAI's API does not define, or the operator
@@ -54,7 +55,7 @@ pub fn bedrock_vectors_request(
     model: &str,
     strict: Strict<'_>,
 ) -> Result<BedrockVectorsRequest, Refusal> {
-    let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
+    let document = Document::of_valid(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
     let root = document.root();
     let mut out = Output::with_capacity(body.len());
     let mut dropped = Vec::new();

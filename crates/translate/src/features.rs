@@ -28,7 +28,7 @@ macro_rules! features {
                 match self { $(Self::$name => $label,)* }
             }
 
-            /// What becomes of the feature in a format that does not declare it.
+            /// The fate of the feature in a format that does not declare it.
             const fn loss(self) -> Option<Fate> {
                 match self { $(Self::$name => features!(@loss $($loss)?),)* }
             }
@@ -180,7 +180,7 @@ pub(crate) use target_features;
 
 const COUNT: usize = Feature::ALL.len();
 
-/// What a format, as a target, does with each feature.
+/// The fate of each feature in a format as a target.
 #[derive(Debug)]
 pub(crate) struct TargetFeatures([Fate; COUNT]);
 
@@ -210,7 +210,7 @@ impl TargetFeatures {
         Self(all)
     }
 
-    /// What becomes of a feature in this format.
+    /// The fate of a feature in this format.
     pub(crate) fn fate(&self, feature: Feature) -> Fate {
         // The array has a fate for each feature.
         self.0

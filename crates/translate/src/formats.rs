@@ -9,11 +9,7 @@ pub(crate) mod responses;
 
 use crate::{
     AskedReasoning, Refusal, Target, TranslationNotes,
-    answer::{
-        read::ReadAnswer,
-        table::{AnswerFate, AnswerFeature, AnswerRow},
-        write::Write,
-    },
+    answer::{read::ReadAnswer, write::Write},
     document::Value,
     features::TargetFeatures,
     names::NameLimits,
@@ -29,7 +25,7 @@ use crate::{
 use std::borrow::Cow;
 use tollgate_types::{Format, PerFormat};
 
-/// What the rest of the crate must know of a format.
+/// The rules of a format for the rest of the crate.
 #[derive(Debug)]
 pub(crate) struct FormatRules {
     /// How its clients speak it; `None` if providers alone do.
@@ -59,7 +55,7 @@ pub(crate) struct SourceRules {
     /// The field whose contents are remembered with the answer, if a request can refer to an
     /// earlier answer.
     pub(crate) remembered: Option<&'static str>,
-    /// What the client sees of the model's reasoning.
+    /// The parts of the model's reasoning that the client sees.
     pub(crate) asked_reasoning: fn(&Conversation<'_>, ReasoningUse) -> AskedReasoning,
     /// Leaves out what a translation sealed, for a provider of the same format.
     pub(crate) unseal: fn(&mut Unsealer, Value<'_>),
@@ -93,7 +89,7 @@ pub(crate) struct SourcePaths {
 /// A format as that of the provider's request.
 #[derive(Debug)]
 pub(crate) struct TargetRules {
-    /// What the format does with the features of a conversation.
+    /// The fates of the features of a conversation.
     pub(crate) features: &'static TargetFeatures,
     pub(crate) write: fn(&mut Writer<'_, '_>, &Conversation<'_>) -> Result<(), Refusal>,
     /// Whether the provider searches the web.
@@ -130,8 +126,6 @@ pub(crate) struct TargetRules {
 /// A format as that of the answer to a client.
 #[derive(Debug)]
 pub(crate) struct ClientRules {
-    /// What becomes of the features of an answer.
-    pub(crate) features: &'static [(AnswerFeature, AnswerFate)],
     pub(crate) stream: fn(&TranslationNotes) -> Box<dyn Write>,
     pub(crate) body: fn(&TranslationNotes) -> Box<dyn Write>,
     /// How the ids of calls begin that the gateway makes.
@@ -158,8 +152,6 @@ pub(crate) enum SealPlace {
 /// A format as that of a provider's answer.
 #[derive(Debug)]
 pub(crate) struct ProviderRules {
-    /// The fields of an answer.
-    pub(crate) fields: &'static [AnswerRow],
     pub(crate) reader: fn() -> Box<dyn ReadAnswer>,
     /// Whether reasoning comes with a signature.
     pub(crate) signs_reasoning: bool,
@@ -176,7 +168,7 @@ static FORMATS: PerFormat<&FormatRules> = PerFormat {
     rerank: &chat::RULES,
 };
 
-/// What the crate must know of a format.
+/// The rules of a format.
 pub(crate) fn rules(format: Format) -> &'static FormatRules {
     FORMATS[format]
 }

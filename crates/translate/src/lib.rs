@@ -23,7 +23,6 @@
 
 mod answer;
 mod capabilities;
-pub mod document;
 mod embeddings;
 pub mod features;
 mod fingerprint;
@@ -39,7 +38,7 @@ pub mod table;
 mod target;
 mod unsealed;
 
-pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
+pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use capabilities::{
     Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
 };
@@ -54,4 +53,5 @@ pub use notes::{
 pub use refusal::Refusal;
 pub use request::{Translated, most_memory, request, valid_request};
 pub use target::{AnswerMemory, Lossy, Strict, Target};
+pub use tollgate_wire::document;
 pub use unsealed::{Unsealed, without_seals};

@@ -8,7 +8,7 @@
 use sha2::{Digest as _, Sha256};
 use std::{borrow::Cow, collections::HashMap};
 
-/// What kind of tool a caller offered.
+/// The kind of a tool that a caller offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ToolKind {
     /// A function with a JSON schema.
@@ -26,7 +26,7 @@ pub struct ToolName {
     pub name: String,
     /// Responses: the namespace that the tool stands in.
     pub namespace: Option<String>,
-    /// What the caller offered it as.
+    /// Its kind in the request of the caller.
     pub kind: ToolKind,
 }
 

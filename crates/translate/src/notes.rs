@@ -1,11 +1,11 @@
-//! What must be remembered of a request until its answer comes: made by the request half,
-//! read by the answer half.
+//! Notes about a request that its answer needs: the request half writes them, the answer half
+//! reads them.
 
 use crate::names::ToolNames;
 use std::sync::Arc;
 use tollgate_types::Format;
 
-/// What the answer half must know of the request that it answers.
+/// The facts about a request that the translation of its answer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationNotes {
     /// The caller's format: what the answer is written in.
@@ -21,13 +21,13 @@ pub struct TranslationNotes {
     pub include_usage: bool,
     /// The tools that the target knows by another name, or as another kind.
     pub tools: ToolNames,
-    /// What the caller wants to see of the model's reasoning.
+    /// The parts of the model's reasoning that the caller asked for.
     pub reasoning: AskedReasoning,
     /// Whether the model may call several tools in one answer; `true` unless the caller forbade it.
     pub parallel_tool_calls: bool,
     /// The name of the JSON schema that the answer follows, where the caller gave one.
     pub schema_name: Option<String>,
-    /// What the answer's text is checked for, because the target was only asked for it.
+    /// The check of the answer's text, because the target does not enforce the format.
     pub check: AnswerCheck,
     /// Responses callers: the answer is a summary of the conversation, and becomes a
     /// `compaction` item.
@@ -46,7 +46,7 @@ pub struct TranslationNotes {
     pub memory: Option<MemoryNotes>,
 }
 
-/// What is known of an answer that the gateway remembers.
+/// The facts about an answer that the gateway remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNotes {
     /// Whether the caller asked for sealed state. It is remembered in any case, because the
@@ -61,7 +61,7 @@ impl TranslationNotes {
     }
 }
 
-/// What the text of an answer is checked for.
+/// The check of the text of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerCheck {
     /// Nothing.
@@ -73,14 +73,14 @@ pub enum AnswerCheck {
     JsonObjectOrCall,
 }
 
-/// What a caller wants to see of searches of the web.
+/// The parts of searches of the web that a caller asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskedSearch {
     /// Responses: every page that was found (`include: [web_search_call.action.sources]`).
     pub sources: bool,
 }
 
-/// What a caller wants to see of the model's reasoning.
+/// The parts of the model's reasoning that a caller asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskedReasoning {
     /// Whether the text of the reasoning is shown, where the provider gives it. Chat: always;

@@ -8,7 +8,7 @@ use tollgate_types::{ErrorCode, PublicError};
 pub struct Refusal {
     /// Where in the request, as `messages[2].content[0].source`; empty for the body itself.
     pub path: String,
-    /// What is wrong and what would be right.
+    /// The fault and its correction.
     pub message: String,
 }
 

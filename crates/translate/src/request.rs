@@ -38,13 +38,13 @@ pub struct Translated {
     /// The fields that were left out or weakened with notice, by their paths in the table,
     /// each once: what goes into `x-dropped-fields`.
     pub dropped: Vec<String>,
-    /// What the answer half must know.
+    /// The notes for the answer half.
     pub notes: TranslationNotes,
     /// Where the `input` of a responses request stands in its body.
     pub input: Option<Range<usize>>,
 }
 
-/// What a translated body may have more than the original: quotes, names, a few fields.
+/// Bytes by which a translated body can exceed the original: quotes, names, a few fields.
 const SLACK: usize = 1024;
 
 /// Bytes of memory that the translation of a body takes at most while it is made, its result
@@ -241,7 +241,7 @@ fn notes(
     }
 }
 
-/// What the answer says of its own keeping.
+/// Notes the answer's fields about its own storage.
 fn note_memory(echo: &mut ResponsesEcho, is_remembered: bool, target: &Target<'_>) {
     echo.store = Some(if is_remembered { "true" } else { "false" }.into());
     echo.previous_response_id = target

@@ -40,7 +40,7 @@ impl Backend {
     }
 }
 
-/// What a blob is where it comes from, and so where it must stand when it returns.
+/// The form of a blob in its own format, which decides its place when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningForm {
     /// Messages: `signature` of a `thinking` block.
@@ -114,7 +114,7 @@ impl ReasoningForm {
 /// A blob as its provider made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeReasoning {
-    /// What the payload is.
+    /// The form of the payload.
     pub form: ReasoningForm,
     /// The provider's id of the item, where it had one; else empty.
     pub item_id: String,
@@ -173,7 +173,7 @@ pub fn open(backend: Backend, sealed: &str) -> Option<NativeReasoning> {
     })
 }
 
-/// What the user says in place of a conversation that was summarized, out of the sealed summary.
+/// The user message that takes the place of a summarized conversation, from the sealed summary.
 pub fn summary(sealed: &str) -> Option<String> {
     let native = open(Backend::ANY, sealed)?;
     let is_summary = native.form == ReasoningForm::Summary;

@@ -1,13 +1,9 @@
-//! What becomes of each field of each format, in every direction. The readers are driven by this
+//! The fate of each field of each format, in every direction. The readers are driven by this
 //! table, the tests walk it, and `docs/reference/translation.md` is written from it.
 //!
 //! A [`Shape`] is one kind of object, a [`Row`] one field of it. Readers open an object by
 //! its shape: what the table refuses or drops never reaches them. A field that has no row is
 //! refused at the top level and dropped with notice below. [`Kinds`] do the same for objects that say what they are in their `type`.
-
-mod page;
-
-pub use page::page;
 
 use crate::{
     document::{Value, is_word},
@@ -17,7 +13,7 @@ use crate::{
 use std::collections::BTreeSet;
 use tollgate_types::Format;
 
-/// What becomes of a field in one direction.
+/// The fate of a field in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It says the same there, under the same or another name.
@@ -38,30 +34,6 @@ impl Fate {
     /// Whether a reader gets to see the field.
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Carried | Self::Mapped(_))
-    }
-
-    /// Whether something is lost.
-    const fn is_loss(self) -> bool {
-        matches!(self, Self::Dropped(_) | Self::Refused(_))
-    }
-
-    /// What becomes of a feature, in one word.
-    const fn in_short(self) -> &'static str {
-        match self {
-            Self::Carried | Self::Mapped(_) => "carried",
-            Self::Implied(_) | Self::Dropped(_) | Self::Refused(_) => self.word(),
-        }
-    }
-
-    /// The fate in one word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Carried => "carried",
-            Self::Mapped(_) => "mapped",
-            Self::Implied(_) => "implied",
-            Self::Dropped(_) => "dropped",
-            Self::Refused(_) => "refused",
-        }
     }
 
     /// How or why; empty for a field that is just carried.
@@ -92,7 +64,7 @@ pub struct Row {
     pub extra: bool,
 }
 
-/// What a field is for.
+/// The purpose of a field.
 #[derive(Clone, Copy, Debug)]
 enum Feeds {
     /// A feature of the conversation. The text says how the field is read, if it is not simply
@@ -137,12 +109,12 @@ impl Row {
         }
     }
 
-    /// What becomes of the field on its way into another format.
+    /// The fate of the field on its way into another format.
     pub fn fate(&self, to: Format) -> Fate {
         self.fate_in(rules(to).target.features)
     }
 
-    /// What becomes of the field in a format with these features.
+    /// The fate of the field in a format with these features.
     pub(crate) fn fate_in(&self, target: &TargetFeatures) -> Fate {
         match self.feeds {
             Feeds::Nothing(fate) => fate,

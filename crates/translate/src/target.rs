@@ -1,4 +1,4 @@
-//! What the request half knows of the target: values, never the catalog itself.
+//! The target of a translation: values, never the catalog itself.
 
 use tollgate_types::{
     ChatCapabilities, Effort, MessagesCapabilities, ReasoningMode, ResponsesCapabilities,
@@ -27,11 +27,11 @@ pub struct Target<'a> {
     pub cache_breakpoints: bool,
     /// The most stop sequences that the provider takes, if not as many as its format's own.
     pub max_stop_sequences: Option<usize>,
-    /// What only a chat provider differs in.
+    /// The differences between chat providers.
     pub chat: ChatCapabilities,
-    /// What only a responses provider differs in.
+    /// The differences between responses providers.
     pub responses: ResponsesCapabilities,
-    /// What only a messages provider differs in.
+    /// The differences between messages providers.
     pub messages: MessagesCapabilities,
     /// Gemini: the model takes levels of thinking, not budgets, and checks the signatures of calls.
     pub thinking_levels: bool,

@@ -24,11 +24,11 @@ pub struct Unsealed {
     pub dropped: Vec<&'static str>,
 }
 
-/// Leaves sealed reasoning out of a request that goes to a provider of its own format.
+/// Leaves sealed reasoning out of a checked request that goes to a provider of its own format.
 /// `None`: the body is not what was read before, or there is nothing to leave out.
 /// `checks_signatures`: the model refuses calls without a signature (Gemini).
 pub fn without_seals(format: Format, body: &[u8], checks_signatures: bool) -> Option<Unsealed> {
-    let document = Document::parse(body).ok()?;
+    let document = Document::of_valid(body).ok()?;
     let mut writer = Unsealer {
         out: Output::with_capacity(body.len()),
         dropped: Vec::new(),

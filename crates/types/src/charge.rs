@@ -53,32 +53,25 @@ impl UpperBound {
     }
 }
 
-/// How a request ended, for its charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BillingState {
-    /// The answer is complete.
-    Completed,
-    /// The upstream stopped early, because of a limit or a filter.
-    Incomplete,
-    /// The client disconnected.
-    ClientClosed,
-    /// The upstream failed.
-    UpstreamFailed,
-    /// The request was refused, here or upstream.
-    Rejected,
+crate::named! {
+    /// How a request ended, for its charge. The order is that of the numbers in the settlement file.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BillingState {
+        /// The answer is complete.
+        Completed = "completed",
+        /// The upstream stopped early, because of a limit or a filter.
+        Incomplete = "incomplete",
+        /// The client disconnected.
+        ClientClosed = "client_closed",
+        /// The upstream failed.
+        UpstreamFailed = "upstream_failed",
+        /// The request was refused, here or upstream.
+        Rejected = "rejected",
+    }
 }
 
 impl BillingState {
-    /// Every state, in the order of their numbers in the file.
-    pub const ALL: [Self; 5] = [
-        Self::Completed,
-        Self::Incomplete,
-        Self::ClientClosed,
-        Self::UpstreamFailed,
-        Self::Rejected,
-    ];
-
     /// Whether a request in this state is free: it was refused, or its provider failed before one token
     /// of `output` was delivered.
     pub const fn is_free(self, output: u64) -> bool {
@@ -86,17 +79,6 @@ impl BillingState {
             Self::Rejected => true,
             Self::UpstreamFailed => output == 0,
             Self::Completed | Self::Incomplete | Self::ClientClosed => false,
-        }
-    }
-
-    /// The name on the wire, in filters and in logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Incomplete => "incomplete",
-            Self::ClientClosed => "client_closed",
-            Self::UpstreamFailed => "upstream_failed",
-            Self::Rejected => "rejected",
         }
     }
 
@@ -112,23 +94,15 @@ impl fmt::Display for BillingState {
     }
 }
 
-/// The source of a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CountSource {
-    /// The upstream reported it.
-    Reported,
-    /// The gateway counted what it sent and delivered.
-    Estimated,
-}
-
-impl CountSource {
-    /// The name on the wire and in logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reported => "reported",
-            Self::Estimated => "estimated",
-        }
+crate::named! {
+    /// The source of a count.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CountSource {
+        /// The upstream reported it.
+        Reported = "reported",
+        /// The gateway counted what it sent and delivered.
+        Estimated = "estimated",
     }
 }
 

@@ -84,41 +84,27 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// The value of `error.type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorType {
-    /// The credential was missing or refused.
-    AuthenticationError,
-    /// The credential does not permit the request.
-    PermissionError,
-    /// The balance is used up.
-    BillingError,
-    /// Too many requests.
-    RateLimitError,
-    /// Temporary overload.
-    OverloadedError,
-    /// The request must change before it can succeed.
-    InvalidRequestError,
-    /// The requested item does not exist.
-    NotFoundError,
-    /// A fault of the gateway or of a provider.
-    ApiError,
-}
-
-impl ErrorType {
-    /// The type on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AuthenticationError => "authentication_error",
-            Self::PermissionError => "permission_error",
-            Self::BillingError => "billing_error",
-            Self::RateLimitError => "rate_limit_error",
-            Self::OverloadedError => "overloaded_error",
-            Self::InvalidRequestError => "invalid_request_error",
-            Self::NotFoundError => "not_found_error",
-            Self::ApiError => "api_error",
-        }
+crate::named! {
+    /// The value of `error.type`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ErrorType {
+        /// The credential was missing or refused.
+        AuthenticationError = "authentication_error",
+        /// The credential does not permit the request.
+        PermissionError = "permission_error",
+        /// The balance is used up.
+        BillingError = "billing_error",
+        /// Too many requests.
+        RateLimitError = "rate_limit_error",
+        /// Temporary overload.
+        OverloadedError = "overloaded_error",
+        /// The request must change before it can succeed.
+        InvalidRequestError = "invalid_request_error",
+        /// The requested item does not exist.
+        NotFoundError = "not_found_error",
+        /// A fault of the gateway or of a provider.
+        ApiError = "api_error",
     }
 }
 

@@ -18,6 +18,7 @@ mod limits;
 mod maybe_ready;
 mod model;
 mod money;
+mod named;
 mod prices;
 mod request;
 mod share;

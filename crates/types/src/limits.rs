@@ -30,17 +30,19 @@ impl Limits {
     }
 }
 
-/// Which limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dimension {
-    /// Requests a minute.
-    Requests,
-    /// Input tokens a minute.
-    InputTokens,
-    /// Output tokens a minute.
-    OutputTokens,
-    /// Requests at once.
-    Concurrent,
+crate::named! {
+    /// Which limit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Dimension {
+        /// Requests a minute.
+        Requests = "requests",
+        /// Input tokens a minute.
+        InputTokens = "input_tokens",
+        /// Output tokens a minute.
+        OutputTokens = "output_tokens",
+        /// Requests at once.
+        Concurrent = "concurrent",
+    }
 }
 
 impl Dimension {
@@ -51,16 +53,6 @@ impl Dimension {
             Self::InputTokens => "input tokens a minute",
             Self::OutputTokens => "output tokens a minute",
             Self::Concurrent => "requests at one time",
-        }
-    }
-
-    /// The name in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::InputTokens => "input_tokens",
-            Self::OutputTokens => "output_tokens",
-            Self::Concurrent => "concurrent",
         }
     }
 }

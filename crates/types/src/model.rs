@@ -3,31 +3,21 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a model reasons (specification, section 2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum ReasoningMode {
-    /// The model decides how much it thinks.
-    Adaptive,
-    /// Thinking is turned on with a budget.
-    Extended,
-    /// The provider's own default; the request is left alone.
-    #[default]
-    ProviderDefault,
-    /// The model does not reason.
-    None,
-}
-
-impl ReasoningMode {
-    /// The name in configuration and in `GET /v1/models`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Extended => "extended",
-            Self::ProviderDefault => "provider_default",
-            Self::None => "none",
-        }
+crate::named! {
+    /// How a model reasons (specification, section 2).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum ReasoningMode {
+        /// The model decides how much it thinks.
+        Adaptive = "adaptive",
+        /// Thinking is turned on with a budget.
+        Extended = "extended",
+        /// The provider's own default; the request is left alone.
+        #[default]
+        ProviderDefault = "provider_default",
+        /// The model does not reason.
+        None = "none",
     }
 }
 
@@ -48,19 +38,21 @@ pub enum ThinkingStyle {
     Adaptive,
 }
 
-/// The requested amount of thinking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[expect(missing_docs, reason = "the names on the wire, from least to most")]
-pub enum Effort {
-    None,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    Xhigh,
-    Max,
+crate::named! {
+    /// The requested amount of thinking.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[expect(missing_docs, reason = "the names on the wire, from least to most")]
+    pub enum Effort {
+        None = "none",
+        Minimal = "minimal",
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+        Xhigh = "xhigh",
+        Max = "max",
+    }
 }
 
 impl Effort {

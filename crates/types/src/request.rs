@@ -81,28 +81,18 @@ pub struct RequestFacts {
     pub conversation: Option<Box<ConversationFacts>>,
 }
 
-/// The kind of output that a request asks for. Of several, the last one in this order counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OutputKind {
-    /// Plain text.
-    Text,
-    /// JSON, with a schema or without.
-    Json,
-    /// Pictures.
-    Image,
-    /// Sound.
-    Speech,
-}
-
-impl OutputKind {
-    /// The name in traces, by the semantic conventions.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::Image => "image",
-            Self::Speech => "speech",
-        }
+crate::named! {
+    /// The kind of output that a request asks for. Of several, the last one in this order counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum OutputKind {
+        /// Plain text.
+        Text = "text",
+        /// JSON, with a schema or without.
+        Json = "json",
+        /// Pictures.
+        Image = "image",
+        /// Sound.
+        Speech = "speech",
     }
 }
 

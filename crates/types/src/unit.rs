@@ -2,27 +2,18 @@
 
 use crate::{Money, Prices, Weights};
 
-/// The unit of a balance, a grant or a charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unit {
-    /// Tokens, by their weights.
-    Tokens,
-    /// Money, in nano-units.
-    Money,
+crate::named! {
+    /// The unit of a balance, a grant or a charge.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Unit {
+        /// Tokens, by their weights.
+        Tokens = "tokens",
+        /// Money, in nano-units.
+        Money = "money",
+    }
 }
 
 impl Unit {
-    /// Every unit.
-    pub const ALL: [Self; 2] = [Self::Tokens, Self::Money];
-
-    /// The name in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tokens => "tokens",
-            Self::Money => "money",
-        }
-    }
-
     /// The unit of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.as_str() == name)

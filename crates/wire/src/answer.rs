@@ -1,5 +1,4 @@
-//! What an answer says about itself: its identity, its usage, how it ended, and whether it is an
-//! answer at all.
+//! The facts in an answer: its identity, its usage, its end, and whether it is an answer at all.
 //!
 //! This file decides for whole bodies, fed in borrowed chunks; `stream` decides for event streams
 //! with the same reader. It keeps a few facts and never the body.
@@ -26,7 +25,7 @@ use tollgate_types::Format;
 pub use facts::{AnswerFacts, StopReason};
 pub use kind::StreamEvents;
 
-/// What a body with a success status turned out to be.
+/// The kind of a body with a success status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
     /// An answer.
@@ -68,7 +67,7 @@ impl AnswerScanner {
         }
     }
 
-    /// What the body is, once that is certain: an error when its error object begins, an answer
+    /// The kind of the body, once it is certain: an error when its error object begins, an answer
     /// when its first choice, item or block begins. `None`: read on. [`finish`](Self::finish)
     /// decides.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
@@ -125,7 +124,7 @@ impl AnswerScanner {
         }
     }
 
-    /// What the body has said so far.
+    /// The facts so far.
     pub const fn facts(&self) -> &AnswerFacts {
         &self.reader.facts
     }

@@ -1,4 +1,4 @@
-//! What an upstream's failure is, and what of it the caller learns.
+//! The class of an upstream's failure, and the error that the caller gets.
 //!
 //! Decides the class of a failure (an error answer, an error event in a stream, a broken
 //! connection) and the public error that stands for it. Leaves to others: what is done about
@@ -67,7 +67,7 @@ pub enum FaultClass {
     ConnectionBroken,
     /// The gateway's own response time-out fired.
     ResponseTimeout,
-    /// What came back is not an answer in the provider's format.
+    /// The answer is not in the provider's format.
     BrokenAnswer,
     /// The model answered in another form than the request asks for (not with a JSON object). The
     /// caller's words can cause it, so that no provider is to blame and the answer is charged.
@@ -133,7 +133,7 @@ impl FaultClass {
 /// A failure of an upstream, as the gateway knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFault {
-    /// What kind of failure it is.
+    /// Its class.
     pub class: FaultClass,
     /// The HTTP status of the upstream's answer. `None`: there was no answer, or the failure
     /// came in the body of a success.
@@ -146,7 +146,7 @@ pub struct UpstreamFault {
     /// The provider's own code or type for the error: for the operator's log, never for the
     /// caller. At most 64 bytes of `[A-Za-z0-9_.-]`.
     pub provider_code: Option<Box<str>>,
-    /// What the provider says of a request that it refuses as invalid.
+    /// The provider's words about a request that it refuses as invalid.
     pub words: Option<Box<ProviderWords>>,
     /// If the provider refuses the credential and dates its answer otherwise: the seconds by which this
     /// machine's clock is ahead of the provider's (behind it, if negative). Signatures do not verify then.

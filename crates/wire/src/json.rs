@@ -48,10 +48,12 @@ mod string;
 #[cfg(test)]
 mod tests;
 mod utf8;
+mod write;
 
 pub use error::{JsonError, JsonErrorKind};
 pub use lexer::Lexer;
 pub(crate) use string::prefix;
+pub use write::{escape_into, write_digits};
 
 /// Where a value stands: absolute byte offsets from the start of the document,
 /// `end` exclusive. The span of a string or key includes its quotes.
@@ -84,25 +86,16 @@ pub enum Container {
     Array,
 }
 
-/// The three words of JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Literal {
-    /// `null`
-    Null,
-    /// `true`
-    True,
-    /// `false`
-    False,
-}
-
-impl Literal {
-    /// The word itself.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::True => "true",
-            Self::False => "false",
-        }
+tollgate_types::named! {
+    /// The three words of JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Literal {
+        /// `null`
+        Null = "null",
+        /// `true`
+        True = "true",
+        /// `false`
+        False = "false",
     }
 }
 
@@ -152,23 +145,29 @@ pub(crate) fn string_to_its_end(bytes: &[u8]) -> Option<(usize, usize)> {
     (is_text && after.starts_with(b"\"")).then(|| (passage.len, passage.unescaped_len()))
 }
 
-/// What the source of a string means, the first bytes of it, at most so many and cut at the end
-/// of a character. It ends where an escape is not whole.
+/// The unescaped source of a string: its first bytes, at most so many and cut at the end of a
+/// character. It ends where an escape is not whole.
 pub fn unescape(source: &[u8], limit: usize) -> String {
     let mut text = Vec::with_capacity(source.len());
+    unescape_into(source, &mut text);
+    text.truncate(prefix(&text, limit).len());
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Appends the unescaped source of a string, up to an escape that is not whole. An escaped
+/// surrogate without its partner becomes U+FFFD.
+pub fn unescape_into(source: &[u8], text: &mut Vec<u8>) {
     let mut rest = source;
     loop {
         let escape = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
         let (plain, after) = rest.split_at_checked(escape).unwrap_or((rest, &[]));
         text.extend_from_slice(plain);
-        let Some((character, len)) = scan::escape(after) else {
+        let Some((character, len)) = scan::escape(after).or_else(|| scan::surrogate(after)) else {
             break;
         };
         text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         rest = after.get(len..).unwrap_or_default();
     }
-    text.truncate(prefix(&text, limit).len());
-    String::from_utf8(text).unwrap_or_default()
 }
 
 /// A number as it was written.
@@ -208,13 +207,13 @@ impl<'a> Number<'a> {
     }
 }
 
-/// What a [`Lexer`] reports to. Every method but the error type has a default
+/// The receiver of a [`Lexer`]'s reports. Every method but the error type has a default
 /// that ignores the report.
 ///
 /// The lexer asks [`want_key`](Self::want_key) or [`want_string`](Self::want_string) at
 /// the opening quote and reports at the closing one. An error ends the lexing.
 pub trait Sink {
-    /// What the sink itself can fail with.
+    /// The error of the sink itself.
     type Error: From<JsonError>;
 
     /// A key begins: how much of it is wanted?

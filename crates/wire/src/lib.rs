@@ -8,6 +8,7 @@ pub mod address;
 pub mod answer;
 pub mod body;
 pub mod conversation;
+pub mod document;
 pub mod fault;
 pub mod field_path;
 mod formats;

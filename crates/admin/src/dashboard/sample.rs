@@ -20,7 +20,7 @@ const MOST_BREAKERS: usize = 100;
 /// The longest name in an event, in characters. Clients choose the names of wildcard models.
 const MOST_CHARS: usize = 200;
 
-/// What a sample is made of, besides the counters of the process.
+/// The sources of a sample, besides the counters of the process.
 pub(super) struct Sources {
     api: Arc<Api>,
 }
@@ -64,7 +64,7 @@ impl Cell {
         }
     }
 
-    /// What was added since `earlier`.
+    /// The increase since `earlier`.
     fn since(&self, earlier: Option<&Self>) -> Self {
         let mut change = self.clone();
         let Some(earlier) = earlier else {
@@ -85,7 +85,7 @@ impl Cell {
 
 /// Model and provider.
 type Way = (String, String);
-/// What is counted, and of what.
+/// A kind of event and its name.
 type Cause = (&'static str, String);
 
 /// The counters at one time.

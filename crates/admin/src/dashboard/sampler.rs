@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 /// From one sample to the next.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// What all viewers share.
+/// The sampler that all viewers share.
 #[derive(Default)]
 pub(crate) struct Sampler(Arc<Mutex<State>>);
 

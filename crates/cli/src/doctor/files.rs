@@ -38,7 +38,7 @@ pub(super) fn modes(sources: &Sources, config: Option<&Config>, report: &mut Rep
     }
 }
 
-/// What others can do with a file, and the change of its mode that prevents it. A group may read
+/// The access of other users to a file, and the change of its mode that prevents it. A group may read
 /// secrets: that of the service.
 pub(super) fn exposed(
     metadata: &Metadata,

@@ -31,15 +31,15 @@ const USUAL_SKEW: Duration = Duration::from_secs(3);
 /// Certificates and grants begin and end so much too early or too late.
 const MOST_SKEW: Duration = Duration::from_secs(60);
 
-/// What was found of a provider.
+/// The findings about a provider.
 struct Found {
     verdict: Result<String, Fault>,
-    /// What is less than good.
+    /// Findings that do not stop requests.
     warnings: Vec<Fault>,
     skew: Option<Skew>,
 }
 
-/// What is wrong, and what to do.
+/// A problem and its remedy.
 struct Fault {
     message: String,
     advice: &'static str,

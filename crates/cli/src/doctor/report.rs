@@ -4,7 +4,7 @@ use crate::{Outcome, print, print_line};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What a check has come to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
@@ -18,7 +18,7 @@ struct Finding {
     check: String,
     verdict: Verdict,
     message: String,
-    /// What to do.
+    /// The remedy.
     advice: Option<String>,
 }
 

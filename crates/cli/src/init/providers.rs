@@ -54,7 +54,7 @@ impl ReadyFile {
         self.example_address().is_some()
     }
 
-    /// What such an address looks like.
+    /// An example of such an address.
     pub(super) fn example_address(&self) -> Option<String> {
         let mut lines = self
             .text

@@ -1,4 +1,4 @@
-//! What `tollgate status` shows, and what of it is a warning.
+//! The output of `tollgate status`, and its warnings.
 
 use super::metrics::Metrics;
 use crate::Failure;
@@ -13,7 +13,7 @@ pub(crate) struct Status {
     /// The operator port.
     at: String,
     ready: bool,
-    /// What the gateway says of its readiness.
+    /// The gateway's answer to `/readyz`.
     readiness: String,
     version: Option<String>,
     uptime_seconds: Option<u64>,
@@ -89,7 +89,7 @@ struct LastFailure {
     at: String,
 }
 
-/// What the admin API reports.
+/// The health that the admin API reports.
 #[derive(Deserialize)]
 struct Health {
     providers: Vec<Provider>,

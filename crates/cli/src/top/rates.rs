@@ -1,4 +1,4 @@
-//! What a gateway did from one page of metrics to the next, by model.
+//! The rates of a gateway between two pages of metrics, by model.
 
 use crate::status::metrics::Metrics;
 use std::collections::BTreeMap;

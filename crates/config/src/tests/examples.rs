@@ -220,7 +220,7 @@ fn the_demo_answers_every_model_in_every_format_and_takes_orders_by_name() {
 #[test]
 fn the_operators_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
-    let page = reference();
+    let page = reference::reference();
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }

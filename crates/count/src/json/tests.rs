@@ -1,11 +1,11 @@
-//! The tree is what any other parser makes of the same body.
+//! The values are what any other parser makes of the same body.
 
 use super::*;
 use proptest::prelude::*;
 use serde_json::Value;
 
-fn value(json: &Json<'_>) -> Value {
-    serde_json::from_str(&json.to_line()).unwrap()
+fn value(document: &Document<'_>) -> Value {
+    serde_json::from_str(&Json::of(document).to_line()).unwrap()
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -26,24 +26,24 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_tree_is_what_another_parser_reads(wanted in any_json()) {
+    fn values_are_what_another_parser_reads(wanted in any_json()) {
         let body = wanted.to_string();
-        let tree = Json::parse(body.as_bytes()).unwrap();
-        prop_assert_eq!(value(&tree), wanted);
+        let document = parse(body.as_bytes()).unwrap();
+        prop_assert_eq!(value(&document), wanted);
     }
 }
 
 #[test]
 fn half_a_surrogate_pair_is_read_as_a_replacement_character() {
-    let tree = Json::parse(br#"{"a":"x\ud83d"}"#).unwrap();
-    assert_eq!(tree.text_of("a"), "x\u{fffd}");
+    let document = parse(br#"{"a":"x\ud83d"}"#).unwrap();
+    assert_eq!(Json::of(&document).text_of("a"), "x\u{fffd}");
 }
 
 #[test]
 fn a_body_of_countless_values_is_refused_instead_of_grown() {
     let dense = format!("[{}1]", "1,".repeat(MAX_NODES));
     assert!(matches!(
-        Json::parse(dense.as_bytes()),
-        Err(Unreadable::TooDense)
+        parse(dense.as_bytes()),
+        Err(DocumentError::TooDense)
     ));
 }

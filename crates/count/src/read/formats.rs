@@ -6,9 +6,10 @@ mod responses;
 
 use super::{Json, Reading};
 use tollgate_types::{Format, PerFormat};
+use tollgate_wire::document::Kind;
 
 /// Counts a field of the body; returns `false` if the field is none of the format's own.
-type Field = for<'j> fn(&mut Reading<'j>, &str, &'j Json<'j>) -> bool;
+type Field = for<'j> fn(&mut Reading<'j>, &str, Json<'j>) -> bool;
 
 pub(super) static FIELDS: PerFormat<Field> = PerFormat {
     chat: chat::field,
@@ -23,18 +24,18 @@ pub(super) static FIELDS: PerFormat<Field> = PerFormat {
 
 /// A whole request within a request for a count. Of the other fields only those that all formats share are
 /// counted.
-fn gemini<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+fn gemini<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
     let is_request = matches!(key, "generateContentRequest" | "generate_content_request");
     if is_request {
         for (key, value) in value.members() {
-            reading.field(Format::Gemini, key, value);
+            reading.field(Format::Gemini, &key, value);
         }
     }
     is_request
 }
 
 /// The texts of a request without a conversation.
-fn texts<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+fn texts<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
     let is_text = matches!(key, "input" | "query" | "documents");
     if is_text {
         text(reading, value);
@@ -43,10 +44,10 @@ fn texts<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool 
 }
 
 /// A text, a token of one, or a list of these.
-fn text<'j>(reading: &mut Reading<'j>, value: &'j Json<'j>) {
-    match value {
-        Json::Array(values) => values.iter().for_each(|it| text(reading, it)),
-        Json::Number(_) => reading.frame(1),
+fn text<'j>(reading: &mut Reading<'j>, value: Json<'j>) {
+    match value.kind() {
+        Kind::Array => value.elements().for_each(|it| text(reading, it)),
+        Kind::Number => reading.frame(1),
         _ => reading.content(value, 0),
     }
 }

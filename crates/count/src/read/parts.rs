@@ -5,6 +5,8 @@ use crate::{
     json::Json,
     media::{Detail, is_base64, size_of_image},
 };
+use std::borrow::Cow;
+use tollgate_wire::document::Kind;
 
 /// Keys whose text no model reads.
 const SILENT: [&str; 17] = [
@@ -29,18 +31,20 @@ const SILENT: [&str; 17] = [
 
 impl<'j> Reading<'j> {
     /// Text, a part, or a list of parts.
-    pub(super) fn content(&mut self, content: &'j Json<'j>, depth: u8) {
-        match content {
-            Json::Text(text) => self.text(text),
-            Json::Array(parts) => parts.iter().for_each(|part| self.content(part, depth)),
-            Json::Object(_) if depth < MAX_DEPTH => self.part(content, depth + 1),
-            Json::Null => {}
+    pub(super) fn content(&mut self, content: Json<'j>, depth: u8) {
+        match content.kind() {
+            Kind::String => self.text(content.as_text().unwrap_or_default()),
+            Kind::Array => content
+                .elements()
+                .for_each(|part| self.content(part, depth)),
+            Kind::Object if depth < MAX_DEPTH => self.part(content, depth + 1),
+            Kind::Null => {}
             _ => self.pass_over(content),
         }
     }
 
-    pub(super) fn part(&mut self, part: &'j Json<'j>, depth: u8) {
-        match part.text_of("type") {
+    pub(super) fn part(&mut self, part: Json<'j>, depth: u8) {
+        match &*part.text_of("type") {
             "text" | "input_text" | "output_text" => {
                 self.text(part.text_of("text"));
                 self.rest_of(part, &["text"]);
@@ -58,7 +62,9 @@ impl<'j> Reading<'j> {
             "compaction" => self.sealed(part),
             "reasoning" if self.in_turn => self.sealed(part),
             "redacted_thinking" => {
-                self.pass_over_member("encrypted", part.get("data").unwrap_or(&Json::Null));
+                let data = part.get("data");
+                data.into_iter()
+                    .for_each(|it| self.pass_over_member("encrypted", it));
                 self.rest_of(part, &["data"]);
             }
             "thinking" | "reasoning" => self.rest_of(part, &[]),
@@ -69,7 +75,7 @@ impl<'j> Reading<'j> {
     }
 
     /// A call of a tool, in any of the formats.
-    pub(super) fn call(&mut self, call: &'j Json<'j>) {
+    pub(super) fn call(&mut self, call: Json<'j>) {
         self.frame(self.rules.per_tool_call);
         let inner = ["function", "custom"].into_iter();
         if let Some((key, inner)) = inner.filter_map(|key| Some((key, call.get(key)?))).next() {
@@ -79,17 +85,17 @@ impl<'j> Reading<'j> {
         self.called(call);
     }
 
-    fn called(&mut self, call: &'j Json<'j>) {
+    fn called(&mut self, call: Json<'j>) {
         for (key, value) in call.members() {
-            match (key.as_ref(), value) {
-                ("name" | "arguments" | "input", Json::Text(text)) => self.text(text),
-                ("arguments" | "input", value) => self.json(value),
-                _ => self.pass_over_member(key, value),
+            match (&*key, value.as_text()) {
+                ("name" | "arguments" | "input", Some(text)) => self.text(text),
+                ("arguments" | "input", None) => self.json(value),
+                _ => self.pass_over_member(&key, value),
             }
         }
     }
 
-    pub(super) fn result(&mut self, result: &'j Json<'j>, key: &str, depth: u8) {
+    pub(super) fn result(&mut self, result: Json<'j>, key: &str, depth: u8) {
         self.frame(self.rules.per_tool_result);
         if let Some(content) = result.get(key) {
             self.content(content, depth);
@@ -99,7 +105,7 @@ impl<'j> Reading<'j> {
 
     /// Reasoning that only its provider can read: by its length, as measured on recorded
     /// traffic, since the seal itself takes some 900 digits.
-    fn sealed(&mut self, part: &'j Json<'j>) {
+    fn sealed(&mut self, part: Json<'j>) {
         const SEAL: u64 = 900;
         const DIGITS_PER_TOKEN: u64 = 7;
         let digits = part.text_of("encrypted_content");
@@ -108,27 +114,28 @@ impl<'j> Reading<'j> {
         self.framing = self.framing.saturating_add(tokens);
     }
 
-    fn image(&mut self, part: &'j Json<'j>) {
-        let (data, detail) = match part.get("image_url") {
-            Some(Json::Text(url)) => (payload(url), part.text_of("detail")),
-            Some(image) => (payload(image.text_of("url")), image.text_of("detail")),
-            None => {
-                let data = part
-                    .get("source")
-                    .map_or("", |source| source.text_of("data"));
-                (Some(data).filter(|data| !data.is_empty()), "")
-            }
+    fn image(&mut self, part: Json<'j>) {
+        let image = part.get("image_url");
+        let (url, detail) = match image.map(|image| (image, image.as_text())) {
+            Some((_, Some(url))) => (url, part.text_of("detail")),
+            Some((image, None)) => (image.text_of("url"), image.text_of("detail")),
+            None => Default::default(),
+        };
+        let data = match part.get("source") {
+            Some(source) if image.is_none() => source.text_of("data"),
+            _ => payload(&url).map_or(Cow::Borrowed(""), Cow::Borrowed),
         };
         self.rest_of(part, &["image_url", "source"]);
         for inner in ["image_url", "source"] {
             self.rest_of_payload(part.get(inner));
         }
-        let size = data.and_then(size_of_image);
-        let tokens = self.rules.image.tokens(size, Detail::of(detail));
+        let size = Some(&*data).filter(|data| !data.is_empty());
+        let size = size.and_then(size_of_image);
+        let tokens = self.rules.image.tokens(size, Detail::of(&detail));
         self.medium(tokens, size.is_some());
     }
 
-    fn document(&mut self, part: &'j Json<'j>, depth: u8) {
+    fn document(&mut self, part: Json<'j>, depth: u8) {
         self.text(part.text_of("title"));
         self.text(part.text_of("context"));
         let source = part
@@ -148,7 +155,7 @@ impl<'j> Reading<'j> {
         for inner in ["source", "file"] {
             self.rest_of_payload(part.get(inner));
         }
-        match source.text_of("type") {
+        match &*source.text_of("type") {
             "text" => return self.text(source.text_of("data")),
             "content" => {
                 let content = source.get("content");
@@ -159,15 +166,18 @@ impl<'j> Reading<'j> {
         let data = ["data", "file_data"]
             .into_iter()
             .map(|key| source.text_of(key))
-            .find(|data| !data.is_empty())
-            .and_then(|data| payload(data).or_else(|| is_base64(data).then_some(data)));
+            .find(|data| !data.is_empty());
+        let digits = data.and_then(|data| match payload(&data) {
+            Some(payload) => Some(payload.len()),
+            None => is_base64(&data).then_some(data.len()),
+        });
         // Four digits are three bytes.
-        let bytes = data.map(|data| data.len() as u64 / 4 * 3);
+        let bytes = digits.map(|digits| digits as u64 / 4 * 3);
         self.medium(self.rules.document.tokens(bytes), bytes.is_some());
     }
 
     /// Sound, by its size: no family says more than so many tokens a second.
-    fn sound(&mut self, part: &'j Json<'j>) {
+    fn sound(&mut self, part: Json<'j>) {
         const BYTES_PER_TOKEN: u64 = 1600;
         const TYPICAL: u64 = 500;
         let sound = part.get("input_audio").unwrap_or(part);
@@ -183,11 +193,11 @@ impl<'j> Reading<'j> {
     }
 
     /// A part of no known type: its strings, but for those that no model reads.
-    fn unknown(&mut self, part: &'j Json<'j>, depth: u8) {
+    fn unknown(&mut self, part: Json<'j>, depth: u8) {
         for (key, value) in part.members() {
             let is_silent = SILENT.contains(&key.as_ref()) || key.starts_with("encrypted");
             if is_silent {
-                self.pass_over_member(key, value);
+                self.pass_over_member(&key, value);
             } else {
                 self.content(value, depth);
             }

@@ -37,12 +37,12 @@ impl<'j> Reading<'j> {
     }
 
     /// A value that is not read.
-    pub(super) fn pass_over(&mut self, value: &Json<'_>) {
+    pub(super) fn pass_over(&mut self, value: Json<'_>) {
         self.add_passed_over(value.len());
     }
 
     /// A member of an object that is not read.
-    pub(super) fn pass_over_member(&mut self, key: &str, value: &Json<'_>) {
+    pub(super) fn pass_over_member(&mut self, key: &str, value: Json<'_>) {
         let bytes = value.len();
         if FREE.contains(&key) || (LABELS.contains(&key) && bytes <= LONGEST_LABEL) {
             return;
@@ -54,16 +54,16 @@ impl<'j> Reading<'j> {
     }
 
     /// What stands beside a payload or the link to one.
-    pub(super) fn rest_of_payload(&mut self, holder: Option<&Json<'_>>) {
+    pub(super) fn rest_of_payload(&mut self, holder: Option<Json<'_>>) {
         const READ: [&str; 5] = ["data", "url", "file_data", "content", "media_type"];
         holder.into_iter().for_each(|it| self.rest_of(it, &READ));
     }
 
     /// The members of an object that are not read: all but these.
-    pub(super) fn rest_of(&mut self, object: &Json<'_>, read: &[&str]) {
+    pub(super) fn rest_of(&mut self, object: Json<'_>, read: &[&str]) {
         for (key, value) in object.members() {
             if !read.contains(&key.as_ref()) {
-                self.pass_over_member(key, value);
+                self.pass_over_member(&key, value);
             }
         }
     }

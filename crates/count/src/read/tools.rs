@@ -9,13 +9,15 @@
 use super::Reading;
 use crate::{ToolStyle, json::Json};
 use std::{borrow::Cow, collections::HashSet};
+use tollgate_wire::document::Kind;
 
 /// How deep a schema is declared; below that it is any type.
 const MAX_DEPTH: usize = 24;
 
 impl<'j> Reading<'j> {
-    pub(super) fn offered(&mut self, tools: &'j [Json<'j>]) {
-        if tools.is_empty() {
+    pub(super) fn offered(&mut self, tools: impl Iterator<Item = Json<'j>>) {
+        let mut tools = tools.peekable();
+        if tools.peek().is_none() {
             return;
         }
         if !self.tools {
@@ -25,15 +27,15 @@ impl<'j> Reading<'j> {
                 self.texts.push(Cow::Borrowed(NAMESPACE));
             }
         }
-        tools.iter().for_each(|tool| self.tool(tool));
+        tools.for_each(|tool| self.tool(tool));
     }
 
-    fn tool(&mut self, tool: &'j Json<'j>) {
+    fn tool(&mut self, tool: Json<'j>) {
         if let Some(inner) = tool.get("tools") {
             self.text(tool.text_of("name"));
             self.text(tool.text_of("description"));
             self.rest_of(tool, &["name", "description", "tools"]);
-            return inner.elements().iter().for_each(|tool| self.tool(tool));
+            return inner.elements().for_each(|tool| self.tool(tool));
         }
         self.frame(self.rules.per_tool);
         let function = tool.get("function").unwrap_or(tool);
@@ -45,13 +47,13 @@ impl<'j> Reading<'j> {
             // A tool that the provider runs brings prompts and results of its own.
             self.assumed |= function
                 .get("type")
-                .is_some_and(|it| it.as_text() != Some("custom"));
+                .is_some_and(|it| it.as_text().as_deref() != Some("custom"));
             return self.json(tool);
         };
         let description = function.text_of("description");
         let text = match self.rules.tool_style {
-            ToolStyle::Declarations => declaration(name, description, schema),
-            ToolStyle::Json => definition(name, description, schema),
+            ToolStyle::Declarations => declaration(&name, &description, schema),
+            ToolStyle::Json => definition(&name, &description, schema),
         };
         // Of a schema not every word is shown.
         let shown = text
@@ -70,7 +72,7 @@ impl<'j> Reading<'j> {
     }
 
     /// The schema that an answer must follow.
-    pub(super) fn answer_schema(&mut self, format: &'j Json<'j>) {
+    pub(super) fn answer_schema(&mut self, format: Json<'j>) {
         let named = format.get("json_schema").unwrap_or(format);
         let Some(schema) = named.get("schema") else {
             return self.rest_of(format, &[]);
@@ -84,7 +86,7 @@ impl<'j> Reading<'j> {
             ToolStyle::Json => schema.to_line(),
         };
         let (name, description) = (named.text_of("name"), named.text_of("description"));
-        let shown = [name, description, &text].map(str::len);
+        let shown = [&*name, &*description, &*text].map(str::len);
         let shown = shown.into_iter().fold(0, usize::saturating_add);
         self.add_passed_over(format.len().saturating_sub(shown));
         self.text(name);
@@ -98,7 +100,7 @@ impl<'j> Reading<'j> {
 const NAMESPACE: &str =
     "# Tools\n\n## functions\n\nnamespace functions {\n\n} // namespace functions\n\n";
 
-fn definition(name: &str, description: &str, schema: &Json<'_>) -> String {
+fn definition(name: &str, description: &str, schema: Json<'_>) -> String {
     let mut text =
         format!("{{\"name\": \"{name}\", \"description\": \"{description}\", \"parameters\": ");
     schema.write(&mut text);
@@ -106,14 +108,14 @@ fn definition(name: &str, description: &str, schema: &Json<'_>) -> String {
     text
 }
 
-fn declaration(name: &str, description: &str, schema: &Json<'_>) -> String {
+fn declaration(name: &str, description: &str, schema: Json<'_>) -> String {
     let mut out = String::new();
     comment(description, &mut out);
     out.push_str("type ");
     out.push_str(name);
     if schema
         .get("properties")
-        .is_none_or(|it| it.members().is_empty())
+        .is_none_or(|it| it.members().next().is_none())
     {
         out.push_str(" = () => any;\n\n");
         return out;
@@ -132,15 +134,15 @@ fn comment(text: &str, out: &mut String) {
     }
 }
 
-fn properties(schema: &Json<'_>, depth: usize, out: &mut String) {
-    let required = schema.get("required").map_or(&[][..], Json::elements);
+fn properties(schema: Json<'_>, depth: usize, out: &mut String) {
     // Not searched as a list: a schema may have a hundred thousand of both.
-    let required: HashSet<&str> = required.iter().filter_map(Json::as_text).collect();
-    let members = schema.get("properties").map_or(&[][..], Json::members);
+    let required = schema.elements_of("required");
+    let required: HashSet<_> = required.filter_map(Json::as_text).collect();
+    let members = schema.get("properties").into_iter().flat_map(Json::members);
     for (name, property) in members {
-        comment(property.text_of("description"), out);
-        out.push_str(name);
-        let is_required = required.contains(name.as_ref());
+        comment(&property.text_of("description"), out);
+        out.push_str(&name);
+        let is_required = required.contains(&name);
         out.push_str(if is_required { ": " } else { "?: " });
         kind(property, depth, out);
         out.push(',');
@@ -153,23 +155,24 @@ fn properties(schema: &Json<'_>, depth: usize, out: &mut String) {
 }
 
 /// The type of a schema.
-fn kind(schema: &Json<'_>, depth: usize, out: &mut String) {
+fn kind(schema: Json<'_>, depth: usize, out: &mut String) {
     if depth >= MAX_DEPTH {
         return out.push_str("any");
     }
-    if let Some(Json::Array(choices)) = schema.get("enum") {
+    let list = |key| schema.get(key).filter(|it| it.kind() == Kind::Array);
+    if let Some(choices) = list("enum") {
         return either(choices, out, |choice, out| choice.write(out));
     }
-    for key in ["anyOf", "oneOf"] {
-        if let Some(Json::Array(choices)) = schema.get(key) {
-            return either(choices, out, |choice, out| kind(choice, depth + 1, out));
-        }
+    if let Some(choices) = list("anyOf").or_else(|| list("oneOf")) {
+        return either(choices, out, |choice, out| kind(choice, depth + 1, out));
     }
-    match schema.get("type") {
-        Some(Json::Array(names)) => either(names, out, |name, out| {
-            out.push_str(name.as_text().unwrap_or("any"));
-        }),
-        Some(Json::Text(name)) => match name.as_ref() {
+    if let Some(names) = list("type") {
+        return either(names, out, |name, out| {
+            out.push_str(name.as_text().as_deref().unwrap_or("any"));
+        });
+    }
+    match schema.get("type").and_then(Json::as_text) {
+        Some(name) => match &*name {
             "integer" | "number" => out.push_str("number"),
             "array" => {
                 match schema.get("items") {
@@ -185,12 +188,12 @@ fn kind(schema: &Json<'_>, depth: usize, out: &mut String) {
             }
             other => out.push_str(other),
         },
-        _ => out.push_str("any"),
+        None => out.push_str("any"),
     }
 }
 
-fn either(choices: &[Json<'_>], out: &mut String, write: impl Fn(&Json<'_>, &mut String)) {
-    for (place, choice) in choices.iter().enumerate() {
+fn either(choices: Json<'_>, out: &mut String, write: impl Fn(Json<'_>, &mut String)) {
+    for (place, choice) in choices.elements().enumerate() {
         if place > 0 {
             out.push_str(" | ");
         }

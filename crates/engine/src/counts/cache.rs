@@ -9,12 +9,11 @@ use quick_cache::sync::Cache;
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
-/// What is asked, and of whom: 128 bits, so that no two are taken for each other by chance.
+/// A request and its provider, as 128 bits: enough to rule out a collision by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CountKey([u64; 2]);
 
-/// What the whole cache holds at most, in bytes, and how much of that an entry is besides its
-/// answer.
+/// The largest size of the cache in bytes, and the size of an entry besides its answer.
 const MOST_BYTES: u64 = 4 << 20;
 const PER_ENTRY: u64 = 128;
 /// Entries that are expected.

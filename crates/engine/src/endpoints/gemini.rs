@@ -117,7 +117,7 @@ impl<'a> Entry<'a> {
 ///
 /// 400 `invalid_request` for a bad page.
 pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u8>, PublicError> {
-    /// What Google returns at most.
+    /// The most entries that Google returns.
     const MOST: usize = 1000;
     let usable = catalog
         .models()

@@ -25,8 +25,8 @@ use tollgate_types::{ErrorCode, PublicError};
 pub struct Matched<'a> {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// What stands for `{id}`, where the path has one, still percent-encoded; of an open path, all that
-    /// follows `/passthrough/`.
+    /// The part of the path for `{id}`, still percent-encoded; for an open path, everything after
+    /// `/passthrough/`.
     pub id: Option<&'a str>,
 }
 

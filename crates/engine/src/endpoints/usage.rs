@@ -58,7 +58,7 @@ impl UsageSource {
     }
 }
 
-/// What plans give as limits, by the names of the plans.
+/// The limits of plans, by the names of the plans.
 #[derive(Default)]
 pub struct PlanLimits(pub HashMap<String, Limits, foldhash::fast::RandomState>);
 

@@ -1,4 +1,4 @@
-//! What a directory remembers, and why it never remembers too long.
+//! The cache of a directory, and its protection against stale records.
 //!
 //! Two caches, sharded, bounded, with an eviction that one pass over many keys does
 //! not upset: keys that exist, and hashes that no key has. A read takes
@@ -12,8 +12,8 @@
 //! that sequence *after* it has remembered: if it is newer than the snapshot, the load forgets what it
 //! remembered.
 //!
-//! What a key's requests hold ([`KeyShares`]) is kept when its record is forgotten: a key that
-//! changed while it has requests under way goes on with the same counts.
+//! The resources that a key's requests hold ([`KeyShares`]) are kept when its record is forgotten: a key
+//! that changes while it has requests in flight keeps its counts.
 
 use crate::{key::KeyHash, record::KeyRecord};
 use quick_cache::{UnitWeighter, sync::Cache};
@@ -26,7 +26,7 @@ use std::{
 };
 use tollgate_types::KeyShares;
 
-/// What is known under a hash.
+/// The cached fact about a hash.
 #[derive(Clone, Debug)]
 pub(super) enum Cached {
     /// A key, whatever its state.
@@ -38,7 +38,7 @@ pub(super) enum Cached {
 pub(super) struct KeyCache {
     known: Shards<Arc<KeyRecord>>,
     unknown: Shards<()>,
-    /// What the requests of each key hold, whatever became of its record.
+    /// The resources that the requests of each key hold, independent of its record.
     shares: Shards<KeyShares>,
     /// The change sequence up to which everything stale has been forgotten, or is
     /// about to be.
@@ -64,7 +64,7 @@ impl KeyCache {
         self.unknown.get(hash).map(|()| Cached::Unknown)
     }
 
-    /// What the requests of a key hold, to be counted by every record of it.
+    /// The resources that the requests of a key hold; all records of the key share them.
     pub(super) fn shares(&self, hash: &KeyHash) -> KeyShares {
         let none = || Ok::<_, Infallible>(KeyShares::default());
         match self.shares.get_or_insert_with(hash, none) {

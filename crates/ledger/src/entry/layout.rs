@@ -176,7 +176,7 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
     })
 }
 
-/// What is still to be read.
+/// The unread rest of a record.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -14,7 +14,7 @@ use tollgate_types::RequestId;
 
 /// How a slot with a part begins.
 pub(super) const MARK: [u8; 4] = *b"TOL4";
-/// What stands before the bytes of a part: which record, how long that is, which part of how many.
+/// The length of the head of a part: its record, the length of that, its number and the number of parts.
 const PART_LEN: usize = 12;
 /// After it, the request.
 const NAME_LEN: usize = 30;
@@ -39,8 +39,8 @@ pub(super) const fn room_in(parts: usize) -> usize {
     parts.saturating_mul(ROOM)
 }
 
-/// What the parts of one record have in common: the first slot, the checksum and the length of the
-/// whole.
+/// The identity of a record, which its parts share: the first slot, the checksum and the length of
+/// the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
     first: [u8; 4],

@@ -15,7 +15,7 @@ use std::{
 };
 use tollgate_types::RequestId;
 
-/// What became of another process's settlement file.
+/// The state of another process's settlement file.
 #[derive(Debug)]
 pub(crate) enum Other {
     /// Its process is running.
@@ -26,7 +26,7 @@ pub(crate) enum Other {
     Missing,
 }
 
-/// What a crashed process left. Keeps the locks, so that no other process recovers it too.
+/// The journal of a crashed process. It keeps the locks, so that no other process recovers it too.
 #[derive(Debug)]
 pub(crate) struct LeftoverJournal {
     files: Vec<(File, PathBuf)>,
@@ -86,7 +86,7 @@ pub(crate) fn examine(path: &Path) -> io::Result<Other> {
     }))
 }
 
-/// What came of opening and locking a file.
+/// The result of opening and locking a file.
 enum Taken {
     Own(File),
     /// Another process has it.
@@ -112,17 +112,17 @@ fn take_up(path: &Path) -> io::Result<Taken> {
     Ok(Taken::Own(file))
 }
 
-/// What stands in a settlement file, and in its copy.
+/// The contents of a settlement file and of its copy.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) records: Vec<Vec<u8>>,
-    /// What is in `records`: most of it stands in both.
+    /// The records in `records`: most are in both files.
     known: HashSet<Vec<u8>>,
     /// Slots that one of them has whole.
     whole: HashSet<usize>,
     /// Slots that hold something else, by their numbers.
     pub(super) torn: Vec<(usize, LostSlot)>,
-    /// What is left of longer records.
+    /// The remaining parts of longer records.
     parts: Vec<LostSlot>,
 }
 

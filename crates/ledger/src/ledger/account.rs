@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-/// What a request reserves in each unit; `None` if it need not be covered in that.
+/// The reservation of a request in each unit; `None` if it need not be covered in that unit.
 pub(super) type Held = PerUnit<Option<Pieces>>;
 
 /// The number of grants that pay a request.

@@ -30,7 +30,7 @@ pub(super) struct Terms {
     pub(super) tariff: Tariff,
 }
 
-/// What is reserved for one request.
+/// The reservation of one request.
 ///
 /// Settled once: by [`Reservation::settle`], or on drop. A drop charges the delivered tokens as after a
 /// disconnect; if nothing was delivered, the request is free.

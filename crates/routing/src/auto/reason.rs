@@ -3,14 +3,14 @@
 use crate::{Model, ModelFeature};
 use std::{fmt, sync::Arc};
 
-/// What a profile chose, and why.
+/// The choice of a profile, with its reason.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The profile.
     pub profile: Arc<str>,
     /// The model that answers.
     pub model: Arc<Model>,
-    /// What decided.
+    /// The reason.
     pub why: Why,
     /// The conversation's model so far, if it cannot answer any more.
     pub moved_from: Option<(Arc<Model>, Obstacle)>,
@@ -18,7 +18,7 @@ pub struct Decision {
     pub passed_over: Vec<(Arc<Model>, Obstacle)>,
 }
 
-/// What keeps a model from answering a request.
+/// The reason why a model cannot answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// It costs more than the profile's cap.
@@ -49,7 +49,7 @@ impl Obstacle {
     }
 }
 
-/// What decided.
+/// The reason of a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// A rule, by its label.

@@ -44,7 +44,7 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// What the two limits are about of which no value is within both.
+    /// The property with two limits that no value meets.
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         [
             ("text", is_empty(self.min_text, self.max_text)),

@@ -2,7 +2,7 @@
 
 /// The model name that leaves the choice to the gateway.
 pub(super) const AUTO: &str = "auto";
-/// What plans write for every group.
+/// The name for all groups in plans.
 pub(super) const ALL_GROUPS: &str = "all";
 /// Names stand in metrics and headers: no longer than this.
 const MAX_BYTES: usize = 128;

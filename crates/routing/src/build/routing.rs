@@ -1,4 +1,4 @@
-//! What is checked of balancing, affinity and health.
+//! The checks of balancing, affinity and health.
 
 use super::Builder;
 use super::provider::is_path;

@@ -30,7 +30,7 @@ pub struct BreakerPolicy {
     pub max_retry_after: Duration,
 }
 
-/// What may pass a breaker.
+/// The requests that a breaker lets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Everything.
@@ -117,7 +117,7 @@ struct Record {
 }
 
 impl Breaker {
-    /// What may pass at this moment.
+    /// The requests that may pass at this moment.
     pub fn standing(&self, now: u64) -> Standing {
         match self.until.load(Ordering::Acquire) {
             0 => Standing::Closed,

@@ -70,7 +70,7 @@ fn over(state: u64, count: u64, limit: NonZeroU32, now: u64) -> Option<Duration>
     (over > 0).then(|| Duration::from_micros(over))
 }
 
-/// What `count` takes of a bucket.
+/// The amount that `count` takes of a bucket.
 fn owed(count: u64, limit: NonZeroU32) -> u64 {
     cost(count, limit).min(MOST_OWED)
 }

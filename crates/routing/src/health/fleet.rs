@@ -92,7 +92,7 @@ impl CredentialHandle {
         self.configured.as_ref().map_or("", |it| &it.name)
     }
 
-    /// What logs in a request of `format`. `None`: the provider needs nothing, or there is no token yet.
+    /// The proof that logs in a request of `format`. `None`: the provider needs none, or there is no token yet.
     pub fn proof(&self, format: Format) -> Option<Proof> {
         match &self.account.token {
             Some(token) => token.proof(),

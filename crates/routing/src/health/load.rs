@@ -30,7 +30,7 @@ pub struct Full {
     pub wait: Option<Duration>,
 }
 
-/// What is under way, and what was in the last minute.
+/// The requests in flight, and those of the last minute.
 #[derive(Debug, Default)]
 pub struct Load {
     in_flight: AtomicU32,

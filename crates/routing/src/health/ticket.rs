@@ -1,5 +1,4 @@
-//! What an attempt takes of the deployment and the credential it uses, from its start to the end of the
-//! answer.
+//! The share of an attempt in its deployment and credential, from its start to the end of the answer.
 
 use super::breaker::{Change, LastFailure, Pass, Severity, Standing};
 use super::{Blame, Breaker, CredentialHandle, DeploymentHandle, Full};
@@ -16,43 +15,25 @@ pub enum Refusal {
     Full(Full),
 }
 
-/// What a breaker is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerScope {
-    /// A provider.
-    Provider,
-    /// A deployment.
-    Deployment,
-    /// A credential, at all deployments of its provider.
-    Credential,
-    /// A credential at a deployment.
-    DeploymentCredential,
-}
-
-impl BreakerScope {
-    /// All scopes, from the largest to the smallest.
-    pub const ALL: [Self; 4] = [
-        Self::Provider,
-        Self::Deployment,
-        Self::Credential,
-        Self::DeploymentCredential,
-    ];
-
-    /// The name in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Provider => "provider",
-            Self::Deployment => "deployment",
-            Self::Credential => "credential",
-            Self::DeploymentCredential => "deployment_credential",
-        }
+tollgate_types::named! {
+    /// The scope of a breaker.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BreakerScope {
+        /// A provider.
+        Provider = "provider",
+        /// A deployment.
+        Deployment = "deployment",
+        /// A credential, at all deployments of its provider.
+        Credential = "credential",
+        /// A credential at a deployment.
+        DeploymentCredential = "deployment_credential",
     }
 }
 
 /// A breaker has opened or closed.
 #[derive(Debug)]
 pub struct Transition<'a> {
-    /// What the breaker is for.
+    /// The scope of the breaker.
     pub scope: BreakerScope,
     /// The deployment of the attempt.
     pub handle: &'a DeploymentHandle,

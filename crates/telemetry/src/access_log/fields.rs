@@ -7,10 +7,10 @@
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
+use tollgate_wire::json::{escape_into, write_digits};
 
 /// What a usual line comes to, so that the buffer grows at most once for it.
 const USUAL_LENGTH: usize = 768;
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// A JSON object that is being written.
 pub struct Fields<'a> {
@@ -155,61 +155,15 @@ impl<'a> Fields<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    fn digits(&mut self, mut number: u64) {
-        let mut text = [b'0'; 20];
-        let mut used = 0_usize;
-        for place in text.iter_mut().rev() {
-            *place = b'0'.saturating_add(u8::try_from(number % 10).unwrap_or(0));
-            used = used.saturating_add(1);
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        let unused = text.len().saturating_sub(used);
-        self.out
-            .extend_from_slice(text.get(unused..).unwrap_or_default());
+    fn digits(&mut self, number: u64) {
+        write_digits(number, self.out);
     }
 
     fn quoted(&mut self, text: &str) {
         self.out.push(b'"');
-        if is_plain(text.as_bytes()) {
-            self.raw(text.as_bytes());
-        } else {
-            for byte in text.bytes() {
-                self.escaped(byte);
-            }
-        }
+        escape_into(text.as_bytes(), self.out);
         self.out.push(b'"');
     }
-
-    fn escaped(&mut self, byte: u8) {
-        if !needs_escape(byte) {
-            return self.out.push(byte);
-        }
-        if byte == b'"' || byte == b'\\' {
-            return self.raw(&[b'\\', byte]);
-        }
-        let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
-        self.raw(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(byte & 15)]);
-    }
-}
-
-/// What RFC 8259, section 7, lets stand in a string by an escape alone.
-const fn needs_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
-}
-
-/// Whether nothing in a text needs an escape: without a branch for each byte, so that several
-/// are looked at together.
-fn is_plain(text: &[u8]) -> bool {
-    let (chunks, rest) = text.as_chunks::<16>();
-    let any = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(false, |any, byte| any | needs_escape(*byte))
-    };
-    !(chunks.iter().any(|chunk| any(chunk)) || any(rest))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What happens at the edge before a request is one, and to those there is no room for.
+//! Events at the edge: connections, malformed heads, and requests that are refused under load.
 
 use once_cell::sync::Lazy;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-/// What is measured here.
+/// The metrics of the edge.
 struct Edge {
     registry: Registry,
     connections: IntGauge,
@@ -20,42 +20,32 @@ struct Edge {
 
 static EDGE: Lazy<Edge> = Lazy::new(Edge::new);
 
-/// Why a request is refused that comes at a bad time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shed {
-    /// As many are under way as may be.
-    Requests,
-    /// The bodies of others take the memory that bodies may take.
-    Bodies,
-    /// The program has as much memory as it may have.
-    Memory,
-    /// It has as many files open as it may have.
-    Files,
-    /// As many are under way as may be of those that the gateway answers by itself.
-    LocalRequests,
-    /// The key has more requests under way than would be left for others.
-    KeyRequests,
-    /// The same of those that the gateway answers by itself.
-    KeyLocalRequests,
-    /// The requests of the key take more files than would be left for others.
-    KeyFiles,
-    /// The bodies of the key take more memory than would be left for others.
-    KeyBodies,
+tollgate_types::named! {
+    /// Why a request is refused that comes at a bad time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Shed {
+        /// As many are under way as may be.
+        Requests = "requests",
+        /// The bodies of others take the memory that bodies may take.
+        Bodies = "bodies",
+        /// The program has as much memory as it may have.
+        Memory = "memory",
+        /// It has as many files open as it may have.
+        Files = "files",
+        /// As many are under way as may be of those that the gateway answers by itself.
+        LocalRequests = "local_requests",
+        /// The key has more requests under way than would be left for others.
+        KeyRequests = "key_requests",
+        /// The same of those that the gateway answers by itself.
+        KeyLocalRequests = "key_local_requests",
+        /// The requests of the key take more files than would be left for others.
+        KeyFiles = "key_files",
+        /// The bodies of the key take more memory than would be left for others.
+        KeyBodies = "key_bodies",
+    }
 }
 
 impl Shed {
-    const ALL: [Self; 9] = [
-        Self::Requests,
-        Self::Bodies,
-        Self::Memory,
-        Self::Files,
-        Self::LocalRequests,
-        Self::KeyRequests,
-        Self::KeyLocalRequests,
-        Self::KeyFiles,
-        Self::KeyBodies,
-    ];
-
     /// Whether others would have been served: it is the key that holds too much.
     pub const fn is_for_the_key(self) -> bool {
         matches!(
@@ -63,90 +53,39 @@ impl Shed {
             Self::KeyRequests | Self::KeyLocalRequests | Self::KeyFiles | Self::KeyBodies
         )
     }
+}
 
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Bodies => "bodies",
-            Self::Memory => "memory",
-            Self::Files => "files",
-            Self::LocalRequests => "local_requests",
-            Self::KeyRequests => "key_requests",
-            Self::KeyLocalRequests => "key_local_requests",
-            Self::KeyFiles => "key_files",
-            Self::KeyBodies => "key_bodies",
-        }
+tollgate_types::named! {
+    /// Why a connection is closed on arrival.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ConnectionRefusal {
+        /// The listener has as many connections as it may have.
+        Total = "total",
+        /// The client's address has as many connections as it may have.
+        Address = "address",
+        /// The listener expects the PROXY protocol, and the peer is no trusted proxy.
+        Untrusted = "untrusted",
+        /// The PROXY header is missing, malformed or late.
+        ProxyHeader = "proxy_header",
     }
 }
 
-/// Why a connection is closed on arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionRefusal {
-    /// The listener has as many connections as it may have.
-    Total,
-    /// The client's address has as many connections as it may have.
-    Address,
-    /// The listener expects the PROXY protocol, and the peer is no trusted proxy.
-    Untrusted,
-    /// The PROXY header is missing, malformed or late.
-    ProxyHeader,
-}
-
-impl ConnectionRefusal {
-    const ALL: [Self; 4] = [
-        Self::Total,
-        Self::Address,
-        Self::Untrusted,
-        Self::ProxyHeader,
-    ];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Total => "total",
-            Self::Address => "address",
-            Self::Untrusted => "untrusted",
-            Self::ProxyHeader => "proxy_header",
-        }
-    }
-}
-
-/// Why a request head is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadRefusal {
-    /// Not HTTP, or not as HTTP has it.
-    Malformed,
-    /// Its body could end in two places.
-    Framing,
-    /// It names no host, or two.
-    Host,
-    /// A method that the gateway never serves.
-    Method,
-    /// Too many bytes or headers.
-    TooLarge,
-    /// Its end did not come in time.
-    Timeout,
-}
-
-impl HeadRefusal {
-    const ALL: [Self; 6] = [
-        Self::Malformed,
-        Self::Framing,
-        Self::Host,
-        Self::Method,
-        Self::TooLarge,
-        Self::Timeout,
-    ];
-
-    /// The name in metrics and in the access log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::Framing => "framing",
-            Self::Host => "host",
-            Self::Method => "method",
-            Self::TooLarge => "too_large",
-            Self::Timeout => "timeout",
-        }
+tollgate_types::named! {
+    /// Why a request head is refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum HeadRefusal {
+        /// Not HTTP, or not as HTTP has it.
+        Malformed = "malformed",
+        /// Its body could end in two places.
+        Framing = "framing",
+        /// It names no host, or two.
+        Host = "host",
+        /// A method that the gateway never serves.
+        Method = "method",
+        /// Too many bytes or headers.
+        TooLarge = "too_large",
+        /// Its end did not come in time.
+        Timeout = "timeout",
     }
 }
 
@@ -215,7 +154,7 @@ impl Edge {
     }
 }
 
-/// What the page of metrics has of this.
+/// The families of the edge for the page of metrics.
 pub(super) fn gather() -> Vec<MetricFamily> {
     EDGE.registry.gather()
 }

@@ -1,4 +1,4 @@
-//! What is under way: requests, streams, and the memory that requests hold.
+//! The current load: requests, streams, and the memory that requests hold.
 
 use super::METRICS;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,7 +122,7 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 ///
 /// # Errors
 ///
-/// What `allowed` has against it.
+/// The error of `allowed`.
 pub fn hold_more<E>(bytes: u64, allowed: impl Fn(u64) -> Result<(), E>) -> Result<(), E> {
     let mut held = held();
     loop {

@@ -142,9 +142,9 @@ pub struct Finished<'a> {
     pub duration: Duration,
     /// From the head to the first byte of a provider's answer.
     pub first_byte: Option<Duration>,
-    /// What the provider reported.
+    /// The usage that the provider reported.
     pub usage: Option<Usage>,
-    /// What it cost, if the prices are known.
+    /// Its cost, if the prices are known.
     pub cost: Option<Money>,
     /// From sending the request to its provider to its end.
     pub generation: Option<Duration>,

@@ -9,7 +9,7 @@ const REDACTED: &str = "[redacted]";
 /// Longer words are data, such as a picture, and no text.
 const LONGEST_WORD: usize = 1024;
 
-/// What is always replaced.
+/// The patterns that are always replaced.
 const PATTERNS: [&str; 11] = [
     // Private keys, also those whose end is missing.
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",

@@ -4,8 +4,8 @@
 //! Decides when a call is complete, so that the next may begin, and whether its arguments are
 //! the object that a format needs. Repairs nothing.
 
-use crate::answer::text::{RawText, unescape};
-use tollgate_wire::json::{Container, JsonError, Lexer, Sink};
+use crate::answer::text::RawText;
+use tollgate_wire::json::{Container, JsonError, Lexer, Sink, unescape_into};
 
 /// A check of arguments in pieces.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     shape: Shape,
     is_broken: bool,
     has_any: bool,
-    scratch: String,
+    scratch: Vec<u8>,
 }
 
 /// The outermost container.
@@ -37,15 +37,15 @@ impl Arguments {
             return;
         }
         let text = match piece.as_str().contains('\\') {
-            false => piece.as_str(),
+            false => piece.as_str().as_bytes(),
             true => {
                 self.scratch.clear();
-                unescape(piece.as_str(), &mut self.scratch);
+                unescape_into(piece.as_str().as_bytes(), &mut self.scratch);
                 &self.scratch
             }
         };
         self.has_any |= !text.trim_ascii().is_empty();
-        self.is_broken = self.lexer.feed(text.as_bytes(), &mut self.shape).is_err();
+        self.is_broken = self.lexer.feed(text, &mut self.shape).is_err();
     }
 
     /// Nothing came but white space: the tool takes no arguments.
@@ -71,7 +71,6 @@ pub(crate) struct CustomInput {
     place: Place,
     /// An escape that a piece has cut: it leaves when it is whole.
     escape: String,
-    scratch: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,20 +86,16 @@ enum Place {
     Start,
 }
 
-/// What stands before the input, white space apart.
+/// The bytes before the input, white space apart.
 const BEFORE: &[u8] = b"{\"input\":\"";
 
 impl CustomInput {
     /// Reads the next piece of the arguments, and appends what of the input is whole, as the
     /// contents of a JSON string.
     pub(crate) fn push(&mut self, piece: RawText<'_>, input: &mut String) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        unescape(piece.as_str(), &mut scratch);
-        for c in scratch.chars() {
+        for c in piece.unescape().chars() {
             self.step(c, input);
         }
-        self.scratch = scratch;
     }
 
     /// The input has come to its end, or there is none.

@@ -71,7 +71,7 @@ pub(crate) struct Flow {
     input: String,
     /// Searches that found something.
     searches: u64,
-    /// What the texts cite that have left, for a caller that gets it sealed beside them:
+    /// The citations of the texts that have left, for a caller that gets them sealed beside the texts:
     /// members of a JSON object.
     cited: String,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.

@@ -1,4 +1,4 @@
-//! What an answer consists of, in words common to the three formats.
+//! The parts of an answer, in words common to all formats.
 //!
 //! Decides how an answer and its tool calls are called in the caller's format, and why it
 //! ended. Readers make these parts of a provider's answer, writers make the caller's answer
@@ -34,7 +34,7 @@ impl From<Failure> for UpstreamFault {
     }
 }
 
-/// What is known of an answer that its provider does not say.
+/// The facts about an answer that its provider does not send.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerContext {
     /// The request that it answers.
@@ -264,15 +264,14 @@ impl Citation {
 /// A search of the web that the provider made by itself. Texts are contents of JSON strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Search {
-    /// What was searched for: words; where a page was read, its address or what was looked
-    /// for in it.
+    /// The query: words; for a page, its address or the text that was searched for in it.
     pub(crate) query: String,
     /// Whether words were searched for. Reading a page costs no search.
     pub(crate) is_search: bool,
     pub(crate) pages: Vec<Page>,
     /// Why there is nothing, in the words of messages.
     pub(crate) failure: Option<&'static str>,
-    /// What goes back to the provider with the next request.
+    /// The data that returns to the provider with the next request.
     pub(crate) blob: Option<Blob>,
 }
 
@@ -338,7 +337,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// What the provider's reason means beside what it sent. Many say `stop` where they call
+    /// The meaning of the provider's reason beside the parts that it sent. Many send `stop` with calls of
     /// tools, and some the other way round.
     pub(crate) fn new(
         reported: Option<StopReason>,

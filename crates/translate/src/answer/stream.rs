@@ -116,7 +116,7 @@ impl StreamTranslator {
         is_over && *self.events.phase() != Phase::Terminal
     }
 
-    /// What the stream said of its answer so far, in the provider's words.
+    /// The facts about the answer so far, in the provider's words.
     pub const fn facts(&self) -> &AnswerFacts {
         self.events.facts()
     }
@@ -150,7 +150,7 @@ impl StreamTranslator {
             .saturating_add(self.flow.held_bytes())
     }
 
-    /// What the gateway appends to end the stream with an error, in the caller's format and as
+    /// The event that ends the stream with an error, in the caller's format and as
     /// a well-formed continuation of what has left.
     pub fn failure_event(&self, error: &PublicError, request: &RequestId) -> Bytes {
         let tail = self.flow.writer().tail();

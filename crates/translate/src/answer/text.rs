@@ -6,6 +6,7 @@
 use crate::answer::json::Raw;
 use serde::{Deserialize, Deserializer, de::Error};
 use std::borrow::Cow;
+use tollgate_wire::json;
 
 /// The contents of a JSON string as they were written. It holds no line end, so it can stand
 /// in a line of an event stream.
@@ -33,14 +34,12 @@ impl<'a> RawText<'a> {
         self.0
     }
 
-    /// What the contents mean.
+    /// The unescaped contents.
     pub(crate) fn unescape(self) -> Cow<'a, str> {
         if !self.0.contains('\\') {
             return Cow::Borrowed(self.0);
         }
-        let mut text = String::with_capacity(self.0.len());
-        unescape(self.0, &mut text);
-        Cow::Owned(text)
+        Cow::Owned(json::unescape(self.0.as_bytes(), usize::MAX))
     }
 
     /// How many characters the contents mean.
@@ -57,59 +56,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawText<'a> {
     }
 }
 
-/// Appends what well-formed contents mean. Half of a surrogate pair means U+FFFD.
-pub(crate) fn unescape(contents: &str, text: &mut String) {
-    let mut rest = contents;
-    while let Some((plain, escape)) = rest.split_once('\\') {
-        text.push_str(plain);
-        let mut chars = escape.chars();
-        let meant = match chars.next() {
-            Some('b') => '\u{8}',
-            Some('f') => '\u{c}',
-            Some('n') => '\n',
-            Some('r') => '\r',
-            Some('t') => '\t',
-            Some('u') => {
-                let (meant, after) = unicode_escape(chars.as_str());
-                text.push(meant);
-                rest = after;
-                continue;
-            }
-            Some(itself) => itself,
-            None => char::REPLACEMENT_CHARACTER,
-        };
-        text.push(meant);
-        rest = chars.as_str();
-    }
-    text.push_str(rest);
-}
-
-/// Reads what stands behind `\u`, and the second half where it is the first of a pair.
-fn unicode_escape(digits: &str) -> (char, &str) {
-    const LOST: char = char::REPLACEMENT_CHARACTER;
-    let Some((unit, rest)) = hex(digits) else {
-        return (LOST, digits);
-    };
-    if let Some(meant) = char::from_u32(unit) {
-        return (meant, rest);
-    }
-    let second = rest.strip_prefix("\\u").and_then(hex);
-    if let (0xd800..0xdc00, Some((low @ 0xdc00..0xe000, rest))) = (unit, second) {
-        let code = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
-        return (char::from_u32(code).unwrap_or(LOST), rest);
-    }
-    (LOST, rest)
-}
-
-fn hex(digits: &str) -> Option<(u32, &str)> {
-    let (unit, rest) = digits.split_at_checked(4)?;
-    Some((u32::from_str_radix(unit, 16).ok()?, rest))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::json;
+    use crate::answer::json::read;
     use proptest::prelude::*;
 
     #[test]
@@ -135,7 +85,7 @@ mod tests {
                     _ => c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
                 }).collect();
             }
-            let raw: RawText<'_> = json::read(&written).unwrap();
+            let raw: RawText<'_> = read(&written).unwrap();
             prop_assert_eq!(raw.unescape(), text.as_str());
             prop_assert_eq!(raw.chars(), text.chars().count() as u64);
         }

@@ -81,7 +81,7 @@ impl AnswerTranslator {
         let reported = self.scanner.usage();
         let is_reported = reported.has_input || reported.has_output;
         let writer = (client(self.notes.from).body)(&self.notes);
-        /// What one format writes more than another around the same text, in bytes.
+        /// Bytes by which one format can exceed another around the same text.
         const MORE: usize = 512;
         let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);
         flow.out = Output::with_capacity(self.body.len().saturating_add(MORE));
@@ -94,12 +94,12 @@ impl AnswerTranslator {
         Ok(flow.out.into_bytes().into())
     }
 
-    /// What the body is, as soon as that is certain.
+    /// The kind of the body, as soon as it is certain.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         self.scanner.kind_so_far()
     }
 
-    /// What the body said so far, in the provider's words.
+    /// The facts of the body so far, in the provider's words.
     pub const fn facts(&self) -> &AnswerFacts {
         self.scanner.facts()
     }

@@ -1,4 +1,4 @@
-//! What a request says, whatever its format: the hub between three readers and three writers.
+//! The contents of a request, independent of its format: readers write it, writers read it.
 //!
 //! It decides nothing. Everything in it borrows from the request's [`Document`]. The table refuses
 //! or drops every field that the target cannot carry, so none of them is here.
@@ -48,7 +48,7 @@ pub(crate) struct Conversation<'d> {
     pub(crate) top_logprobs: Option<Value<'d>>,
     /// Whether the caller takes sealed reasoning.
     pub(crate) encrypted_reasoning: bool,
-    /// What the provider is to check the conversation for, as it stands in the request.
+    /// The moderation that the provider shall do, as it stands in the request.
     pub(crate) moderation: Option<Value<'d>>,
     /// Whether the answer is to be a summary of the conversation.
     pub(crate) compacts: bool,
@@ -73,7 +73,7 @@ impl Role {
     }
 }
 
-/// What one side says before the other does.
+/// The contents of one side until the other continues.
 #[derive(Debug)]
 pub(crate) struct Turn<'d> {
     pub(crate) role: Role,
@@ -100,7 +100,7 @@ pub(crate) enum Block<'d> {
 pub(crate) struct TextBlock<'d> {
     pub(crate) words: Words<'d>,
     pub(crate) cache: Option<CacheMark<'d>>,
-    /// What it cites, as it stands in the request.
+    /// Its citations, as they stand in the request.
     pub(crate) cited: Option<Value<'d>>,
 }
 
@@ -198,7 +198,7 @@ pub(crate) enum Input<'d> {
     Free(Text<'d>),
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Debug)]
 pub(crate) struct CallResult<'d> {
     /// The call's.
@@ -264,7 +264,7 @@ pub(crate) struct Tool<'d> {
     pub(crate) cache: Option<CacheMark<'d>>,
 }
 
-/// What a tool takes.
+/// The input of a tool.
 #[derive(Debug)]
 pub(crate) enum Takes<'d> {
     /// An object by a JSON schema; `None`: an object without members.

@@ -1,4 +1,4 @@
-//! What a reader knows while it reads: the direction, the target, and what was left out.
+//! The state of a reader: the direction, the target, and the fields that were left out.
 //!
 //! It decides how a field that the table refuses, drops or does not know is reported. Which
 //! fields those are is the [table](crate::table)'s; what the others mean is the readers'.
@@ -63,7 +63,7 @@ impl<'t> Scope<'t> {
         })
     }
 
-    /// What was left out with notice, each path once, in the order in which it was met.
+    /// The paths of the fields that were left out with notice, each once, in the order of the request.
     ///
     /// # Errors
     /// The operator does not allow one of the fields to be dropped.
@@ -77,7 +77,7 @@ impl<'t> Scope<'t> {
         }
     }
 
-    /// What can read the reasoning of this target: the provider, or one model of it.
+    /// The reader of this target's reasoning: the provider, or one model of it.
     pub(crate) fn backend(&self) -> Cow<'t, str> {
         let Target { backend, model, .. } = *self.target;
         match self.rules.binds_reasoning {
@@ -174,7 +174,7 @@ impl<'t> Scope<'t> {
         Ok(fields)
     }
 
-    /// What a value of `type` means, where the table lets it pass. `None`: it is left out.
+    /// The meaning of a value of `type`; `None` if the table leaves it out.
     ///
     /// # Errors
     /// The object has no `type`, or one that is unknown or refused.

@@ -1,4 +1,7 @@
+mod page;
+
 use super::*;
+use page::page;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,36 +2,26 @@
 
 use std::borrow::Cow;
 
-/// Why the model stopped, in words common to the formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// The model was done, or met a stop sequence.
-    Done,
-    /// The model calls tools.
-    ToolCalls,
-    /// An output limit or the end of the context.
-    MaxTokens,
-    /// The provider's filter, or the model's refusal.
-    Refused,
-    /// The provider paused a long turn, to be sent again.
-    Paused,
-    /// A reason that this gateway does not know.
-    Other,
+tollgate_types::named! {
+    /// Why the model stopped, in words common to the formats.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum StopReason {
+        /// The model was done, or met a stop sequence.
+        Done = "done",
+        /// The model calls tools.
+        ToolCalls = "tool_calls",
+        /// An output limit or the end of the context.
+        MaxTokens = "max_tokens",
+        /// The provider's filter, or the model's refusal.
+        Refused = "refused",
+        /// The provider paused a long turn, to be sent again.
+        Paused = "paused",
+        /// A reason that this gateway does not know.
+        Other = "other",
+    }
 }
 
 impl StopReason {
-    /// The name in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::ToolCalls => "tool_calls",
-            Self::MaxTokens => "max_tokens",
-            Self::Refused => "refused",
-            Self::Paused => "paused",
-            Self::Other => "other",
-        }
-    }
-
     /// Whether the answer is complete; otherwise the upstream stopped early.
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Done | Self::ToolCalls | Self::Other)

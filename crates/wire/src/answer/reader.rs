@@ -27,7 +27,7 @@ const MAX_WORD_BYTES: usize = 64;
 /// Bytes from which a value other than text is media or encrypted; shorter ones are names, links and signatures.
 const LEAST_MEDIA_BYTES: u64 = 1024;
 
-/// What a value is to the reader.
+/// The role of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRole {
     /// Text of the answer: it is measured and sampled.
@@ -75,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// What an event of this name, or of this type, does to its stream.
+    /// The effect of an event of this name, or of this type, on its stream.
     pub(crate) fn kind_of(&self, name: &[u8]) -> EventKind {
         let is_extension = || {
             let mut names = self.extensions.iter();
@@ -186,7 +186,7 @@ impl Reader {
         text.bytes()
     }
 
-    /// What a string that stands here is to the reader.
+    /// The role of a string at this place.
     pub(crate) fn string_role(&self) -> ValueRole {
         const UNREAD: [u8; 2] = [Key::Other as u8, Key::Metadata as u8];
         match self.path.here() {

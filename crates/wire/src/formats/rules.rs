@@ -1,4 +1,4 @@
-//! What the shared code asks a format for.
+//! The rules of a format that the shared code reads.
 
 use crate::{
     address::AddressRules,
@@ -34,9 +34,9 @@ pub(crate) struct RequestRules {
     /// Its path and query, if they say which model it asks for, whether it streams or which
     /// version of the API it uses; `None` if the body says so.
     pub(crate) address: Option<AddressRules>,
-    /// What a key of the body means.
+    /// The meaning of a key of the body.
     pub(crate) top: fn(&[u8]) -> Slot,
-    /// What a key of a message, an item or a content part means.
+    /// The meaning of a key of a message, an item or a content part.
     pub(crate) node: fn(&[u8]) -> Slot,
     pub(crate) conversation: Conversation,
     pub(crate) entries: EntryRules,
@@ -54,7 +54,7 @@ pub(crate) struct RequestRules {
 #[derive(Debug)]
 pub(crate) struct Conversation {
     pub(crate) field: &'static str,
-    /// What the field must hold.
+    /// The value that the field must have.
     pub(crate) wanted: &'static str,
     /// The same, if the list is empty.
     pub(crate) wanted_entry: &'static str,
@@ -62,11 +62,11 @@ pub(crate) struct Conversation {
     pub(crate) takes_text: bool,
     /// An entry can be a text or a list; otherwise it is an object.
     pub(crate) takes_values: bool,
-    /// What an entry of the list is.
+    /// The meaning of an entry of the list.
     pub(crate) entry: Slot,
 }
 
-/// What an entry of the conversation must be.
+/// The requirements for an entry of the conversation.
 #[derive(Debug)]
 pub(crate) struct EntryRules {
     /// The only roles; `None` if providers of the format may know others.
@@ -87,7 +87,7 @@ pub(crate) struct EntryRules {
 #[derive(Debug)]
 pub(crate) struct Roles {
     pub(crate) names: &'static [&'static [u8]],
-    /// What the error message says about any other role.
+    /// The error message for any other role.
     pub(crate) problem: &'static str,
 }
 
@@ -112,7 +112,7 @@ impl Lack {
     }
 }
 
-/// What a tool of the request's list must be.
+/// The requirements for a tool of the request's list.
 #[derive(Debug)]
 pub(crate) struct ToolRules {
     /// `function` must be an object.
@@ -137,16 +137,16 @@ pub(crate) struct OutputLimitRules {
 /// the data of one event.
 #[derive(Debug)]
 pub(crate) struct DocumentRules {
-    /// What a key means. Formats whose servers borrow keys from each other share one table.
+    /// The meaning of a key. Formats whose servers borrow keys from each other share one table.
     pub(crate) key: fn(&[u8]) -> Key,
     /// The path of the word that says what the document is.
     pub(crate) name: u64,
-    /// What a document with this name does to its answer.
+    /// The effect of a document with this name on its answer.
     pub(crate) kind: fn(&[u8]) -> EventKind,
     /// Events do not say what they are: one with the main list or with usage belongs to the
     /// answer.
     pub(crate) is_untyped: bool,
-    /// What the text of a document with this name is to the text of the answer.
+    /// The relation of the text of a document with this name to the text of the answer.
     pub(crate) text_class: fn(&[u8]) -> TextClass,
     /// An object whose members count as the document's own.
     pub(crate) wrapper: Option<Wrapper>,

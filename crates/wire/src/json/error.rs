@@ -1,17 +1,17 @@
-//! What can be wrong with a JSON document, said so that its author finds it.
+//! The faults of a JSON document, with messages for its author.
 
 use std::fmt;
 
 /// A document that is not JSON, or is more than the lexer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonError {
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: JsonErrorKind,
     /// The offset of the offending byte from the start of the document.
     pub at: u64,
 }
 
-/// What is wrong with a document. A byte is the one that was found instead.
+/// A fault of a document. A byte is the one that was found instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonErrorKind {
     /// A value must begin here.

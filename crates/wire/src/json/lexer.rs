@@ -26,7 +26,7 @@ pub struct Lexer {
     number_len: usize,
 }
 
-/// What may stand at the next byte.
+/// The token that may begin at the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Value,
@@ -67,7 +67,7 @@ impl Nesting {
         self.objects & 1 == 1
     }
 
-    /// What may follow a value here.
+    /// The state after a value.
     const fn after_value(self) -> State {
         if self.depth == 0 {
             State::Done
@@ -105,6 +105,22 @@ impl Lexer {
             number: [0; Number::MAX_LEN],
             number_len: 0,
         }
+    }
+
+    /// Checks a whole document.
+    ///
+    /// # Errors
+    /// It is not JSON, or nests too deep.
+    pub fn check(document: &[u8]) -> Result<(), JsonError> {
+        struct Nothing;
+
+        impl Sink for Nothing {
+            type Error = JsonError;
+        }
+
+        let mut lexer = Self::new();
+        lexer.feed(document, &mut Nothing)?;
+        lexer.finish(&mut Nothing)
     }
 
     /// Makes the lexer ready for another document. Buffers are kept.
@@ -277,7 +293,7 @@ impl Lexer {
         Ok(state)
     }
 
-    /// What is wrong when `byte` stands where `state` asks for something else.
+    /// The fault if `byte` stands where `state` expects another token.
     fn complaint(&self, state: State, byte: u8) -> Kind {
         match state {
             State::Value => Kind::ExpectedValue(byte),

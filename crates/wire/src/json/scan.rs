@@ -32,7 +32,7 @@ impl Passage {
     }
 }
 
-/// What a simple escape stands for, by the byte after its backslash.
+/// The character of a simple escape, by the byte after its backslash.
 #[inline]
 pub(super) const fn simple_escape(byte: u8) -> Option<u8> {
     match byte {
@@ -71,6 +71,11 @@ fn unicode_escape(bytes: &[u8]) -> Option<(char, usize)> {
     let (low, _) = code_unit(rest)?;
     let pair = char::decode_utf16([unit, low]).next()?.ok()?;
     Some((pair, 2 * UNIT_LEN))
+}
+
+/// The same for an escaped surrogate without its partner.
+pub(super) fn surrogate(bytes: &[u8]) -> Option<(char, usize)> {
+    code_unit(bytes).map(|_| (char::REPLACEMENT_CHARACTER, UNIT_LEN))
 }
 
 /// The UTF-16 code unit of the `\uXXXX` at the start of `bytes`, and what follows it.
@@ -224,7 +229,7 @@ impl Scan {
     }
 }
 
-/// What is counted of a `\uXXXX`, or of a pair of them.
+/// The length of a `\uXXXX`, or of a pair of them, and the bytes saved by unescaping it.
 struct Escape {
     len: usize,
     saved: usize,
@@ -294,7 +299,7 @@ const fn simple_escapes() -> [bool; 256] {
     table
 }
 
-/// What [`HEX`] has for a byte that is no digit: a bit that no digit has.
+/// The value in [`HEX`] for a byte that is no digit: a bit that no digit has.
 const NO_DIGIT: u8 = 0x10;
 
 /// The value of every byte as a hexadecimal digit.

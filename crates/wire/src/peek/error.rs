@@ -48,7 +48,7 @@ pub enum PeekError {
     Field {
         /// The field's path.
         field: &'static str,
-        /// What it must be.
+        /// The required value.
         wanted: &'static str,
         /// Where its value stands.
         at: u64,
@@ -62,7 +62,7 @@ pub enum PeekError {
         index: u32,
         /// The member with a point before it; empty for the entry itself.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         problem: &'static str,
         /// Where its value stands, or the entry that lacks it.
         at: u64,
@@ -82,7 +82,7 @@ pub enum PeekError {
     Missing {
         /// The field's name.
         field: &'static str,
-        /// What it must be.
+        /// The required value.
         wanted: &'static str,
     },
     /// The request names too many stored items.
@@ -101,7 +101,7 @@ pub enum PeekError {
     },
 }
 
-/// What is wrong with the `model` of a request.
+/// The fault of the `model` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFault {
     /// The field is absent.

@@ -1,4 +1,4 @@
-//! What keys and values of a request mean to the gateway, and the tables that the formats share.
+//! The meaning of keys and values of a request, and the tables that the formats share.
 //! The tables of a format itself stand in `formats/*/field_locations.rs`.
 
 use super::extensions;
@@ -57,7 +57,7 @@ pub(crate) enum Location {
     Counted,
 }
 
-/// What a value means.
+/// The meaning of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     /// Nothing, whatever it contains.
@@ -177,7 +177,7 @@ pub(crate) enum Slot {
     Checked(Checked),
 }
 
-/// What a payload is.
+/// The kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     Image,
@@ -194,7 +194,7 @@ pub(crate) struct Settings {
     pub(crate) location: Location,
 }
 
-/// What keys mean in an object of which only a few matter.
+/// The meaning of keys in an object of which only a few matter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table(pub(crate) fn(&[u8]) -> Slot);
 
@@ -229,7 +229,7 @@ pub(crate) const CHANGE: Slot = Slot::Within(Location::Table(Table(|key| match k
 })));
 
 impl Location {
-    /// What the value of a key means here.
+    /// The meaning of the value of a key at this place.
     pub(super) fn slot(self, format: &FormatRules, key: &[u8]) -> Slot {
         match self {
             Self::Array => Slot::Ignored,
@@ -326,7 +326,7 @@ impl Location {
     }
 }
 
-/// What a key of the body means in every format, or as an extension.
+/// The meaning of a key of the body in every format, or as an extension.
 pub(crate) fn top(key: &[u8]) -> Slot {
     match key {
         b"model" => Slot::Model,
@@ -339,7 +339,7 @@ pub(crate) fn top(key: &[u8]) -> Slot {
     }
 }
 
-/// What a key of a node means in every format.
+/// The meaning of a key of a node in every format.
 pub(crate) fn node(key: &[u8]) -> Slot {
     match key {
         b"type" => Slot::Type,
@@ -365,7 +365,7 @@ pub(crate) static REASONING: Settings = Settings {
     })),
 };
 
-/// What a key of a node means in the formats of OpenAI.
+/// The meaning of a key of a node in the formats of OpenAI.
 pub(crate) fn openai_node(key: &[u8]) -> Slot {
     match key {
         b"image_url" => Slot::Link(Medium::Image),

@@ -16,14 +16,14 @@ use crate::{
 };
 use tollgate_types::Format;
 
-/// What a stream brings, one after the other.
+/// An item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamItem<'a> {
     /// An event of the answer.
     Event {
         /// Its data: one JSON document.
         data: &'a [u8],
-        /// What the stream said of its answer so far, this event included.
+        /// The facts about the answer so far, this event included.
         facts: &'a AnswerFacts,
     },
     /// An event that ends the answer and is larger than what is kept. What it says of stop
@@ -147,8 +147,8 @@ impl EventReader {
         None
     }
 
-    /// What to read last of a stream that its upstream closed in order: the blank line that
-    /// an event lacks which is whole without it.
+    /// The bytes to read last if the upstream has closed the stream in order: the blank line that a
+    /// complete last event lacks.
     pub fn missing_end(&self) -> &'static [u8] {
         match !self.scanner.has_failed() && self.scanner.event.is_whole() {
             true => b"\n\n",
@@ -166,7 +166,7 @@ impl EventReader {
         self.scanner.phase()
     }
 
-    /// What the stream said of its answer so far.
+    /// The facts about the answer so far.
     pub const fn facts(&self) -> &AnswerFacts {
         self.scanner.facts()
     }
@@ -219,7 +219,7 @@ impl EventData {
     }
 }
 
-/// What became of an event at its blank line.
+/// The result of an event at its blank line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// It is one of the answer's.

@@ -2,11 +2,11 @@
 
 /// `tchar` (RFC 9110, section 5.6.2).
 pub(super) const TOKEN: u8 = 1;
-/// What a value may hold (RFC 9110, section 5.5); bytes above ASCII pass.
+/// Bytes of a value (RFC 9110, section 5.5), including those above ASCII.
 pub(super) const VALUE: u8 = 2;
-/// What a target may hold: printable, and nothing that belongs into it only escaped.
+/// Bytes of a target: printable ones that need no escape in it.
 pub(super) const TARGET: u8 = 4;
-/// What a host with a port may hold, and no other part of an address.
+/// Bytes of a host with a port, without the other parts of an address.
 pub(super) const AUTHORITY: u8 = 8;
 
 /// Whether all `bytes` are of this class. Heads are short and nearly always good, so every

@@ -2,10 +2,10 @@
 
 use super::super::{Json, Reading};
 
-pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
     match key {
         "messages" => {
-            let messages = value.elements().iter();
+            let messages = value.elements();
             messages.for_each(|it| reading.message(it));
         }
         "response_format" => reading.answer_schema(value),

@@ -1,8 +1,8 @@
 //! The fields of messages.
 
-use super::super::{Json, Reading};
+use super::super::{Json, Kind, Reading};
 
-pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
     match key {
         "messages" => reading.conversation(value.elements()),
         "system" => reading.content(value, 0),
@@ -12,7 +12,7 @@ pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j
             reading.frame(reading.rules.thinking);
         }
         "container" | "mcp_servers" => {
-            reading.assumed |= !matches!(value, Json::Null);
+            reading.assumed |= value.kind() != Kind::Null;
         }
         "context_management" => reading.pass_over(value),
         _ => return false,

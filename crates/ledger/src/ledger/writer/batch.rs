@@ -1,4 +1,4 @@
-//! What one transaction of the writer contains, and how long it gathers.
+//! The contents of one transaction of the writer, and the time for which it gathers.
 
 use super::Writer;
 use crate::{entry::Entry, journal::Slot, ownership::Stored};
@@ -54,7 +54,7 @@ impl Command {
     }
 }
 
-/// What is committed together.
+/// The changes of one transaction.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) settled: Vec<(Slot, Entry)>,

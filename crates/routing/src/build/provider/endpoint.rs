@@ -27,7 +27,7 @@ const USUAL_STREAM_PATHS: PerFormat<Option<&str>> = PerFormat {
     rerank: None,
 };
 
-/// What the gateway writes itself in requests of every format. Without its `stream_options` a stream of
+/// The fields that the gateway writes itself in requests of every format. Without its `stream_options` a stream of
 /// chat would report no usage.
 const ALWAYS_SET: [&str; 3] = ["model", "stream", "stream_options"];
 

@@ -8,7 +8,7 @@ use crate::{
     fingerprint::Fingerprint,
 };
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -43,7 +43,7 @@ pub(super) struct Open {
     pub(super) fingerprint: Option<Fingerprint>,
 }
 
-/// What is known of the arguments of an open call.
+/// The arguments of an open call, as far as they are known.
 #[derive(Debug)]
 pub(super) struct OpenTool {
     pub(super) arguments: Arguments,
@@ -64,7 +64,7 @@ pub(super) struct Waiting {
     pub(super) citations: Vec<Citation>,
 }
 
-/// What is known of a block when it begins.
+/// The facts about a block when it begins.
 #[derive(Debug)]
 pub(super) enum Begun {
     /// Nothing but its kind.
@@ -113,7 +113,7 @@ impl Waiting {
 }
 
 impl OpenTool {
-    /// What is to be known of a block that is a call.
+    /// The state of a block that is a call; `None` for other blocks.
     pub(super) fn of(begun: Begun) -> Option<Self> {
         let Begun::Call(call, is_native_custom) = begun else {
             return None;

@@ -1,4 +1,4 @@
-//! What chat completions, as a target, does with the features of a conversation.
+//! The fates of the features of a conversation in chat completions as a target.
 
 use crate::{
     features::target_features,

@@ -10,7 +10,7 @@ use crate::{
     table::{Row, core, declare_kinds, declare_shapes, field, implied, refused, tag},
 };
 
-/// What `top_k` is at providers that know it if every token may be drawn.
+/// The values of `top_k` with which every token may be drawn.
 pub(crate) const ALL_TOKENS: &[&str] = &["0", "-1"];
 
 const CACHE_CONTROL_ROW: Row = field("cache_control", F::CacheBreakpoints).extra();

@@ -5,7 +5,7 @@ mod tools;
 
 use crate::request::write::{
     Writer,
-    shared::{REMINDER, effort_name, misplaced, pieces, text, words},
+    shared::{REMINDER, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,
@@ -19,7 +19,7 @@ use crate::{
     seal::ReasoningForm,
 };
 
-/// What a chat provider thought before, in its own words.
+/// The earlier reasoning of a chat provider, in its own words.
 #[derive(Default)]
 struct Own<'d> {
     shown: Vec<Text<'d>>,
@@ -57,7 +57,7 @@ impl Writer<'_, '_> {
         self.openai_sampling(conversation);
         self.chat_sampling(conversation);
         if let Some(effort) = effort {
-            self.out.key("reasoning_effort").string(effort_name(effort));
+            self.out.key("reasoning_effort").string(effort.as_str());
         }
         self.chat_stop(conversation)?;
         self.chat_format(conversation);
@@ -382,8 +382,8 @@ impl Writer<'_, '_> {
         self.out.end_array();
     }
 
-    /// What this provider thought before it answered: what it can verify as it was, and the
-    /// text where it wants that back.
+    /// The reasoning of this provider before its answer: the parts that it can verify, unchanged, and
+    /// the text if it requires that.
     fn chat_thoughts(&mut self, turn: &Turn<'_>) {
         let mut own = Own::default();
         let mut details = Vec::new();

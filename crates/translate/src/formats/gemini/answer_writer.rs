@@ -152,7 +152,7 @@ fn end_response(head: &Identity, ending: Option<&Ending>, out: &mut Output) {
     out.end_object();
 }
 
-/// What every response of an answer repeats.
+/// The fields that every response of an answer repeats.
 #[derive(Debug, Default)]
 struct Identity {
     id: String,

@@ -36,7 +36,7 @@ pub(crate) fn write(
     writer.gemini(conversation)
 }
 
-/// What of a turn the next parts depend on.
+/// The state of a turn that its next parts depend on.
 #[derive(Default)]
 struct Signatures {
     /// Of the thought before the call that comes next.

@@ -226,7 +226,7 @@ impl MessagesReader {
         flow.search(key, id)
     }
 
-    /// What a search found. A result without its search is left out.
+    /// Reads the results of a search. A result without its search is left out.
     fn found(&mut self, block: &Block<'_>, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let id = owned(block.tool_use_id);
         let place = self.searches.iter().position(|open| open.id == id);
@@ -306,7 +306,7 @@ fn is_search(block: &Block<'_>) -> bool {
     block.name.is_some_and(|name| name.as_str() == "web_search")
 }
 
-/// What a search is given.
+/// The input of a search.
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct SearchInput<'a> {
@@ -352,7 +352,7 @@ impl OpenSearch {
     }
 }
 
-/// What the provider says of a refusal is the refusal's text elsewhere.
+/// Takes the provider's explanation as the text of the refusal, which other formats have.
 fn explain(details: Option<&StopDetails<'_>>, flow: &mut Flow) -> Result<(), Failure> {
     let explanation = details.and_then(|details| details.explanation);
     flow.piece(

@@ -1,4 +1,4 @@
-//! What messages, as a target, does with the features of a conversation.
+//! The fates of the features of a conversation in messages as a target.
 
 use crate::{
     features::target_features,

@@ -12,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// What of a request is in the way of thinking.
+/// The settings of a request that prevent thinking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThinkingObstacles {
     /// Providers refuse to think for such a request.
@@ -22,9 +22,9 @@ pub struct ThinkingObstacles {
 }
 
 impl ThinkingObstacles {
-    /// Looks for them in the body of a messages request.
+    /// Looks for them in the body of a messages request that a lexer has checked.
     pub fn of(body: &[u8]) -> Self {
-        let Ok(document) = Document::parse(body) else {
+        let Ok(document) = Document::of_valid(body) else {
             return Self::default();
         };
         let top = document.root();
@@ -79,9 +79,9 @@ fn is_kind(block: Value<'_>, kinds: &[&str]) -> bool {
     found.is_some_and(|found| kinds.iter().any(|kind| found.is(kind)))
 }
 
-/// A body without these members; `None` where it is no JSON.
+/// A body without these members; `None` if it is no JSON. A lexer has checked it.
 pub fn without_members(body: &[u8], names: &[&str]) -> Option<Bytes> {
-    let document = Document::parse(body).ok()?;
+    let document = Document::of_valid(body).ok()?;
     let mut out = Output::with_capacity(body.len());
     out.begin_object();
     for (key, value) in document.root().members() {

@@ -65,7 +65,7 @@ impl Unsealer {
     }
 }
 
-/// What of a message of messages is sealed.
+/// The sealed parts of a message.
 struct Sealed<'d> {
     /// The calls of searches whose results are.
     searches: HashSet<Cow<'d, str>>,

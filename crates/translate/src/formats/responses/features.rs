@@ -1,4 +1,4 @@
-//! What responses, as a target, does with the features of a conversation.
+//! The fates of the features of a conversation in responses as a target.
 
 use crate::{
     features::target_features,

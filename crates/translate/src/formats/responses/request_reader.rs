@@ -187,7 +187,7 @@ fn reasoning(
     fields.close()
 }
 
-/// What the caller wants to see besides the answer.
+/// Reads `include`: the parts besides the answer that the caller asks for.
 fn include(
     scope: &mut Scope<'_>,
     list: Value<'_>,
@@ -225,7 +225,7 @@ fn include(
     Ok(())
 }
 
-/// What the answer repeats of the request.
+/// The fields of the request that the answer repeats.
 fn echo(body: Value<'_>) -> ResponsesEcho {
     let mut echo = ResponsesEcho::default();
     for (key, value) in body.members() {

@@ -4,7 +4,7 @@ mod tools;
 
 use crate::request::write::{
     Writer,
-    shared::{effort_name, misplaced, text, words},
+    shared::{misplaced, text, words},
 };
 use crate::{
     Refusal,
@@ -365,7 +365,7 @@ impl Writer<'_, '_> {
         }
         self.out.key("reasoning").begin_object();
         if let Some(effort) = effort {
-            self.out.key("effort").string(effort_name(effort));
+            self.out.key("effort").string(effort.as_str());
         }
         if is_shown {
             self.out.key("summary").string("auto");

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 const PDF: &str = "application/pdf";
 
-/// What the link of an image leads to.
+/// Reads the image behind a link.
 pub(crate) fn image<'d>(
     scope: &Scope<'_>,
     url: Text<'d>,
@@ -70,7 +70,7 @@ fn is_address(text: Text<'_>) -> bool {
     })
 }
 
-/// What a field for base64 holds: data, or the address that some callers put there.
+/// Reads a field for base64: data, or the address that some callers put there.
 pub(crate) fn data<'d>(
     media_type: Cow<'d, str>,
     data: Text<'d>,

@@ -1,4 +1,4 @@
-//! What chat and responses have in common: words and objects of the same API.
+//! Parts that chat and responses share: words and objects of the same API.
 
 use crate::{
     Refusal,

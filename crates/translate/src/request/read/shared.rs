@@ -1,4 +1,4 @@
-//! What more than one reader does: efforts, cache marks, text blocks.
+//! Parts that several readers share: efforts, cache marks, text blocks.
 
 use crate::{
     Refusal,
@@ -16,23 +16,12 @@ use crate::{
 use std::collections::HashSet;
 use tollgate_types::Effort;
 
-/// The efforts by their names on the wire, from least to most.
-const EFFORTS: [(&str, Effort); 7] = [
-    ("none", Effort::None),
-    ("minimal", Effort::Minimal),
-    ("low", Effort::Low),
-    ("medium", Effort::Medium),
-    ("high", Effort::High),
-    ("xhigh", Effort::Xhigh),
-    ("max", Effort::Max),
-];
-
 /// An effort by its name.
 pub(crate) fn effort(text: Text<'_>, path: &Path<'_>) -> Result<Effort, Refusal> {
-    let mut efforts = EFFORTS.iter();
-    let found = efforts.find_map(|(name, effort)| text.is(name).then_some(*effort));
+    let mut efforts = Effort::ALL.into_iter();
+    let found = efforts.find(|effort| text.is(effort.as_str()));
     found.ok_or_else(|| {
-        let names = EFFORTS.map(|(name, _)| name).join(", ");
+        let names = Effort::ALL.map(Effort::as_str).join(", ");
         let message = format!("is '{}'; expected one of: {names}", shown(text));
         refuse(path, message)
     })
@@ -121,7 +110,7 @@ pub(crate) fn made_block<'d>(text: String) -> Block<'d> {
     Block::Text(TextBlock::of(Words::Made(text)))
 }
 
-/// What a list of stop sequences, or a single one, holds.
+/// Reads a list of stop sequences, or a single one.
 pub(crate) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d>>, Refusal> {
     match value.kind() {
         Kind::String => Ok(value.text().into_iter().collect()),

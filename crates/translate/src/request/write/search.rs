@@ -1,8 +1,8 @@
 //! Writes the provider's search of the web: the tool, and searches of the past that this
 //! provider made, as it made them.
 //!
-//! What comes out of a seal is checked before it is written: a caller could have made the seal
-//! itself, and must not say by it what it may not say otherwise.
+//! The contents of a seal are checked before they are written: a caller can make a seal
+//! itself, and must not send through it what the gateway would refuse elsewhere.
 
 use super::{Writer, shared::text};
 use crate::{
@@ -67,7 +67,7 @@ impl Writer<'_, '_> {
         self.offers_search && form == Some(ReasoningForm::SearchBlocks)
     }
 
-    /// What a thought is that this backend made.
+    /// The form of a thought that this backend made.
     fn form_of(&mut self, thought: &Thought<'_>) -> Option<ReasoningForm> {
         let state = thought.state?.decode();
         Some(seal::open(self.backend(), &state)?.form)
@@ -125,7 +125,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// What a text cites, in responses: the entries of `annotations` with commas between.
+    /// The citations of a text in responses: the entries of `annotations`, separated by commas.
     pub(crate) fn annotations(&mut self, cited: Option<Value<'_>>) -> Option<String> {
         let mut kept = Vec::new();
         for citation in cited.into_iter().flat_map(Value::elements) {

@@ -1,10 +1,10 @@
-//! What more than one writer does: words, ids, marks for caching, reasoning that returns.
+//! Parts that several writers share: words, ids, marks for caching, reasoning that returns.
 
 use super::Writer;
 use crate::{
     Refusal,
     capabilities::too_many_stops,
-    document::{Text, Value, is_object},
+    document::{Text, Value},
     fingerprint::fingerprint,
     names::{NameLimits, ToolKind, ToolName},
     output::Output,
@@ -19,9 +19,9 @@ use crate::{
 };
 use memchr::memchr2;
 use std::borrow::Cow;
-use tollgate_types::Effort;
+use tollgate_wire::json::Lexer;
 
-/// What a file is called that has no name.
+/// The name of a file without one.
 const FILE_NAME: &str = "document.pdf";
 
 /// How many marks for caching a target takes: the last ones count.
@@ -210,7 +210,11 @@ impl Writer<'_, '_> {
                 let decoded = json.decode();
                 match decoded.trim() {
                     "" => self.out.raw(b"{}"),
-                    object if is_object(object.as_bytes()) => self.out.raw(object.as_bytes()),
+                    object
+                        if object.starts_with('{') && Lexer::check(object.as_bytes()).is_ok() =>
+                    {
+                        self.out.raw(object.as_bytes())
+                    }
                     _ => {
                         self.scope.note_dropped(self.scope.source.paths.arguments);
                         self.out.begin_object();
@@ -367,26 +371,13 @@ pub(crate) fn hashed_user(user: &User<'_>) -> Option<String> {
     (!name.is_empty()).then(|| fingerprint(&name))
 }
 
-/// The name of an effort on the wire.
-pub(crate) const fn effort_name(effort: Effort) -> &'static str {
-    match effort {
-        Effort::None => "none",
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Xhigh => "xhigh",
-        Effort::Max => "max",
-    }
-}
-
 /// The name of a JSON schema, where the target asks for one.
 pub(crate) fn schema_name(name: Option<Text<'_>>) -> Cow<'_, str> {
     const NAME: &str = "answer";
     name.map_or(Cow::Borrowed(NAME), Text::decode)
 }
 
-/// What stands in a message about a part that its role cannot have.
+/// The name of a part that its role cannot have, for the message of an error.
 pub(crate) fn misplaced(block: &Block<'_>) -> &'static str {
     match block {
         Block::Text(_) => "a text",

@@ -339,16 +339,8 @@ fn integer(
 
 /// An effort; `None` if the word is unknown: providers add levels.
 fn effort(word: &[u8]) -> Option<Effort> {
-    Some(match word {
-        b"none" => Effort::None,
-        b"minimal" => Effort::Minimal,
-        b"low" => Effort::Low,
-        b"medium" => Effort::Medium,
-        b"high" => Effort::High,
-        b"xhigh" => Effort::Xhigh,
-        b"max" => Effort::Max,
-        _ => return None,
-    })
+    let mut efforts = Effort::ALL.into_iter();
+    efforts.find(|effort| effort.as_str().as_bytes() == word)
 }
 
 fn thinking(word: &[u8]) -> Thinking {

@@ -30,7 +30,7 @@ pub(super) struct Message<'a> {
     /// OpenRouter.
     pub(super) reasoning_details: Option<Vec<Detail<'a>>>,
     pub(super) tool_calls: Option<Vec<Call<'a>>>,
-    /// What `tool_calls` were called before there were several.
+    /// The older form of `tool_calls`, for a single call.
     pub(super) function_call: Option<Function<'a>>,
     pub(super) annotations: Option<Vec<Annotation<'a>>>,
 }

@@ -19,11 +19,11 @@ use crate::{
 pub(crate) struct ChatStream {
     /// The caller asked for a chunk of usage; then all others say that they have none.
     include_usage: bool,
-    /// What every chunk begins with, up to `choices`.
+    /// The beginning of every chunk, up to `choices`.
     before_choices: String,
     has_role: bool,
     open: Option<Kind>,
-    /// What stands before and behind the contents of a delta of the open block.
+    /// The text before and after the contents of a delta of the open block.
     around_delta: (String, String),
     /// Of the tokens of the next piece of text.
     logprobs: String,

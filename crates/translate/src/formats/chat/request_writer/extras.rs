@@ -61,7 +61,7 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    /// What a chat request has besides the conversation, as far as the provider knows it.
+    /// Writes the fields besides the conversation, as far as the provider knows them.
     pub(crate) fn chat_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         if conversation.logprobs {
             self.out.key("logprobs").bool(true);

@@ -9,7 +9,7 @@ use crate::{
         reasoning::{self, effort_field},
         write::{
             Writer,
-            shared::{effort_name, schema_name, text},
+            shared::{schema_name, text},
             tools::EMPTY_SCHEMA,
         },
     },
@@ -193,13 +193,13 @@ impl Writer<'_, '_> {
             self.out.end_object();
         }
         if let Some(effort) = plan.effort {
-            self.out.key("effort").string(effort_name(effort));
+            self.out.key("effort").string(effort.as_str());
         }
         self.out.end_object();
         Ok(())
     }
 
-    /// What models take beyond the fields of the format.
+    /// Writes the settings of models beyond the fields of the format.
     fn converse_more(
         &mut self,
         conversation: &Conversation<'_>,
@@ -234,12 +234,10 @@ impl Writer<'_, '_> {
                 self.out.key("reasoningConfig").begin_object();
                 self.out.key("type").string("enabled");
                 let effort = effort.clamp(Effort::Low, Effort::High);
-                self.out
-                    .key("maxReasoningEffort")
-                    .string(effort_name(effort));
+                self.out.key("maxReasoningEffort").string(effort.as_str());
                 self.out.end_object();
             }
-            Some(effort) => self.out.key("reasoning_effort").string(effort_name(effort)),
+            Some(effort) => self.out.key("reasoning_effort").string(effort.as_str()),
             None => {}
         }
         self.out.end_object();

@@ -1,4 +1,4 @@
-//! What a Gemini request says in another way than the other formats: schemas in Google's dialect,
+//! The parts of a Gemini request with another form than in the other formats: schemas in Google's dialect,
 //! calls without ids, seals in signatures, and whole numbers with a fraction.
 
 use super::super::{

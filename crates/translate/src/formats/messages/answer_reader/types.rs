@@ -27,7 +27,7 @@ pub(super) struct Block<'a> {
     pub(super) citations: Option<Vec<Raw<'a>>>,
     pub(super) caller: Option<Raw<'a>>,
     pub(super) tool_use_id: Option<RawText<'a>>,
-    /// What a tool of the provider's answered.
+    /// The result of a tool that the provider runs.
     content: Option<Raw<'a>>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn cited_page(raw: Raw<'_>) -> Option<Citation> {
 }
 
 impl Block<'_> {
-    /// What a search found, of the words `query`: contents of a string.
+    /// The results of a search for `query`, which are contents of a string.
     pub(super) fn search(&self, query: String, blob: Option<Blob>) -> Search {
         let content = self.content.map(Raw::get).unwrap_or_default();
         // An error is an object, pages are a list.
@@ -78,7 +78,7 @@ impl Block<'_> {
         }
     }
 
-    /// What of a thinking block only its provider can read.
+    /// The part of a thinking block that only its provider can read.
     pub(super) fn blob(&self) -> Option<Blob> {
         match self.kind.as_str() {
             "thinking" => blob(ReasoningForm::Signature, owned(self.signature)),

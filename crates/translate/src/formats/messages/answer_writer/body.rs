@@ -23,7 +23,7 @@ pub(crate) struct MessagesBody {
     open: Option<(Kind, Option<ToolCall>)>,
     /// Of the open block, escaped.
     contents: String,
-    /// What the open text cites, with commas between.
+    /// The citations of the open text, separated by commas.
     citations: Output,
     /// The search that has begun.
     search: String,

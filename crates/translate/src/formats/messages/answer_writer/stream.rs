@@ -24,7 +24,7 @@ pub(crate) struct MessagesStream {
     open: Option<Kind>,
     /// The index of the open block, or of the next.
     index: u64,
-    /// What stands before and behind a piece of the open block.
+    /// The text before and after a piece of the open block.
     around_delta: (String, &'static [u8]),
     /// The answer's id, and the search that has begun.
     id: String,

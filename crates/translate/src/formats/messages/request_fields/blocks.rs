@@ -150,7 +150,7 @@ declare_shapes! {
         field("cache_control", F::BlockMarks).whole(),
     ];
 
-    /// What a search of the web found.
+    /// The results of a search of the web.
     SEARCH_TOOL_RESULT: &["messages[].content[]"], &["web_search_tool_result"] => &[
         tag("type"),
         core("tool_use_id").how("by which the call is found"),
@@ -208,7 +208,7 @@ declare_kinds! {
 
     SYSTEM_BLOCKS: &["system[]"] => &[core("text")];
 
-    /// What stands in a message of the role `system`.
+    /// The blocks of a message of the role `system`.
     MESSAGE_SYSTEM_BLOCKS: &["messages[].content[]"] => &[
         core("text"),
         core("tool_addition").how("every tool is offered from the start"),
@@ -224,10 +224,10 @@ declare_kinds! {
         field("browser_state", F::HostedHistory).whole(),
     ];
 
-    /// What a search result holds, by itself or in the result of a tool.
+    /// The blocks of a search result, by itself or in the result of a tool.
     FOUND_BLOCKS: &["messages[].content[].content[]", "messages[].content[].content[].content[]"] => &[core("text")];
 
-    /// What a document holds that is made of blocks.
+    /// The blocks of a document.
     SOURCE_BLOCKS: &[
         "messages[].content[].source.content[]",
         "messages[].content[].content[].source.content[]",

@@ -33,7 +33,7 @@ pub(crate) fn offer<'d>(
     Ok(Some(search))
 }
 
-/// What messages calls a search of the past, and its result.
+/// The paths of an earlier search and its result.
 const BLOCK_PATHS: &[&str] = &[
     "messages[].content[].server_tool_use",
     "messages[].content[].web_search_tool_result",

@@ -8,7 +8,7 @@ use crate::{
         conversation::{AnswerFormat, Conversation},
         write::{
             Writer, schema,
-            shared::{effort_name, hashed_user, text},
+            shared::{hashed_user, text},
         },
     },
 };
@@ -115,7 +115,7 @@ impl Writer<'_, '_> {
         }
         self.out.key("output_config").begin_object();
         if let Some(effort) = plan.effort {
-            self.out.key("effort").string(effort_name(effort));
+            self.out.key("effort").string(effort.as_str());
         }
         if let Some(schema) = schema {
             self.out.key("format").begin_object();

@@ -29,7 +29,7 @@ pub(super) struct Item<'a> {
     action: Option<Raw<'a>>,
 }
 
-/// What a search of the web did.
+/// The action of a search of the web.
 #[derive(Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Action<'a> {
@@ -49,7 +49,7 @@ struct Source<'a> {
     url: Option<RawText<'a>>,
 }
 
-/// What an item is, as far as other formats have it.
+/// The kind of an item, as far as other formats have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Message,
@@ -113,7 +113,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What of a reasoning item only its provider can read.
+    /// The part of a reasoning item that only its provider can read.
     pub(super) fn blob(&self) -> Option<Blob> {
         let payload = owned(self.encrypted_content);
         (!payload.is_empty()).then(|| Blob {

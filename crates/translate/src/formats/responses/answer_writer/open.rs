@@ -1,4 +1,4 @@
-//! What is open in a stream of the responses format, and how its events are framed.
+//! The open items of a stream of the responses format, and the frames of its events.
 
 use super::annotation;
 use crate::{
@@ -43,7 +43,7 @@ pub(super) struct Open {
     /// Bytes of the text of which the characters are counted, and how many these are: most
     /// texts cite nothing, and are not counted.
     pub(super) counted: (usize, u64),
-    /// What stands before a delta.
+    /// The event up to the delta.
     pub(super) before_delta: String,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn end_event(sequence: u64, out: &mut Output) {
     out.raw(b"\n\n");
 }
 
-/// What was written: always UTF-8.
+/// The written text: always UTF-8.
 pub(super) fn text(written: Output) -> String {
     String::from_utf8(written.into_bytes()).unwrap_or_default()
 }

@@ -144,7 +144,7 @@ declare_shapes! {
         STATUS,
     ];
 
-    /// What a search among tools found.
+    /// The result of a search among tools.
     TOOL_SEARCH_OUTPUT: &["input[]"], &["tool_search_output"] => &[
         tag("type"),
         core("tools").how("offered with the other tools; the result names them"),

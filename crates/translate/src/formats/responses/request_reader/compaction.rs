@@ -14,7 +14,7 @@ use crate::{
     seal,
 };
 
-/// What the model is asked for.
+/// The instruction for the summary.
 const INSTRUCTION: &str = "The conversation so far is about to be replaced by a summary. Write that summary now, for the assistant who continues the work: what the user asked for and which limits they set, decisions and findings with their exact names, paths and values, what is done, what is left to do, and the next step. Write only the summary and call no tool.";
 
 /// Reads the item that asks for a summary: what the user says with it.

@@ -78,7 +78,7 @@ fn refuse_search(scope: &mut Scope<'_>, kind: &str, path: &Path<'_>) -> Result<(
     scope.refuse_kind(&table::ITEMS, kind, why, path)
 }
 
-/// What the model reads of the tools that were found.
+/// The text about the found tools for the model.
 fn result(found: &[Tool<'_>]) -> String {
     let names: Vec<_> = found.iter().map(|tool| tool.name.decode()).collect();
     match names.as_slice() {

@@ -1,47 +1,50 @@
-//! Reads the list of nodes out of a body that is known to be JSON.
+//! Reads the list of nodes out of JSON that the lexer has checked.
 //!
-//! A request's body was read by the lexer when it arrived. Reading it again to translate it
-//! only has to find where values begin and end, and steps over what is in strings. Of a body
-//! that is no JSON after all the list may be nonsense, but the reading ends, and nothing that
+//! It only has to find where values begin and end, and steps over the contents of strings. Of a
+//! body that is no JSON after all the list may be nonsense, but the reading ends, and nothing that
 //! walks the list leaves it.
 
-use super::{Document, DocumentError, Node, NodeKind, Tape};
+use super::{Document, DocumentError, Node, NodeKind};
+use crate::json::{JsonError, JsonErrorKind};
 use memchr::{memchr, memchr_iter};
-use tollgate_wire::json::{Container, JsonError, JsonErrorKind, Sink, Span};
 
-impl<'a> Document<'a> {
-    /// Reads a document that a lexer has read before.
-    ///
-    /// # Errors
-    /// It has 4 GiB or more, or is so little JSON that it has no values or open ends.
-    pub fn of_valid(bytes: &'a [u8]) -> Result<Self, DocumentError> {
-        if u32::try_from(bytes.len()).is_err() {
-            return Err(DocumentError::TooLarge);
+/// Bytes of a body for each node that is reserved before the reading begins. A conversation has
+/// hundreds; a dense body makes the list grow.
+const BYTES_PER_NODE: usize = 96;
+
+/// Reads a list of at most so many nodes.
+pub(super) fn read(bytes: &[u8], most_nodes: usize) -> Result<Document<'_>, DocumentError> {
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(DocumentError::TooLarge);
+    }
+    let mut scan = Scan {
+        bytes,
+        at: 0,
+        nodes: Vec::with_capacity(bytes.len() / BYTES_PER_NODE + 8),
+        open: Vec::with_capacity(8),
+    };
+    while let Some(byte) = bytes.get(scan.at) {
+        scan.step(*byte)?;
+        if scan.nodes.len() > most_nodes {
+            return Err(DocumentError::TooDense);
         }
-        let mut scan = Scan {
-            bytes,
-            at: 0,
-            tape: Tape::for_body(bytes),
-        };
-        while let Some(byte) = bytes.get(scan.at) {
-            scan.step(*byte)?;
-        }
-        let nodes = scan.tape.nodes;
-        let is_one_value = nodes
-            .first()
-            .is_some_and(|root: &Node| root.next as usize == nodes.len());
-        if is_one_value && scan.tape.open.is_empty() {
-            Ok(Self { bytes, nodes })
-        } else {
-            Err(broken(JsonErrorKind::UnexpectedEnd, bytes.len()))
-        }
+    }
+    let nodes = scan.nodes;
+    let is_one_value = nodes
+        .first()
+        .is_some_and(|root: &Node| root.next as usize == nodes.len());
+    match is_one_value && scan.open.is_empty() {
+        true => Ok(Document { bytes, nodes }),
+        false => Err(broken(JsonErrorKind::UnexpectedEnd, bytes.len())),
     }
 }
 
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
-    tape: Tape,
+    nodes: Vec<Node>,
+    /// The containers that are still open.
+    open: Vec<usize>,
 }
 
 impl Scan<'_> {
@@ -50,10 +53,9 @@ impl Scan<'_> {
         match byte {
             b' ' | b'\n' | b'\r' | b'\t' | b',' | b':' => self.at = self.at.saturating_add(1),
             b'"' => self.text()?,
-            b'{' => self.begin(Container::Object)?,
-            b'[' => self.begin(Container::Array)?,
-            b'}' => self.end(Container::Object)?,
-            b']' => self.end(Container::Array)?,
+            b'{' => self.begin(NodeKind::Object),
+            b'[' => self.begin(NodeKind::Array),
+            b'}' | b']' => self.end()?,
             b't' => self.value(NodeKind::True, 4),
             b'n' => self.value(NodeKind::Null, 4),
             b'f' => self.value(NodeKind::False, 5),
@@ -71,13 +73,15 @@ impl Scan<'_> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
+    #[inline]
     fn value(&mut self, kind: NodeKind, length: usize) {
         let end = self.at.saturating_add(length).min(self.bytes.len());
-        let span = Span {
-            start: self.at as u64,
-            end: end as u64,
-        };
-        self.tape.push(kind, span);
+        self.nodes.push(Node {
+            start: narrow(self.at),
+            end: narrow(end),
+            next: narrow(self.nodes.len()).saturating_add(1),
+            kind,
+        });
         self.at = end;
     }
 
@@ -98,26 +102,33 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, container: Container) -> Result<(), DocumentError> {
-        self.tape.begin(container, self.at as u64)?;
-        self.at = self.at.saturating_add(1);
-        Ok(())
+    fn begin(&mut self, container: NodeKind) {
+        self.open.push(self.nodes.len());
+        self.value(container, 1);
     }
 
-    fn end(&mut self, container: Container) -> Result<(), DocumentError> {
-        if self.tape.open.is_empty() {
-            return Err(broken(JsonErrorKind::UnexpectedEnd, self.at));
-        }
+    fn end(&mut self) -> Result<(), DocumentError> {
+        let open = self.open.pop();
+        let open = open.ok_or_else(|| broken(JsonErrorKind::UnexpectedEnd, self.at))?;
         self.at = self.at.saturating_add(1);
-        self.tape.end(container, self.at as u64)?;
+        let next = narrow(self.nodes.len());
+        if let Some(node) = self.nodes.get_mut(open) {
+            node.end = narrow(self.at);
+            node.next = next;
+        }
         Ok(())
     }
+}
+
+/// Offsets fit: a document has less than 4 GiB, and a node has at least one byte.
+fn narrow(offset: usize) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
 /// The length of contents that have no escape and are not much longer than a word, as keys are,
 /// found eight bytes at a time: a search for the quote costs more before it begins.
 #[inline]
-pub(crate) fn short_string(inside: &[u8]) -> Option<usize> {
+pub fn short_string(inside: &[u8]) -> Option<usize> {
     const MOST_WORDS: usize = 3;
     let (words, _) = inside.as_chunks::<8>();
     let mut words = words.iter().take(MOST_WORDS).zip((0_usize..).step_by(8));
@@ -128,7 +139,7 @@ pub(crate) fn short_string(inside: &[u8]) -> Option<usize> {
 
 /// The length of any contents: up to the first quote before which there is an even number of
 /// backslashes.
-pub(crate) fn long_string(inside: &[u8]) -> Option<usize> {
+pub fn long_string(inside: &[u8]) -> Option<usize> {
     memchr_iter(b'"', inside).find(|quote| {
         let before = inside.get(..*quote).unwrap_or_default();
         let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');

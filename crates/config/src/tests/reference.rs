@@ -2,7 +2,7 @@
 //!
 //! docs/reference/configuration.md holds it; a test sees that it is up to date.
 
-use super::schema::schema;
+use crate::schema;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -28,8 +28,7 @@ In the tables `<name>` is a key of your choice and `[]` each entry of a list. `-
 meaning says otherwise.
 ";
 
-/// The page.
-pub fn reference() -> String {
+pub(super) fn reference() -> String {
     let mut page = HEAD.to_owned();
     for (name, property) in properties(schema()) {
         let _ = write!(page, "\n## `{name}`\n\n{}\n", meaning(property));

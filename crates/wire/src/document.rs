@@ -1,31 +1,28 @@
-//! A request body as a flat list of nodes that borrow from it.
+//! A JSON document as a flat list of nodes that borrow from it.
 //!
-//! One pass of the lexer writes the list; after that every value is found by stepping from
+//! One pass writes the list; after that every value is found by stepping from
 //! node to node, its source stays where it is, and text is unescaped only on request.
-//! What the values mean is for others.
+//! The caller decides the meaning of the values.
 //!
 //! ```
-//! use tollgate_translate::document::Document;
+//! use tollgate_wire::document::Document;
 //!
 //! let document = Document::parse(br#"{"model":"m\u0031","input":["a\nb",2]}"#)?;
 //! let (key, model) = document.root().members().next().unwrap();
 //! assert_eq!((&*key.decode(), model.as_str().as_deref()), ("model", Some("m1")));
-//! # Ok::<(), tollgate_translate::document::DocumentError>(())
+//! # Ok::<(), tollgate_wire::document::DocumentError>(())
 //! ```
 
+mod scan;
 mod text;
-mod valid;
 
-pub use text::Text;
-pub(crate) use text::{is_object, is_word};
-pub(crate) use valid::{long_string, short_string};
+pub use scan::{long_string, short_string};
+pub use text::{Text, is_word};
 
+use crate::json::{JsonError, Lexer};
 use std::{borrow::Cow, ops::Range};
-use tollgate_wire::json::{
-    Container, JsonError, JsonErrorKind, Lexer, Literal, Number, Sink, Span, Text as LexedText,
-};
 
-/// Why a body is no document.
+/// The reason why a body is no document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// It is not JSON, or nested too deep.
@@ -34,6 +31,9 @@ pub enum DocumentError {
     /// It has 4 GiB or more.
     #[error("the body is larger than can be translated")]
     TooLarge,
+    /// It has more values than the caller allows.
+    #[error("the body has too many values")]
+    TooDense,
 }
 
 /// A JSON document, read once.
@@ -65,7 +65,7 @@ enum NodeKind {
     Object,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the kinds of RFC 8259")]
 pub enum Kind {
@@ -91,29 +91,30 @@ impl Kind {
     }
 }
 
-/// Bytes of a body for each node that is reserved before the reading begins. A conversation has
-/// hundreds; a dense body makes the list grow.
-const BYTES_PER_NODE: usize = 96;
-
 impl<'a> Document<'a> {
     /// Reads a whole document.
     ///
     /// # Errors
     /// It is not JSON (the lexer's limits apply), or has 4 GiB or more.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DocumentError> {
-        if u32::try_from(bytes.len()).is_err() {
-            return Err(DocumentError::TooLarge);
-        }
-        let mut tape = Tape::for_body(bytes);
-        let mut lexer = Lexer::new();
-        lexer.feed(bytes, &mut tape)?;
-        lexer.finish(&mut tape)?;
-        if tape.nodes.is_empty() {
-            let kind = JsonErrorKind::UnexpectedEnd;
-            return Err(JsonError { kind, at: 0 }.into());
-        }
-        let nodes = tape.nodes;
-        Ok(Self { bytes, nodes })
+        Self::parse_within(bytes, usize::MAX)
+    }
+
+    /// Reads a whole document of at most so many keys and values.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), or it has more of them.
+    pub fn parse_within(bytes: &'a [u8], most_nodes: usize) -> Result<Self, DocumentError> {
+        Lexer::check(bytes)?;
+        scan::read(bytes, most_nodes)
+    }
+
+    /// Reads a document that a lexer has read before.
+    ///
+    /// # Errors
+    /// It has 4 GiB or more, or is so little JSON that it has no values or open ends.
+    pub fn of_valid(bytes: &'a [u8]) -> Result<Self, DocumentError> {
+        scan::read(bytes, usize::MAX)
     }
 
     /// The value of the whole document.
@@ -126,99 +127,6 @@ impl<'a> Document<'a> {
 
     fn node(&self, at: u32) -> Option<&Node> {
         self.nodes.get(at as usize)
-    }
-}
-
-/// Writes the list while the lexer reads.
-struct Tape {
-    nodes: Vec<Node>,
-    /// The containers that are still open.
-    open: Vec<usize>,
-}
-
-impl Tape {
-    fn for_body(bytes: &[u8]) -> Self {
-        Self {
-            nodes: Vec::with_capacity(bytes.len() / BYTES_PER_NODE + 8),
-            open: Vec::with_capacity(8),
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, kind: NodeKind, span: Span) {
-        let at = narrow(self.nodes.len() as u64);
-        self.nodes.push(Node {
-            start: narrow(span.start),
-            end: narrow(span.end),
-            next: at.saturating_add(1),
-            kind,
-        });
-    }
-
-    #[inline]
-    fn push_text(&mut self, text: LexedText<'_>) {
-        // Every escape is longer than what it stands for.
-        let is_plain = text.len.saturating_add(2) == text.span.len();
-        let kind = if is_plain {
-            NodeKind::Text
-        } else {
-            NodeKind::EscapedText
-        };
-        self.push(kind, text.span);
-    }
-}
-
-/// Offsets fit: a document has less than 4 GiB, and a node has at least one byte.
-fn narrow(offset: u64) -> u32 {
-    u32::try_from(offset).unwrap_or(u32::MAX)
-}
-
-impl Sink for Tape {
-    type Error = JsonError;
-
-    fn key(&mut self, key: LexedText<'_>) -> Result<(), JsonError> {
-        self.push_text(key);
-        Ok(())
-    }
-
-    fn string(&mut self, text: LexedText<'_>) -> Result<(), JsonError> {
-        self.push_text(text);
-        Ok(())
-    }
-
-    fn number(&mut self, number: Number<'_>) -> Result<(), JsonError> {
-        self.push(NodeKind::Number, number.span);
-        Ok(())
-    }
-
-    fn literal(&mut self, literal: Literal, span: Span) -> Result<(), JsonError> {
-        let kind = match literal {
-            Literal::Null => NodeKind::Null,
-            Literal::True => NodeKind::True,
-            Literal::False => NodeKind::False,
-        };
-        self.push(kind, span);
-        Ok(())
-    }
-
-    fn begin(&mut self, container: Container, at: u64) -> Result<(), JsonError> {
-        self.open.push(self.nodes.len());
-        let kind = match container {
-            Container::Object => NodeKind::Object,
-            Container::Array => NodeKind::Array,
-        };
-        self.push(kind, Span { start: at, end: at });
-        Ok(())
-    }
-
-    fn end(&mut self, _container: Container, end: u64) -> Result<(), JsonError> {
-        let next = narrow(self.nodes.len() as u64);
-        let open = self.open.pop().unwrap_or_default();
-        if let Some(node) = self.nodes.get_mut(open) {
-            node.end = narrow(end);
-            node.next = next;
-        }
-        Ok(())
     }
 }
 
@@ -237,12 +145,12 @@ impl std::fmt::Debug for Value<'_> {
 
 impl<'d> Value<'d> {
     /// The value's place in its document; that of the root, which no object holds, is 0.
-    pub(crate) const fn place(self) -> u32 {
+    pub const fn place(self) -> u32 {
         self.at
     }
 
     /// Another value of the same document.
-    pub(crate) const fn at_place(self, place: u32) -> Self {
+    pub const fn at_place(self, place: u32) -> Self {
         Self {
             document: self.document,
             at: place,
@@ -255,7 +163,7 @@ impl<'d> Value<'d> {
             .map_or(NodeKind::Null, |node| node.kind)
     }
 
-    /// What it is.
+    /// Its type.
     pub fn kind(self) -> Kind {
         match self.node_kind() {
             NodeKind::Null => Kind::Null,
@@ -280,7 +188,7 @@ impl<'d> Value<'d> {
     }
 
     /// Where the value stands in its document.
-    pub(crate) fn span(self) -> Range<usize> {
+    pub fn span(self) -> Range<usize> {
         let node = self.document.node(self.at);
         node.map_or(0..0, |node| node.start as usize..node.end as usize)
     }
@@ -330,11 +238,11 @@ impl<'d> Value<'d> {
         self.text().map(Text::decode)
     }
 
-    /// Whether it equals `json`, a small document. White space, the order of members, escapes and
+    /// Whether it equals `json`, a small valid document. White space, the order of members, escapes and
     /// the notation of numbers do not count.
-    pub(crate) fn says(self, json: &str) -> bool {
+    pub fn says(self, json: &str) -> bool {
         self.raw() == json.as_bytes()
-            || Document::parse(json.as_bytes()).is_ok_and(|wanted| self.is_equal(wanted.root()))
+            || Document::of_valid(json.as_bytes()).is_ok_and(|wanted| self.is_equal(wanted.root()))
     }
 
     /// Whether both have the same value. As many steps as `wanted` has values, with all members
@@ -380,7 +288,7 @@ impl<'d> Value<'d> {
     }
 
     /// The members of an object, with their keys as values that have a place.
-    pub(crate) fn members_with_places(self) -> impl Iterator<Item = (Self, Self)> {
+    pub fn members_with_places(self) -> impl Iterator<Item = (Self, Self)> {
         let mut children = self.children(NodeKind::Object);
         std::iter::from_fn(move || Some((children.step()?, children.step()?)))
     }

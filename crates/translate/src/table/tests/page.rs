@@ -1,9 +1,38 @@
 //! `docs/reference/translation.md`, written from the table.
 
-use super::{Fate, Row, field_path, kinds, shapes};
-use crate::{features::Feature, formats::rules};
+use crate::{
+    features::Feature,
+    formats::rules,
+    table::{Fate, Row, field_path, kinds, shapes},
+};
 use std::fmt::Write as _;
 use tollgate_types::Format;
+
+impl Fate {
+    /// Whether something is lost.
+    const fn is_loss(self) -> bool {
+        matches!(self, Self::Dropped(_) | Self::Refused(_))
+    }
+
+    /// What becomes of a feature, in one word.
+    const fn in_short(self) -> &'static str {
+        match self {
+            Self::Carried | Self::Mapped(_) => "carried",
+            Self::Implied(_) | Self::Dropped(_) | Self::Refused(_) => self.word(),
+        }
+    }
+
+    /// The fate in one word.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Carried => "carried",
+            Self::Mapped(_) => "mapped",
+            Self::Implied(_) => "implied",
+            Self::Dropped(_) => "dropped",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
 
 /// What stands before the table of losses.
 const INTRODUCTION: &str = "\
@@ -144,7 +173,7 @@ provider can only go back to that provider.
 ";
 
 /// The whole page.
-pub fn page() -> String {
+pub(super) fn page() -> String {
     let mut page = INTRODUCTION.to_owned() + &losses() + DETAILS;
     for format in Format::OF_CLIENTS {
         let others: Vec<_> = others(format).collect();

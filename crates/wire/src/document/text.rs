@@ -2,9 +2,8 @@
 //!
 //! It decides what an escape stands for. That contents are well-formed was decided by the lexer.
 
-use memchr::memchr;
+use crate::json;
 use std::borrow::Cow;
-use tollgate_wire::json::{JsonError, Lexer, Sink, Text as LexedText, Want};
 
 /// The contents of a string or key as they stand between its quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +25,7 @@ impl<'d> Text<'d> {
     }
 
     /// A word of the gateway's own, in which nothing needs an escape.
-    pub(crate) const fn of_word(word: &'static str) -> Self {
+    pub const fn of_word(word: &'static str) -> Self {
         Self {
             json: word.as_bytes(),
             escaped: false,
@@ -51,7 +50,7 @@ impl<'d> Text<'d> {
     /// The contents, unescaped. An escaped surrogate without its partner becomes U+FFFD.
     pub fn decode(self) -> Cow<'d, str> {
         if self.escaped {
-            return Cow::Owned(unescape(self.json));
+            return Cow::Owned(json::unescape(self.json, usize::MAX));
         }
         // The lexer has seen that strings are UTF-8.
         Cow::Borrowed(std::str::from_utf8(self.json).unwrap_or_default())
@@ -117,81 +116,8 @@ fn first_letter(json: &[u8]) -> (Option<char>, &[u8]) {
 /// Whether the bytes are the word. Fields of one object seldom begin alike, so the first byte
 /// spares most comparisons.
 #[inline]
-pub(crate) fn is_word(bytes: &[u8], word: &str) -> bool {
+pub fn is_word(bytes: &[u8], word: &str) -> bool {
     bytes.len() == word.len()
         && bytes.first() == word.as_bytes().first()
         && bytes == word.as_bytes()
-}
-
-/// What contents with escapes stand for.
-fn unescape(json: &[u8]) -> String {
-    let mut contents = Vec::with_capacity(json.len());
-    let mut rest = json;
-    // The lexer has seen that every escape is whole.
-    while let Some(at) = memchr(b'\\', rest) {
-        let (plain, escape) = rest.split_at_checked(at).unwrap_or((rest, &[]));
-        contents.extend_from_slice(plain);
-        let Some((simple, after)) = simple_escape(escape) else {
-            return unescape_by_lexer(json);
-        };
-        contents.push(simple);
-        rest = after;
-    }
-    contents.extend_from_slice(rest);
-    String::from_utf8(contents).unwrap_or_default()
-}
-
-/// What an escape of two characters stands for, and what follows it.
-fn simple_escape(json: &[u8]) -> Option<(u8, &[u8])> {
-    let (&[_, byte], after) = json.split_first_chunk()?;
-    let stands_for = match byte {
-        b'"' | b'\\' | b'/' => byte,
-        b'b' => 0x08,
-        b'f' => 0x0c,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        _ => return None,
-    };
-    Some((stands_for, after))
-}
-
-/// The same for contents with escapes by number, which the lexer puts together.
-fn unescape_by_lexer(json: &[u8]) -> String {
-    #[derive(Default)]
-    struct Contents(String);
-
-    impl Sink for Contents {
-        type Error = JsonError;
-        fn want_string(&mut self) -> Want {
-            Want::Prefix(usize::MAX)
-        }
-        fn string(&mut self, text: LexedText<'_>) -> Result<(), JsonError> {
-            self.0.push_str(text.as_str());
-            Ok(())
-        }
-    }
-
-    let mut contents = Contents::default();
-    let mut lexer = Lexer::new();
-    // A document that was taken for valid and is not may hold escapes that are none: such
-    // contents are empty.
-    let _: Result<(), JsonError> = [b"\"".as_slice(), json, b"\""]
-        .into_iter()
-        .try_for_each(|piece| lexer.feed(piece, &mut contents));
-    contents.0
-}
-
-/// Whether a text is a JSON object, whole and well-formed.
-pub(crate) fn is_object(json: &[u8]) -> bool {
-    struct Nothing;
-
-    impl Sink for Nothing {
-        type Error = JsonError;
-    }
-
-    let mut lexer = Lexer::new();
-    json.trim_ascii_start().starts_with(b"{")
-        && lexer.feed(json, &mut Nothing).is_ok()
-        && lexer.finish(&mut Nothing).is_ok()
 }
