@@ -38,7 +38,9 @@ pub mod table;
 mod target;
 mod unsealed;
 
-pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
+pub use tollgate_wire::document;
+
+pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use capabilities::{
     Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
 };
@@ -53,5 +55,4 @@ pub use notes::{
 pub use refusal::Refusal;
 pub use request::{Translated, most_memory, request, valid_request};
 pub use target::{AnswerMemory, Lossy, Strict, Target};
-pub use tollgate_wire::document;
 pub use unsealed::{Unsealed, without_seals};

@@ -1,58 +1,10 @@
-//! The tables of `docs/reference/translation-answers.md`, against the types of the official SDKs and
-//! against recorded answers.
+//! The table of answers, against the types of the official SDKs and against recorded answers.
 
 use crate::support::recorded;
 use serde_json::Value;
 use std::{collections::BTreeSet, path::Path};
-use tollgate_types::{Format, PerFormat};
-
-/// A field of the page.
-struct Row {
-    path: String,
-    /// The row covers everything below the field as well.
-    whole: bool,
-    /// The field is known from providers and not from the official SDKs.
-    extra: bool,
-}
-
-impl Row {
-    fn covers(&self, path: &str) -> bool {
-        match path.strip_prefix(&*self.path) {
-            Some("") => true,
-            Some(below) => self.whole && below.starts_with(['.', '[', '<']),
-            None => false,
-        }
-    }
-}
-
-/// The fields of a provider's format.
-fn rows(provider: Format) -> Vec<Row> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = page.join("../../docs/reference/translation-answers.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (begin, end) = (
-        format!("<!-- fields of {provider} -->"),
-        format!("<!-- end of fields of {provider} -->"),
-    );
-    let (_, rest) = page.split_once(&begin).unwrap();
-    let (table, _) = rest.split_once(&end).unwrap();
-    let row = |line: &str| {
-        let (path, about) = line.strip_prefix("| `")?.split_once('`')?;
-        let (about, fate) = about.split_once(" | ")?;
-        assert!(fate.len() > " |".len(), "{path} has no fate");
-        Some(Row {
-            path: path.to_owned(),
-            whole: about.contains("and below"),
-            extra: about.contains("of some providers"),
-        })
-    };
-    table.lines().filter_map(row).collect()
-}
-
-/// Whether a row covers a place.
-fn is_known(rows: &[Row], path: &str) -> bool {
-    rows.iter().any(|row| row.covers(path))
-}
+use tollgate_translate::answers::{page, row, rows};
+use tollgate_types::Format;
 
 fn sdk_fields(format: Format) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sdk/answers.json");
@@ -69,10 +21,9 @@ fn every_field_of_the_official_sdks_is_in_the_table_of_answers() {
     for format in Format::OF_CLIENTS {
         let fields = sdk_fields(format);
         assert!(fields.len() > 50, "{format}: {}", fields.len());
-        let rows = rows(format);
         let unknown: Vec<_> = fields
             .iter()
-            .filter(|field| !is_known(&rows, field))
+            .filter(|field| row(format, field).is_none())
             .collect();
         assert!(unknown.is_empty(), "{format}: {unknown:#?}");
     }
@@ -84,11 +35,7 @@ fn every_row_of_the_table_of_answers_is_about_a_field_that_exists() {
         let fields = sdk_fields(format);
         let mut known = BTreeSet::new();
         for row in rows(format) {
-            assert!(
-                known.insert(row.path.clone()),
-                "{format}: {} twice",
-                row.path
-            );
+            assert!(known.insert(row.path), "{format}: {} twice", row.path);
             let exists = fields.iter().any(|field| row.covers(field));
             assert_ne!(exists, row.extra, "{format}: {}", row.path);
         }
@@ -151,10 +98,6 @@ const ADDED: &[&str] = &[
 #[test]
 fn every_recorded_field_that_says_something_is_in_the_table_of_answers() {
     let mut unknown = BTreeSet::new();
-    let known = PerFormat::from_fn(|format| match Format::OF_CONVERSATIONS.contains(&format) {
-        true => rows(format),
-        false => Vec::new(),
-    });
     for record in recorded() {
         if record.is_stream || record.status != 200 {
             continue;
@@ -170,7 +113,7 @@ fn every_recorded_field_that_says_something_is_in_the_table_of_answers() {
             let is_added = ADDED.contains(&top)
                 || place.starts_with("usage.")
                 || place.starts_with("choices[].") && !place.starts_with("choices[].message.");
-            if !is_known(&known[record.format], &place) && !is_added {
+            if row(record.format, &place).is_none() && !is_added {
                 unknown.insert(format!("{}: {place}", record.format));
             }
         }
@@ -182,4 +125,20 @@ fn every_recorded_field_that_says_something_is_in_the_table_of_answers() {
     ];
     unknown.retain(|place| !expected.iter().any(|known| place.starts_with(known)));
     assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn the_page_about_answers_is_written_from_the_table() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/translation-answers.md");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        std::fs::write(&path, page()).unwrap();
+        return;
+    }
+    assert!(
+        written == page(),
+        "TOLLGATE_BLESS=1 writes {} anew",
+        path.display()
+    );
 }

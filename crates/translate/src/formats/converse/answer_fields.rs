@@ -1,0 +1,55 @@
+//! The fields of answers of Converse.
+
+use crate::answer::table::{
+    AnswerFate::{Carried, LeftOut, Mapped},
+    AnswerFeature::*,
+    rows::{
+        CALL_ID, HOSTED, NAME, PART, PROVIDER, SEALED, STOP, STRUCTURE, SUM, TOTAL, answer_rows,
+        both, feeds,
+    },
+};
+
+const MEDIA: &str = "images and sound are not asked for";
+
+answer_rows! {
+    both("output", STRUCTURE),
+    both("output.message", STRUCTURE),
+    both("output.message.role", STRUCTURE),
+    both("output.message.content", STRUCTURE),
+    feeds("output.message.content[].text", Texts),
+    both("output.message.content[].citationsContent", STRUCTURE),
+    feeds("output.message.content[].citationsContent.content[].text", Texts),
+    both("output.message.content[].citationsContent.citations", LeftOut("a citation there names a place in what its provider read")).whole(),
+    both("output.message.content[].reasoningContent", STRUCTURE),
+    both("output.message.content[].reasoningContent.reasoningText", STRUCTURE),
+    feeds("output.message.content[].reasoningContent.reasoningText.text", Thoughts),
+    both("output.message.content[].reasoningContent.reasoningText.signature", SEALED),
+    both("output.message.content[].reasoningContent.redactedContent", SEALED),
+    both("output.message.content[].toolUse", STRUCTURE),
+    both("output.message.content[].toolUse.toolUseId", CALL_ID),
+    both("output.message.content[].toolUse.name", NAME),
+    feeds("output.message.content[].toolUse.input", Arguments).by(Mapped("JSON in a string; of a custom tool its free text")).whole(),
+    both("output.message.content[].toolUse.type", HOSTED),
+    both("output.message.content[].toolResult", HOSTED).whole(),
+    both("output.message.content[].image", LeftOut(MEDIA)).whole(),
+    both("output.message.content[].audio", LeftOut(MEDIA)).whole(),
+    both("stopReason", STOP),
+    both("usage", STRUCTURE),
+    both("usage.inputTokens", TOTAL),
+    both("usage.outputTokens", TOTAL),
+    both("usage.totalTokens", SUM),
+    both("usage.cacheReadInputTokens", Carried),
+    both("usage.cacheWriteInputTokens", Carried),
+    both("usage.cacheDetails", PART).whole(),
+    both("metrics", PROVIDER).whole(),
+    both("trace", PROVIDER).whole(),
+    both("performanceConfig", PROVIDER).whole(),
+    both("serviceTier", PROVIDER).whole(),
+    both("additionalModelResponseFields", LeftOut("further fields are not asked for")).whole(),
+    both("event:messageStart", STRUCTURE).whole(),
+    both("event:contentBlockStart", Mapped("as the block that it begins")).whole(),
+    both("event:contentBlockDelta", Mapped("as the block that it belongs to")).whole(),
+    both("event:contentBlockStop", STRUCTURE).whole(),
+    both("event:messageStop", Mapped("`stopReason`, as above")).whole(),
+    both("event:metadata", Mapped("`usage`, as above")).whole(),
+}
