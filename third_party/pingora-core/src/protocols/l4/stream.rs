@@ -423,12 +423,21 @@ impl L4BufferSettings {
 /// that is idle or waits for an upstream has nothing to write.
 ///
 /// A zero capacity writes straight through.
-#[derive(Debug)]
 struct WriteBuffer {
     inner: RawStreamWrapper,
     buf: Vec<u8>,
     written: usize,
     capacity: usize,
+}
+
+// Without the bytes: they may be secret.
+impl std::fmt::Debug for WriteBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteBuffer")
+            .field("inner", &self.inner)
+            .field("buffered", &(self.buf.len() - self.written))
+            .finish()
+    }
 }
 
 impl WriteBuffer {

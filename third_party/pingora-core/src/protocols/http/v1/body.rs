@@ -29,9 +29,10 @@ use crate::utils::BufRef;
 
 // TODO: make this dynamically adjusted
 const BODY_BUFFER_SIZE: usize = 1024 * 64;
-// How much a read may take that follows one that did not fill its buffer. Allocators keep blocks
-// of this size at hand, while larger ones are looked for under a lock.
+// How much a read may take that follows one of less than a page, such as an event. Allocators keep
+// blocks of this size at hand, while larger ones are looked for under a lock.
 const SHORT_READ_SIZE: usize = 1024 * 32;
+const PAGE_SIZE: usize = 1024 * 4;
 // limit how much incomplete chunk-size and chunk-ext to buffer
 const PARTIAL_CHUNK_HEAD_LIMIT: usize = 1024 * 8;
 // Trailers: https://datatracker.ietf.org/doc/html/rfc9112#section-7.1.2
@@ -154,8 +155,8 @@ pub struct BodyReader {
     rewind_buf_len: usize,
     upstream: bool,
     body_buf_overread: Option<BytesMut>,
-    // Whether the last read filled its buffer, so that more is likely to be there
-    filled: bool,
+    // Whether the last read took less than a page, so that little is likely to come
+    was_short: bool,
 }
 
 impl BodyReader {
@@ -167,7 +168,7 @@ impl BodyReader {
             rewind_buf_len: 0,
             upstream,
             body_buf_overread: None,
-            filled: false,
+            was_short: false,
         }
     }
 
@@ -202,10 +203,10 @@ impl BodyReader {
 
     /// How much of `most` bytes the next read of the body may take.
     fn next_read_size(&self, most: usize) -> usize {
-        if self.filled {
-            most
-        } else {
+        if self.was_short {
             most.min(SHORT_READ_SIZE)
+        } else {
+            most
         }
     }
 
@@ -234,7 +235,7 @@ impl BodyReader {
             read
         })
         .await?;
-        self.filled = n == read_size;
+        self.was_short = n < PAGE_SIZE;
         Ok(n)
     }
 
@@ -2137,17 +2138,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_grow_while_they_fill_the_buffer() {
-        let body = vec![7; SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1];
-        let (mut io, mut peer) = tokio::io::duplex(body.len());
-        peer.write_all(&body).await.unwrap();
+    async fn little_is_reserved_after_little_was_read() {
+        let body = [BODY_BUFFER_SIZE + 100, SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1];
+        let (mut io, mut peer) = tokio::io::duplex(body[0] + body[1]);
         let mut body_reader = BodyReader::new(true);
-        body_reader.init_content_length(body.len(), b"");
+        body_reader.init_content_length(body[0] + body[1], b"");
         let mut sizes = vec![];
-        while let Some(read) = body_reader.read_body(&mut io).await.unwrap() {
-            sizes.push(body_reader.get_body(&read).len());
+        for len in body {
+            peer.write_all(&vec![7; len]).await.unwrap();
+            while let Some(Ok(Some(read))) = body_reader.read_body(&mut io).now_or_never() {
+                sizes.push(body_reader.get_body(&read).len());
+            }
         }
-        assert_eq!(sizes, [SHORT_READ_SIZE, BODY_BUFFER_SIZE, 1]);
+        let (long, short) = (BODY_BUFFER_SIZE, SHORT_READ_SIZE);
+        assert_eq!(sizes, [long, 100, short, long, 1]);
     }
 
     #[tokio::test]

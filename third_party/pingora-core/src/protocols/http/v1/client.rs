@@ -20,14 +20,14 @@ use log::{debug, trace};
 use pingora_error::{Error, ErrorType::*, OrErr, Result, RetryType};
 use pingora_http::{HMap, IntoCaseHeaderName, RequestHeader, ResponseHeader};
 use pingora_timeout::timeout;
-use std::future::poll_fn;
+use std::future::{poll_fn, Future};
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::str;
 use std::task::{ready, Poll};
 use std::time::Duration;
-use tokio::io::{self, AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use super::body::{BodyReader, BodyWriter};
 use super::common::*;
@@ -405,6 +405,10 @@ impl HttpSession {
             let stream = &mut self.underlying_stream;
             let buf = &mut self.response_header_read_buf;
             let read_fut = poll_fn(|cx| {
+                if !buf.is_empty() {
+                    buf.reserve(INIT_HEADER_BUF_SIZE);
+                    return pin!(stream.read_buf(buf)).poll(cx);
+                }
                 // By way of the stack: there is no buffer while the response is awaited, and one
                 // of the header's size for as long as the header is referred to.
                 let mut piece = [MaybeUninit::uninit(); INIT_HEADER_BUF_SIZE];
@@ -985,7 +989,6 @@ mod tests_stream {
     use crate::upstreams::peer::PeerOptions;
     use crate::ErrorType;
     use rstest::rstest;
-    use tokio::io::AsyncReadExt;
     use tokio_test::io::Builder;
 
     fn init_log() {
