@@ -172,6 +172,11 @@ impl Journal {
         true
     }
 
+    /// Whether so many slots are free.
+    pub(crate) fn has_room(&self, slots: usize) -> bool {
+        self.free.lock().len() >= slots
+    }
+
     /// Gives back a slot into which nothing was written.
     pub(crate) fn give_back(&self, slot: Slot) {
         self.free.lock().extend(slot.apart());

@@ -311,7 +311,7 @@ impl Ledger {
             return self.load(key, &needs);
         };
         let Some(mut slot) = shared.journal.take() else {
-            return self.wait_for_room(key, &needs);
+            return self.wait_for_room(key, 1);
         };
         let now = shared.clock.now();
         let is_reachable = || shared.why_stalled().is_none();
@@ -323,7 +323,7 @@ impl Ledger {
             {
                 account.settle(&held, &PerUnit::default(), 0, now);
                 shared.journal.give_back(slot);
-                return self.wait_for_room(key, &needs);
+                return self.wait_for_room(key, slots_for(account::count(&held)));
             }
             Reserved::Held { held, must_refill } => {
                 if must_refill {
@@ -359,12 +359,13 @@ impl Ledger {
         Reserve::Refused(refused)
     }
 
-    /// Reserves for a request that waits. What was leased for it may be reserved by others by then, and an
-    /// idle account may have left the memory: it waits again, but begins no wait after 2 s. Must be awaited
-    /// on a tokio runtime.
+    /// Reserves for a request that waits. Other requests can reserve first what was leased for it, and an idle
+    /// account can leave the memory: then it waits again, but begins no wait after 2 s. Must be awaited on a
+    /// tokio runtime.
     ///
     /// # Errors
-    /// The balance does not cover the request, or the store could not answer in time.
+    /// The balance does not cover the request, the store could not answer in time, or the settlement file has
+    /// no room.
     pub async fn reserve_after(
         &self,
         mut pending: PendingAccount,
@@ -382,19 +383,26 @@ impl Ledger {
                 Reserve::Wait(pending) => pending,
             };
         }
-        Err(Unavailable::TimedOut.into())
+        Err(pending.timed_out().into())
     }
 
-    /// The settlement file is full: waits for a commit, if one can make room.
-    fn wait_for_room(&self, key: &KeyId, needs: &PerUnit<Option<Need>>) -> Reserve {
+    /// The settlement file lacks so many free slots: waits until the writer has committed what comes before,
+    /// if that can make room.
+    fn wait_for_room(&self, key: &KeyId, slots: usize) -> Reserve {
         let shared = &self.0.shared;
-        if shared.stats.have_all_been_entered() || shared.why_stalled().is_some() {
+        // In this order: slots are free before their settlements count as entered.
+        let only_open_requests = shared.stats.have_all_been_entered();
+        if shared.why_stalled().is_some() || only_open_requests && !shared.journal.has_room(slots) {
             return Reserve::Refused(shared.shed().into());
         }
-        self.load(key, needs)
+        self.wait(key, &PerUnit::default(), true)
     }
 
     fn load(&self, key: &KeyId, needs: &PerUnit<Option<Need>>) -> Reserve {
+        self.wait(key, needs, false)
+    }
+
+    fn wait(&self, key: &KeyId, needs: &PerUnit<Option<Need>>, for_room: bool) -> Reserve {
         let wanted = |unit| needs.get(unit).map_or(0, |need: Need| need.wanted);
         match self.0.shared.accounts.wait(key, &PerUnit::from_fn(wanted)) {
             Ok((answer, first)) => {
@@ -404,6 +412,7 @@ impl Ledger {
                 Reserve::Wait(PendingAccount {
                     key: key.clone(),
                     answer,
+                    for_room,
                     shared: Arc::clone(&self.0.shared),
                 })
             }
@@ -551,11 +560,12 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-/// An account that is being loaded, or that leases more.
+/// An account that is being loaded, or that leases more, or waits for room in the settlement file.
 #[must_use = "an account is loaded for the request that waits for it"]
 pub struct PendingAccount {
     key: KeyId,
     answer: accounts::Waiting,
+    for_room: bool,
     shared: Arc<Shared>,
 }
 
@@ -565,17 +575,18 @@ impl PendingAccount {
     ///
     /// # Errors
     /// There is no such key ([`Shortage::Expired`]), or the store could not answer.
-    pub async fn wait(self) -> Result<(), Shortage> {
+    pub async fn wait(mut self) -> Result<(), Shortage> {
         let shared = &self.shared;
-        let answer = tokio::time::timeout(shared.settings.load_timeout, self.answer).await;
+        let answer = tokio::time::timeout(shared.settings.load_timeout, &mut self.answer).await;
         // The current lease can be enough.
         let is_here = || shared.accounts.get(&self.key).is_some();
         let found = match answer {
+            Err(_) if self.for_room => return Err(self.timed_out().into()),
             Err(_) if is_here() => {
                 shared.stall("the database does not answer");
                 true
             }
-            Err(_) => return Err(shared.why_stalled().unwrap_or(Unavailable::TimedOut).into()),
+            Err(_) => return Err(self.timed_out().into()),
             Ok(Ok(Err(Unavailable::Stalled(_)))) if is_here() => true,
             Ok(found) => found.unwrap_or(Err(Unavailable::Closed))?,
         };
@@ -584,6 +595,15 @@ impl PendingAccount {
         } else {
             Err(Shortage::Expired)
         }
+    }
+
+    /// The request waits no longer.
+    fn timed_out(&self) -> Unavailable {
+        if self.for_room {
+            return self.shared.shed();
+        }
+        let why = self.shared.why_stalled();
+        why.unwrap_or(Unavailable::TimedOut)
     }
 }
 

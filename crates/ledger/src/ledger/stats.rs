@@ -90,7 +90,7 @@ pub(super) struct Stats {
     pub(super) lease_waits: AtomicU64,
     pub(super) shed: AtomicU64,
     pub(super) settlements: AtomicU64,
-    /// Settlements that the writer has committed.
+    /// Settlements that the writer has committed, and whose slots it has freed.
     entered: AtomicU64,
     pub(super) estimated: AtomicU64,
     pub(super) clamped: AtomicU64,
@@ -109,15 +109,15 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// Counts settlements that the writer has committed.
+    /// Counts settlements that the writer has committed, after it has freed their slots.
     pub(super) fn add_entered(&self, settlements: usize) {
         let settlements = u64::try_from(settlements).unwrap_or(u64::MAX);
-        self.entered.fetch_add(settlements, Ordering::Relaxed);
+        self.entered.fetch_add(settlements, Ordering::Release);
     }
 
     /// Whether no settlement waits for a commit.
     pub(super) fn have_all_been_entered(&self) -> bool {
-        let entered = self.entered.load(Ordering::Relaxed);
+        let entered = self.entered.load(Ordering::Acquire);
         self.settlements.load(Ordering::Relaxed) <= entered
     }
 

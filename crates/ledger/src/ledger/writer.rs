@@ -127,9 +127,10 @@ impl Writer {
         };
         let made = batch.made.len();
         self.shared.uncommitted.fetch_sub(made, Ordering::Relaxed);
-        self.shared.stats.add_entered(batch.settled.len());
+        let entered = batch.settled.len();
         let settled = batch.settled.drain(..);
         self.shared.journal.release(settled.map(|(slot, _)| slot));
+        self.shared.stats.add_entered(entered);
         self.room = batch.settled;
         self.hand_out(shares);
         for reader in batch.readers {
