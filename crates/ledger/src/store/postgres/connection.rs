@@ -182,8 +182,8 @@ impl Connection {
     }
 
     /// Runs a transaction, again if the database aborted it in favour of another one. Each statement
-    /// sees what was committed before it. None reads a table whole, as the server would plan for the week that
-    /// has just begun: to it, the week stays small until it is analyzed.
+    /// sees what was committed before it. The server avoids plans that read a table whole: it would choose them
+    /// for the week that has just begun, which it takes for small until it is analyzed.
     pub(super) fn change<T>(
         &mut self,
         change: impl FnMut(&mut Session) -> Result<T, Error>,
@@ -292,7 +292,26 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct PoolState {
     free: Vec<Connection>,
-    in_use: usize,
+    for_requests: usize,
+    for_others: usize,
+}
+
+/// The users of connections. Each leaves some to the other one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum User {
+    /// A client's request waits.
+    Request,
+    /// An operator's command, a report or the upkeep.
+    Other,
+}
+
+impl PoolState {
+    const fn in_use(&mut self, user: User) -> &mut usize {
+        match user {
+            User::Request => &mut self.for_requests,
+            User::Other => &mut self.for_others,
+        }
+    }
 }
 
 impl Pool {
@@ -311,54 +330,65 @@ impl Pool {
     }
 
     /// Runs something for which no client's request waits to be admitted. It leaves a quarter of the
-    /// connections to these: a key is found while reports take long.
+    /// connections to these, at least one of several: a key is found while reports take long.
     pub(super) fn with<T>(
         &self,
         run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.with_one_of(self.most.saturating_sub(self.most / 4), run)
+        self.with_one_for(User::Other, run)
     }
 
-    /// Runs something for a client's request.
+    /// Runs something for a client's request. It leaves one of several connections: a key is revoked while
+    /// look-ups take long.
     pub(super) fn with_any<T>(
         &self,
         run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.with_one_of(self.most, run)
+        self.with_one_for(User::Request, run)
     }
 
-    fn with_one_of<T>(
+    fn with_one_for<T>(
         &self,
-        most: usize,
+        user: User,
         run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.take(most)?;
+        let mut connection = self.take(user)?;
         // Counted as free however `run` ends.
-        let _taken = Taken(self);
+        let _taken = Taken(self, user);
         let done = run(&mut connection);
         self.state.lock().free.push(connection);
         done
     }
 
-    fn take(&self, most: usize) -> Result<Connection, StoreError> {
+    fn take(&self, user: User) -> Result<Connection, StoreError> {
+        let left = match user {
+            User::Request => 1,
+            User::Other => (self.most / 4).max(1),
+        };
+        let most = self.most.saturating_sub(left).max(1);
         let mut state = self.state.lock();
-        let is_full = |state: &mut PoolState| state.in_use >= most;
+        let is_full = |state: &mut PoolState| {
+            let all = state.for_requests.saturating_add(state.for_others);
+            all >= self.most || *state.in_use(user) >= most
+        };
         self.returned
             .wait_while_for(&mut state, is_full, POOL_TIMEOUT);
         if is_full(&mut state) {
             return Err(error::busy(&self.server));
         }
-        state.in_use = state.in_use.saturating_add(1);
+        let in_use = state.in_use(user);
+        *in_use = in_use.saturating_add(1);
         Ok(state.free.pop().unwrap_or_else(|| self.separate()))
     }
 }
 
-struct Taken<'a>(&'a Pool);
+struct Taken<'a>(&'a Pool, User);
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.in_use = state.in_use.saturating_sub(1);
+        let in_use = state.in_use(self.1);
+        *in_use = in_use.saturating_sub(1);
         // Not all that wait may take it.
         self.0.returned.notify_all();
     }
