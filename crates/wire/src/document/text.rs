@@ -87,7 +87,9 @@ impl<'d> Text<'d> {
     /// Whether the contents are `word`.
     pub fn is(self, word: &str) -> bool {
         if self.escaped {
-            return self.decode() == word;
+            // An escape of six bytes is a byte at least.
+            let lengths = word.len()..=word.len().saturating_mul(6);
+            return lengths.contains(&self.json.len()) && self.decode() == word;
         }
         is_word(self.json, word)
     }
