@@ -50,10 +50,9 @@ class Served:
 def serving(binary, provider_binary, folder, config_text=CONFIG, under=(), provider_arguments=()):
     """Serves while it is entered; at the end the gateway is asked to end, and waited for.
 
-    What both say goes to standard error if the caller fails.
-
-    LLVM_PROFILE_FILE is its alone: the command that makes the key is the same program. `under` is what
-    runs it, such as valgrind; `provider_arguments` come before the provider's address.
+    If the caller fails, the end of both logs is printed. LLVM_PROFILE_FILE is set for the gateway only: the
+    command that makes the key is the same program. `under` runs the gateway, such as valgrind;
+    `provider_arguments` come before the provider's address.
     """
     port, admin, provider = free_port(), free_port(), free_port()
     config, said = folder / "tollgate.yaml", folder / "said.log"
@@ -79,11 +78,12 @@ def serving(binary, provider_binary, folder, config_text=CONFIG, under=(), provi
         if gateway.wait(PATIENCE) != 0:
             sys.exit("the gateway did not end in order")
     except BaseException:
-        sys.stderr.write("".join(said.open().readlines()[-50:]))
+        sys.stderr.write("".join(said.open(errors="replace").readlines()[-50:]))
         raise
     finally:
         for process in running:
             process.kill()
+            process.wait()
 
 
 def free_port():
@@ -99,7 +99,8 @@ def connect(port, process):
             return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         except OSError:
             time.sleep(0.1)
-    sys.exit(f"nothing listens on port {port}")
+    # In a thread, Python ignores `sys.exit`.
+    raise OSError(f"nothing listens on port {port}")
 
 
 def head(served, line, body=None, more=()):
