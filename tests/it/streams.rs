@@ -116,7 +116,6 @@ async fn an_open_stream_that_waits_takes_little_memory() {
         callers.push(open().await);
     }
     let each = resident(gateway.id()).saturating_sub(before) / STREAMS;
-    println!("{each} bytes a stream");
     assert!(each < MOST, "{each} bytes a stream");
 }
 

@@ -70,7 +70,7 @@ impl Loads {
         Ok((receiver, load.callers.len() == 1))
     }
 
-    /// Removes the callers of a load, or those alone that the lease was sized for.
+    /// Removes the callers of a load; with `counted_alone`, only those that the lease was sized for.
     fn leave(
         &mut self,
         id: &KeyId,
@@ -173,8 +173,8 @@ impl Accounts {
     }
 
     /// Answers the callers that wait for `id`. `true`: others came after the lease was sized by use, and wait
-    /// for the next one, which the caller must start. With this one, each commit would serve twice as many as
-    /// the one before, and the last of many would wait for many commits.
+    /// for the next one, which the caller must start. If they were answered now, most would find the lease used
+    /// up and wait again, for several commits if they are many.
     pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) -> bool {
         let mut loads = self.loads.lock();
         let callers = loads.leave(id, self.by_use && *result == Ok(true));

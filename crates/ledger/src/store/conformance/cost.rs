@@ -1,4 +1,4 @@
-//! What a running process asks again and again, of a database with many keys.
+//! The recurring statements of a running process, on a database with many keys.
 
 use super::{Fixture, Home, LeaseMode, Work, reads::stored, settled};
 use crate::{
@@ -15,7 +15,7 @@ pub(crate) const KEYS: u32 = 20_000;
 /// Does what a gateway repeats as long as it runs. `fill` adds keys with the numbers 2 to [`KEYS`]. Of a
 /// quarter of them the process 1 leases tokens, of another quarter the process 2, which requests some of the
 /// first keys.
-pub(crate) fn repeat_what_recurs(fixture: &dyn Fixture, fill: &dyn Fn()) {
+pub(crate) fn run_recurring_statements(fixture: &dyn Fixture, fill: &dyn Fn()) {
     let home = Home::on(fixture);
     let own = home.key(1000);
     let (mut one, mut two) = (home.process("one"), home.process("two"));

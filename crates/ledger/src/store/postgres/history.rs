@@ -60,7 +60,7 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
     };
     let sql = format!(
         "SELECT number, at, is_wanted, place FROM (
-             SELECT number, at, row_number() OVER () AS place,
+             SELECT number, at, row_number() OVER (ORDER BY at {order}, number {order}) AS place,
                  ($5::text IS NULL OR model_served = $5) AND ($6::text IS NULL OR state = $6)
                      AND ($7::bigint IS NULL OR status = $7) AS is_wanted
              FROM (
@@ -69,7 +69,8 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
                  ORDER BY at {order}, number {order} LIMIT {MOST_EXAMINED} + 1
              ) AS examined
          ) AS judged
-         WHERE is_wanted OR place = 1 OR place >= {MOST_EXAMINED} LIMIT $8"
+         WHERE is_wanted OR place = 1 OR place >= {MOST_EXAMINED}
+         ORDER BY at {order}, number {order} LIMIT $8"
     );
     (sql, [place.at, place.number, end])
 }

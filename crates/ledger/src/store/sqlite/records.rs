@@ -13,8 +13,8 @@ use rusqlite::{
 use std::sync::LazyLock;
 use tollgate_types::{Format, Money, PerUnit};
 
-/// How many rows a statement enters, the most that there are: with 20 rows a settlement takes a tenth more
-/// of the writer's time than with 50, with one a third more.
+/// The numbers of rows for which there is a statement, largest first. A settlement takes a tenth more of the
+/// writer's time with 20 rows than with 50, and a third more with one.
 const ROWS: [usize; 3] = [50, 10, 1];
 
 /// The statement for each of [`ROWS`].

@@ -12,7 +12,7 @@ use rusqlite::{
 use std::{cell::RefCell, collections::BTreeMap, path::Path, time::Duration};
 
 thread_local! {
-    /// The steps of the virtual machine that each statement has taken on this thread, all runs of it together.
+    /// The most steps of the virtual machine that a prepared form of each statement has taken on this thread.
     static STEPS: RefCell<BTreeMap<String, i32>> = const { RefCell::new(BTreeMap::new()) };
 }
 

@@ -161,14 +161,16 @@ fn requests_and_reports_leave_connections_to_each_other() {
         std::thread::scope(|scope| {
             let closed = gate.write();
             for _ in 0..CONNECTIONS {
-                let hold = |_: &mut Connection| {
-                    enter.send(()).unwrap();
-                    drop(gate.read());
-                    Ok(())
-                };
-                scope.spawn(move || match for_requests {
-                    true => database.pool.with_any(hold),
-                    false => database.pool.with(hold),
+                scope.spawn(|| {
+                    let hold = |_: &mut Connection| {
+                        enter.send(()).unwrap();
+                        drop(gate.read());
+                        Ok(())
+                    };
+                    match for_requests {
+                        true => database.pool.with_any(hold),
+                        false => database.pool.with(hold),
+                    }
                 });
             }
             for _ in 1..CONNECTIONS {

@@ -8,7 +8,7 @@ use crate::{
     record::NewKey,
     store::conformance::{
         Fixture,
-        cost::{KEYS, repeat_what_recurs},
+        cost::{KEYS, run_recurring_statements},
     },
 };
 
@@ -40,7 +40,7 @@ impl Empty {
 }
 
 #[test]
-fn what_recurs_does_not_take_longer_with_many_keys() {
+fn recurring_statements_take_no_longer_with_many_keys() {
     let Some(server) = primary() else { return };
     let case = Empty::on(server);
     let fill = || {
@@ -68,7 +68,7 @@ fn what_recurs_does_not_take_longer_with_many_keys() {
              SELECT pg_stat_reset();"
         ));
     };
-    repeat_what_recurs(&case, &fill);
+    run_recurring_statements(&case, &fill);
     let read = case.rows_read();
     assert!((100..5_000).contains(&read), "{read} rows");
 }

@@ -1,12 +1,12 @@
 //! How many rows the statements read that a running process repeats.
 
 use super::{super::testing::take_steps, Empty};
-use crate::store::conformance::cost::{KEYS, repeat_what_recurs};
+use crate::store::conformance::cost::{KEYS, run_recurring_statements};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 #[test]
-fn what_recurs_does_not_take_longer_with_many_keys() {
+fn recurring_statements_take_no_longer_with_many_keys() {
     /// A scan takes several steps for each row.
     const MOST: i32 = 10_000;
     let empty = Empty(TempDir::new().unwrap());
@@ -36,7 +36,7 @@ fn what_recurs_does_not_take_longer_with_many_keys() {
             .unwrap();
         take_steps();
     };
-    repeat_what_recurs(&empty, &fill);
+    run_recurring_statements(&empty, &fill);
     let steps = take_steps();
     assert!(steps.len() > 20, "{steps:?}");
     for (sql, steps) in steps {
