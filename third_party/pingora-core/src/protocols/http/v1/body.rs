@@ -29,10 +29,9 @@ use crate::utils::BufRef;
 
 // TODO: make this dynamically adjusted
 const BODY_BUFFER_SIZE: usize = 1024 * 64;
-// How much a read may take that follows one of less than a page, such as an event. Allocators keep
-// blocks of this size at hand, while larger ones are looked for under a lock.
-const SHORT_READ_SIZE: usize = 1024 * 32;
-const PAGE_SIZE: usize = 1024 * 4;
+// How much a read may take that follows a shorter one, such as an event: a block of this size costs
+// allocators little.
+const SHORT_READ_SIZE: usize = 1024 * 4;
 // limit how much incomplete chunk-size and chunk-ext to buffer
 const PARTIAL_CHUNK_HEAD_LIMIT: usize = 1024 * 8;
 // Trailers: https://datatracker.ietf.org/doc/html/rfc9112#section-7.1.2
@@ -155,7 +154,7 @@ pub struct BodyReader {
     rewind_buf_len: usize,
     upstream: bool,
     body_buf_overread: Option<BytesMut>,
-    // Whether the last read took less than a page, so that little is likely to come
+    // Whether the last read took less than SHORT_READ_SIZE, so that little is likely to come
     was_short: bool,
 }
 
@@ -235,7 +234,7 @@ impl BodyReader {
             read
         })
         .await?;
-        self.was_short = n < PAGE_SIZE;
+        self.was_short = n < SHORT_READ_SIZE;
         Ok(n)
     }
 
