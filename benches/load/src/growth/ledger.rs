@@ -168,6 +168,6 @@ mod tests {
         };
         assert_eq!(count("keys"), 50);
         assert_eq!(count("grants"), 50);
-        assert_eq!(count("sqlite_schema WHERE name LIKE 'usage_by%'"), 3);
+        assert_eq!(count("sqlite_schema WHERE name LIKE 'usage_by%'"), 4);
     }
 }
