@@ -3,7 +3,7 @@
 //! It decides where commas stand and how text is escaped. It trusts its caller to open and
 //! close containers in pairs and to write a key before each value of an object.
 
-use tollgate_wire::json::{escape_into, write_digits};
+use tollgate_wire::json::escape_into;
 
 /// A JSON document on its way out.
 ///
@@ -117,7 +117,8 @@ impl Output {
 
     /// Writes an integer.
     pub fn number(&mut self, value: u64) {
-        write_digits(value, &mut self.bytes);
+        let mut digits = itoa::Buffer::new();
+        self.raw(digits.format(value).as_bytes());
     }
 
     /// Writes a string.

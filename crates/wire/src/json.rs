@@ -53,7 +53,7 @@ mod write;
 pub use error::{JsonError, JsonErrorKind};
 pub use lexer::Lexer;
 pub(crate) use string::prefix;
-pub use write::{escape_into, write_digits};
+pub use write::escape_into;
 
 /// Where a value stands: absolute byte offsets from the start of the document,
 /// `end` exclusive. The span of a string or key includes its quotes.

@@ -7,7 +7,7 @@
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
-use tollgate_wire::json::{escape_into, write_digits};
+use tollgate_wire::json::escape_into;
 
 /// What a usual line comes to, so that the buffer grows at most once for it.
 const USUAL_LENGTH: usize = 768;
@@ -156,7 +156,8 @@ impl<'a> Fields<'a> {
     }
 
     fn digits(&mut self, number: u64) {
-        write_digits(number, self.out);
+        let mut digits = itoa::Buffer::new();
+        self.raw(digits.format(number).as_bytes());
     }
 
     fn quoted(&mut self, text: &str) {

@@ -1,21 +1,4 @@
-//! Writes the contents of strings, and integers, as JSON has them.
-
-/// Appends an integer.
-pub fn write_digits(value: u64, out: &mut Vec<u8>) {
-    let mut digits = [0_u8; 20];
-    let mut rest = value;
-    let mut len = 0_usize;
-    for place in digits.iter_mut().rev() {
-        *place = b'0' | u8::try_from(rest % 10).unwrap_or_default();
-        rest /= 10;
-        len = len.saturating_add(1);
-        if rest == 0 {
-            break;
-        }
-    }
-    let start = digits.len().saturating_sub(len);
-    out.extend_from_slice(digits.get(start..).unwrap_or_default());
-}
+//! Writes the contents of strings as JSON has them.
 
 /// The letter that follows the backslash of a byte that must be escaped, or 0.
 static ESCAPES: [u8; 256] = escapes();
