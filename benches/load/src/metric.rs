@@ -116,24 +116,21 @@ const fn over(
     }
 }
 
-/// The figures of a load whose answers come in one piece.
+/// The figures of a load: work per CPU-second, with one of its own in the middle.
 macro_rules! load {
-    ($id:literal, $title:literal, $bar:expr) => {
+    ($id:literal, $title:literal, $work:literal, $bar:expr, $more:expr) => {
         [
             rate(
                 concat!($id, ".per_cpu_second"),
-                concat!($title, ": requests per CPU-second"),
-                $bar,
+                concat!($title, ": ", $work, "s per CPU-second"),
+                Some(Bar::AtLeast($bar)),
             ),
             plain(
                 concat!($id, ".cpu_us"),
-                concat!($title, ": CPU per request"),
+                concat!($title, ": CPU per ", $work),
                 "µs",
             ),
-            wall(
-                concat!($id, ".per_second"),
-                concat!($title, ": requests a second"),
-            ),
+            $more,
             plain(
                 concat!($id, ".busy"),
                 concat!($title, ": share of its core that the proxy used"),
@@ -148,36 +145,36 @@ macro_rules! load {
     };
 }
 
-/// The figures of a load of event streams.
+/// A load whose answers come in one piece.
+macro_rules! requests {
+    ($id:literal, $title:literal, $bar:expr) => {
+        load!(
+            $id,
+            $title,
+            "request",
+            $bar,
+            wall(
+                concat!($id, ".per_second"),
+                concat!($title, ": requests a second"),
+            )
+        )
+    };
+}
+
+/// A load of event streams.
 macro_rules! streams {
     ($id:literal, $title:literal) => {
-        [
-            rate(
-                concat!($id, ".per_cpu_second"),
-                concat!($title, ": chunks per CPU-second"),
-                Some(Bar::AtLeast(0.95)),
-            ),
-            plain(
-                concat!($id, ".cpu_us"),
-                concat!($title, ": CPU per chunk"),
-                "µs",
-            ),
+        load!(
+            $id,
+            $title,
+            "chunk",
+            0.95,
             plain(
                 concat!($id, ".joined"),
                 concat!($title, ": chunks that arrive joined into one"),
                 "×",
-            ),
-            plain(
-                concat!($id, ".busy"),
-                concat!($title, ": share of its core that the proxy used"),
-                "%",
-            ),
-            plain(
-                concat!($id, ".others"),
-                concat!($title, ": share of that core that other load used"),
-                "%",
-            ),
-        ]
+            )
+        )
     };
 }
 
@@ -207,38 +204,26 @@ macro_rules! latency {
 }
 
 const LOADS: [[Metric; 5]; 9] = [
-    load!("1k", "1 KB", Some(Bar::AtLeast(0.85))),
-    load!("100k-request", "100 KB request", Some(Bar::AtLeast(0.75))),
-    load!("100k-answer", "100 KB answer", Some(Bar::AtLeast(0.75))),
-    load!(
-        "1k-to-messages",
-        "1 KB, translated to messages",
-        Some(Bar::AtLeast(0.65))
-    ),
-    load!(
+    requests!("1k", "1 KB", 0.85),
+    requests!("100k-request", "100 KB request", 0.75),
+    requests!("100k-answer", "100 KB answer", 0.75),
+    requests!("1k-to-messages", "1 KB, translated to messages", 0.65),
+    requests!(
         "100k-to-messages",
         "100 KB request, translated to messages",
-        Some(Bar::AtLeast(0.5))
+        0.5
     ),
-    load!(
-        "1k-to-responses",
-        "1 KB, translated to responses",
-        Some(Bar::AtLeast(0.65))
-    ),
-    load!(
+    requests!("1k-to-responses", "1 KB, translated to responses", 0.65),
+    requests!(
         "100k-to-responses",
         "100 KB request, translated to responses",
-        Some(Bar::AtLeast(0.5))
+        0.5
     ),
-    load!(
-        "1k-to-gemini",
-        "1 KB, translated to Gemini",
-        Some(Bar::AtLeast(0.65))
-    ),
-    load!(
+    requests!("1k-to-gemini", "1 KB, translated to Gemini", 0.65),
+    requests!(
         "100k-to-gemini",
         "100 KB request, translated to Gemini",
-        Some(Bar::AtLeast(0.5))
+        0.5
     ),
 ];
 
