@@ -130,6 +130,13 @@ impl Accounts {
         }
     }
 
+    /// The number of callers that the last lease of a load was sized for.
+    #[cfg(test)]
+    pub(super) fn counted(&self, id: &KeyId) -> usize {
+        let loads = self.loads.lock();
+        loads.loads.get(id).map_or(0, |load| load.counted.0)
+    }
+
     fn shard(&self, id: &KeyId) -> Option<&RwLock<HashMap<KeyId, Arc<Account>, Hasher>>> {
         let place = self.hasher.hash_one(id) % (SHARDS as u64);
         self.shards.get(usize::try_from(place).unwrap_or(0))

@@ -417,20 +417,26 @@ async fn more_open_requests_than_slots_are_shed_and_none_is_lost() {
     assert_eq!(house.used(&key), 3);
 }
 
-#[tokio::test]
-async fn a_request_waits_for_a_commit_that_makes_room() {
-    let house = House::new();
-    let key = house.key(1000);
-    let ledger = house.ledger_with(16);
-    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+/// Fills the settlement file with settled requests, which no commit frees before the returned lock ends.
+async fn fill(house: &House, ledger: &Ledger, key: &KeyId) -> testing::Other {
+    drop(house.reserve(ledger, key, 1).await.unwrap());
     let lock = testing::Other::lock(&house.path());
     for _ in 0..16 {
-        let held = house.reserve(&ledger, &key, 1).await.unwrap();
+        let held = house.reserve(ledger, key, 1).await.unwrap();
         held.settle(&completed(1));
         if ledger.stats().open_requests == 16 {
             break;
         }
     }
+    lock
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_commit_that_makes_room() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger_with(16);
+    let lock = fill(&house, &ledger, &key).await;
     let next = ledger.reserve(&key, house.request(), bound(1), Weights::default());
     let Reserve::Wait(commit) = next else {
         panic!("{next:?}");
@@ -439,6 +445,24 @@ async fn a_request_waits_for_a_commit_that_makes_room() {
     commit.wait().await.unwrap();
     drop(house.reserve(&ledger, &key, 1).await.unwrap());
     assert_eq!(ledger.stats().shed, 0);
+    assert!(ledger.close(PATIENCE));
+}
+
+#[tokio::test]
+async fn a_request_that_no_commit_makes_room_for_is_shed_and_counted() {
+    let house = House::new();
+    let key = house.key(1000);
+    let settings = LedgerSettings {
+        open_requests: 16,
+        load_timeout: Duration::from_millis(200),
+        ..LedgerSettings::default()
+    };
+    let ledger = Ledger::open(&house.store(), settings).unwrap();
+    let lock = fill(&house, &ledger, &key).await;
+    let shed = house.reserve(&ledger, &key, 1).await.err();
+    lock.end();
+    assert_eq!(shed, Some(Unavailable::Backlog.into()));
+    assert_eq!(ledger.stats().shed, 1);
     assert!(ledger.close(PATIENCE));
 }
 

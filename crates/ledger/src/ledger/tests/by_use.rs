@@ -142,8 +142,11 @@ async fn many_that_come_while_a_lease_is_committed_wait_for_one_more_commit() {
     };
     let lock = testing::Other::lock(&house.path());
     let mut waiting = vec![wait()];
-    // Until the writer waits for the lock.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let start = Instant::now();
+    while ledger.0.shared.accounts.counted(&key) == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     waiting.extend((0..200).map(|_| wait()));
     lock.end();
     let served = waiting.into_iter().map(async |pending| {
