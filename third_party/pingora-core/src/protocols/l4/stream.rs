@@ -1168,6 +1168,8 @@ mod tests {
         stream.write_all(b"abc").await.unwrap();
         stream.write_all(b"def").await.unwrap();
         assert_eq!(buffered(&stream), 8);
+        let shown = format!("{:?}", stream.stream().writer());
+        assert!(shown.contains("buffered: 6"), "{shown}");
         let mut arrived = [0; 32];
         assert!(far.read(&mut arrived).now_or_never().is_none());
         stream.flush().await.unwrap();
