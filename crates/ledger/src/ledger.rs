@@ -57,8 +57,8 @@ use writer::{Command, Writer};
 /// How much a ledger keeps in memory and how long it waits.
 #[derive(Clone, Debug)]
 pub struct LedgerSettings {
-    /// Most requests that are reserved or not entered yet, one KiB on disk each; more wait for the next
-    /// commit, or are shed.
+    /// Most requests that are reserved or not entered yet, one KiB on disk each; more wait until a commit frees
+    /// some, and are shed if none does.
     pub open_requests: u32,
     /// Most callers that wait for accounts to be loaded; more are shed.
     pub waiting_callers: usize,
@@ -574,7 +574,7 @@ impl PendingAccount {
     /// Must run on a tokio runtime.
     ///
     /// # Errors
-    /// There is no such key ([`Shortage::Expired`]), or the store could not answer.
+    /// There is no such key ([`Shortage::Expired`]), the store could not answer, or the settlement file has no room.
     pub async fn wait(mut self) -> Result<(), Shortage> {
         let shared = &self.shared;
         let answer = tokio::time::timeout(shared.settings.load_timeout, &mut self.answer).await;
@@ -597,7 +597,7 @@ impl PendingAccount {
         }
     }
 
-    /// The request waits no longer.
+    /// The error of a request that waits no longer.
     fn timed_out(&self) -> Unavailable {
         if self.for_room {
             return self.shared.shed();

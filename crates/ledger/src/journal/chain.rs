@@ -14,7 +14,7 @@ use tollgate_types::RequestId;
 
 /// How a slot with a part begins.
 pub(super) const MARK: [u8; 4] = *b"TOL4";
-/// The length of the head of a part: its record, the length of that, its number and the number of parts.
+/// The length of the head of a part: identity of the record, number of the part, number of parts.
 const PART_LEN: usize = 12;
 /// After it, the request.
 const NAME_LEN: usize = 30;

@@ -116,7 +116,7 @@ fn take_up(path: &Path) -> io::Result<Taken> {
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) records: Vec<Vec<u8>>,
-    /// The records in `records`: most are in both files.
+    /// The contents of `records`. Most records are in both files, and each is taken once.
     known: HashSet<Vec<u8>>,
     /// Slots that one of them has whole.
     whole: HashSet<usize>,

@@ -133,7 +133,7 @@ impl Queue {
         }
     }
 
-    /// Adds a message of the writer to itself.
+    /// Adds a message that the writer sends to itself.
     pub(super) fn put_back(&mut self, command: Command) {
         self.fetched.push_back(command);
     }

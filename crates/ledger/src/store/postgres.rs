@@ -131,7 +131,7 @@ impl Postgres {
         &self,
         ask: impl FnMut(&mut Session) -> Result<T, postgres::Error>,
     ) -> Result<T, StoreError> {
-        self.pool.with_any(|connection| connection.run(ask))
+        self.pool.for_request(|connection| connection.run(ask))
     }
 }
 
@@ -248,7 +248,7 @@ impl Database for Postgres {
         request: &RequestId,
         second: &RequestId,
     ) -> Result<PaymentRecord, StoreError> {
-        self.pool.with_any(|connection| {
+        self.pool.for_request(|connection| {
             connection.read(|session| stored::payment(session, response, request, second))
         })
     }

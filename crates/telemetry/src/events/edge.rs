@@ -21,26 +21,26 @@ struct Edge {
 static EDGE: Lazy<Edge> = Lazy::new(Edge::new);
 
 tollgate_types::named! {
-    /// Why a request is refused that comes at a bad time.
+    /// Why a request is refused under load.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Shed {
-        /// As many are under way as may be.
+        /// The limit of requests in flight is reached.
         Requests = "requests",
-        /// The bodies of others take the memory that bodies may take.
+        /// The limit of memory for request bodies is reached.
         Bodies = "bodies",
-        /// The program has as much memory as it may have.
+        /// The memory limit of the process is reached.
         Memory = "memory",
-        /// It has as many files open as it may have.
+        /// The limit of open files is reached.
         Files = "files",
-        /// As many are under way as may be of those that the gateway answers by itself.
+        /// The limit of requests in flight that the gateway answers by itself is reached.
         LocalRequests = "local_requests",
-        /// The key has more requests under way than would be left for others.
+        /// The key has its share of the requests in flight.
         KeyRequests = "key_requests",
-        /// The same of those that the gateway answers by itself.
+        /// The key has its share of those that the gateway answers by itself.
         KeyLocalRequests = "key_local_requests",
-        /// The requests of the key take more files than would be left for others.
+        /// The requests of the key have their share of the open files.
         KeyFiles = "key_files",
-        /// The bodies of the key take more memory than would be left for others.
+        /// The bodies of the key have their share of the memory.
         KeyBodies = "key_bodies",
     }
 }
@@ -59,9 +59,9 @@ tollgate_types::named! {
     /// Why a connection is closed on arrival.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ConnectionRefusal {
-        /// The listener has as many connections as it may have.
+        /// The connection limit of the listener is reached.
         Total = "total",
-        /// The client's address has as many connections as it may have.
+        /// The connection limit of the client's address is reached.
         Address = "address",
         /// The listener expects the PROXY protocol, and the peer is no trusted proxy.
         Untrusted = "untrusted",
@@ -74,7 +74,7 @@ tollgate_types::named! {
     /// Why a request head is refused.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum HeadRefusal {
-        /// Not HTTP, or not as HTTP has it.
+        /// It is not HTTP, or malformed.
         Malformed = "malformed",
         /// Its body could end in two places.
         Framing = "framing",

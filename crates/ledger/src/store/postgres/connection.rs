@@ -340,7 +340,7 @@ impl Pool {
 
     /// Runs something for a client's request. It leaves one of several connections: a key is revoked while
     /// look-ups take long.
-    pub(super) fn with_any<T>(
+    pub(super) fn for_request<T>(
         &self,
         run: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {

@@ -168,7 +168,7 @@ fn requests_and_reports_leave_connections_to_each_other() {
                         Ok(())
                     };
                     match for_requests {
-                        true => database.pool.with_any(hold),
+                        true => database.pool.for_request(hold),
                         false => database.pool.with(hold),
                     }
                 });
