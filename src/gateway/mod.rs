@@ -167,7 +167,7 @@ impl ProxyHttp for Gateway {
         let head = session.req_header();
         exchange.target = (head.method.clone(), head.uri.clone());
         exchange.version = head.version;
-        exchange.trace = self.traces.begin(&head.headers);
+        exchange.trace = self.traces.begin(&head.headers, exchange.started);
         prepare_connection(session, &exchange.snapshot);
         match admission::admit(session, exchange).await {
             Admission::Forward => Ok(false),

@@ -63,6 +63,10 @@ pub struct Ended {
 
 /// Ends the trace that was taken out of the exchange. Returns whether it is exported.
 pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
+    let has_failed = ended.status >= 500 || exchange.broken.is_some();
+    if !trace.is_sampled(has_failed) {
+        return false;
+    }
     let request = exchange.stage.request();
     let facts = request.and_then(RequestContext::facts_if_read);
     let answer = exchange.answer.facts();
@@ -73,14 +77,14 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
         .collect();
     let settled = exchange.settlement.settled();
     let identity = exchange.stage.identity();
-    trace.finish(&Facts {
+    trace.export(&Facts {
         id: exchange.id.as_str(),
         method: exchange.target.0.as_str(),
         route: request.map(|request| request.endpoint.path()),
         status: ended.status,
         code: ended.code.map(ErrorCode::as_str),
         outcome: ended.outcome.as_str(),
-        has_failed: ended.status >= 500 || exchange.broken.is_some(),
+        has_failed,
         key: identity.map(|identity| identity.key.as_str()),
         model: exchange.model_name(),
         stream: facts.is_some_and(|facts| facts.stream),
@@ -96,7 +100,8 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
         stops: &stops,
         answer_id: answer.and_then(|it| it.id.as_deref()),
         answer_model: answer.and_then(|it| it.model.as_deref()),
-    })
+    });
+    true
 }
 
 /// The id of the conversation that the provider keeps and the request continues.

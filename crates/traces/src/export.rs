@@ -12,7 +12,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tollgate_config::{TraceProtocol, TraceTarget};
 use tollgate_telemetry::events::{self, SpanResult};
@@ -23,8 +23,8 @@ const MOST_WAITING: usize = 4096;
 const BATCH: usize = 512;
 /// Bytes of content in one export, about: a collector accepts messages of 4 MiB.
 const CONTENT_BATCH: usize = 1 << 20;
-/// How long a span waits for others.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long the thread sleeps between exports. A request that adds spans does not wake it: that takes a system call.
+const PAUSE: Duration = Duration::from_millis(250);
 /// How long an export may take, with its retries.
 const EXPORT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the end of the program waits for the last export.
@@ -98,22 +98,15 @@ fn run(
     stopped: &Receiver<()>,
 ) {
     let mut fails = false;
+    let mut is_last = false;
     loop {
-        let is_last = stopped.try_recv().is_ok();
-        let batch = collect(
-            waiting,
-            writer,
-            if is_last {
-                Duration::ZERO
-            } else {
-                LONGEST_WAIT
-            },
-        );
+        let batch = collect(waiting, writer);
         let count = batch.len();
-        if count == 0 && is_last {
-            return;
-        }
         if count == 0 {
+            if is_last {
+                return;
+            }
+            is_last = stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
             continue;
         }
         let export = async { tokio::time::timeout(EXPORT_LIMIT, exporter.export(batch)).await };
@@ -145,18 +138,12 @@ fn run(
     }
 }
 
-/// The spans that arrive within `patience`, at most about a batch of them.
-fn collect(
-    waiting: &Receiver<Spans>,
-    writer: Option<&Writer>,
-    patience: Duration,
-) -> Vec<SpanData> {
-    let begun = Instant::now();
+/// The spans that wait, at most about a batch of them.
+fn collect(waiting: &Receiver<Spans>, writer: Option<&Writer>) -> Vec<SpanData> {
     let mut batch = Vec::new();
     let mut content_bytes = 0_usize;
     while batch.len() < BATCH && content_bytes < CONTENT_BATCH {
-        let left = patience.saturating_sub(begun.elapsed());
-        let Ok(Spans { mut spans, content }) = waiting.recv_timeout(left) else {
+        let Ok(Spans { mut spans, content }) = waiting.try_recv() else {
             break;
         };
         if let (Some(writer), Some(content), Some(span)) = (writer, content, spans.last_mut()) {

@@ -26,7 +26,7 @@ use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tollgate_config::{SampleSettings, TraceTarget};
 
 /// The schema of the attributes: the last one that includes those of generative AI, which have had a
@@ -71,8 +71,9 @@ impl Traces {
         Ok((Self(Some(Arc::new(shared))), exporter))
     }
 
-    /// Begins the trace of a request, as a part of the trace that its head names. `None`: traces are off.
-    pub fn begin(&self, head: &HeaderMap) -> Option<Box<RequestTrace>> {
+    /// Begins the trace of a request that arrived at `started`, as a part of the trace that its head names. `None`:
+    /// traces are off.
+    pub fn begin(&self, head: &HeaderMap, started: Instant) -> Option<Box<RequestTrace>> {
         let shared = self.0.as_ref()?;
         let parent = parent(head);
         let trace_id = match &parent {
@@ -89,7 +90,7 @@ impl Traces {
             false,
             state.unwrap_or_default(),
         );
-        let trace = RequestTrace::new(Arc::clone(shared), parent, context);
+        let trace = RequestTrace::new(Arc::clone(shared), parent, context, started);
         Some(Box::new(trace))
     }
 }

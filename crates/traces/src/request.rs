@@ -8,6 +8,7 @@ use http::HeaderMap;
 use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,8 +20,8 @@ pub struct RequestTrace {
     parent: Option<SpanContext>,
     /// Of the request's own span.
     context: SpanContext,
-    started: (SystemTime, Instant),
-    attempts: Vec<AttemptSpan>,
+    started: Instant,
+    attempts: SmallVec<[AttemptSpan; 1]>,
     prompt: Option<KeptBody>,
     answer: Option<KeptBody>,
 }
@@ -107,13 +108,14 @@ impl RequestTrace {
         shared: Arc<Shared>,
         parent: Option<SpanContext>,
         context: SpanContext,
+        started: Instant,
     ) -> Self {
         Self {
             shared,
             parent,
             context,
-            started: (SystemTime::now(), Instant::now()),
-            attempts: Vec::new(),
+            started,
+            attempts: SmallVec::new(),
             prompt: None,
             answer: None,
         }
@@ -194,32 +196,33 @@ impl RequestTrace {
         )
     }
 
-    /// Ends the trace and exports it if it is sampled, which is returned.
-    pub fn finish(mut self, facts: &Facts<'_>) -> bool {
-        let now = Instant::now();
-        self.end_attempt(now);
-        let has_failed = facts.has_failed || self.attempts.iter().any(|it| it.failure.is_some());
-        let duration = now.saturating_duration_since(self.started.1);
-        let is_sampled =
-            self.context.is_sampled() || self.shared.is_sampled_at_end(has_failed, duration);
-        if !is_sampled {
-            return false;
-        }
+    /// Whether the trace is exported when the request ends now. `has_failed`: through no fault of the client.
+    pub fn is_sampled(&self, has_failed: bool) -> bool {
+        let has_failed = has_failed || self.attempts.iter().any(|it| it.failure.is_some());
+        self.context.is_sampled()
+            || self
+                .shared
+                .is_sampled_at_end(has_failed, self.started.elapsed())
+    }
+
+    /// Ends the trace and exports it.
+    pub fn export(mut self, facts: &Facts<'_>) {
+        let end = End::now();
+        self.end_attempt(end.instant);
         let mut spans = Vec::with_capacity(self.attempts.len().saturating_add(1));
-        spans.push(self.request_span(facts, now));
+        spans.push(self.request_span(facts, end));
         let last = self.attempts.len().checked_sub(1);
         for (place, attempt) in self.attempts.iter().enumerate() {
             // The facts of the answer are those of the last attempt.
             let answer = (Some(place) == last).then_some(facts);
-            spans.push(self.attempt_span(attempt, facts, answer, now));
+            spans.push(self.attempt_span(attempt, facts, answer, end));
         }
         let answer = self.answer.take();
         let content = self.prompt.take().map(|prompt| Content { prompt, answer });
         self.shared.queue.add(Spans { spans, content });
-        true
     }
 
-    fn request_span(&self, facts: &Facts<'_>, now: Instant) -> SpanData {
+    fn request_span(&self, facts: &Facts<'_>, end: End) -> SpanData {
         let mut attributes = Attributes::default();
         attributes.text(name::HTTP_REQUEST_METHOD, facts.method);
         attributes.optional(name::HTTP_ROUTE, facts.route);
@@ -246,8 +249,8 @@ impl RequestTrace {
                 Some(route) => format!("{} {route}", facts.method),
                 None => facts.method.to_owned(),
             }),
-            start_time: self.started.0,
-            end_time: self.at(now),
+            start_time: end.time_of(self.started),
+            end_time: end.time,
             attributes: attributes.0,
             status,
             ..self.empty_span()
@@ -260,7 +263,7 @@ impl RequestTrace {
         span: &AttemptSpan,
         facts: &Facts<'_>,
         answer: Option<&Facts<'_>>,
-        now: Instant,
+        end: End,
     ) -> SpanData {
         let attempt = &span.attempt;
         let operation = attempt.operation;
@@ -296,7 +299,7 @@ impl RequestTrace {
             if let Some(first) = answer.first_byte {
                 let waited = first.saturating_duration_since(span.began);
                 attributes.seconds(name::GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, waited);
-                let event = Event::new("gen_ai.first_chunk", self.at(first), Vec::new(), 0);
+                let event = Event::new("gen_ai.first_chunk", end.time_of(first), Vec::new(), 0);
                 events.events.push(event);
             }
         }
@@ -311,8 +314,8 @@ impl RequestTrace {
             parent_span_id: self.context.span_id(),
             span_kind: SpanKind::Client,
             name: Cow::Owned(name),
-            start_time: self.at(span.began),
-            end_time: self.at(span.ended.unwrap_or(now)),
+            start_time: end.time_of(span.began),
+            end_time: span.ended.map_or(end.time, |ended| end.time_of(ended)),
             attributes: attributes.0,
             events,
             status: failure.map_or(Status::Unset, |failure| Status::error(failure.class)),
@@ -327,8 +330,8 @@ impl RequestTrace {
             parent_span_is_remote: false,
             span_kind: SpanKind::Internal,
             name: Cow::Borrowed(""),
-            start_time: self.started.0,
-            end_time: self.started.0,
+            start_time: SystemTime::UNIX_EPOCH,
+            end_time: SystemTime::UNIX_EPOCH,
             attributes: Vec::new(),
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
@@ -337,12 +340,27 @@ impl RequestTrace {
             instrumentation_scope: self.shared.scope.clone(),
         }
     }
+}
 
-    /// The time of day at an instant after the start.
-    fn at(&self, instant: Instant) -> SystemTime {
-        let (time, start) = self.started;
-        let after = instant.saturating_duration_since(start);
-        time.checked_add(after).unwrap_or(time)
+/// When a request has ended, by both clocks.
+#[derive(Clone, Copy)]
+struct End {
+    time: SystemTime,
+    instant: Instant,
+}
+
+impl End {
+    fn now() -> Self {
+        Self {
+            time: SystemTime::now(),
+            instant: Instant::now(),
+        }
+    }
+
+    /// The time of day at an instant before the end.
+    fn time_of(self, instant: Instant) -> SystemTime {
+        let before = self.instant.saturating_duration_since(instant);
+        self.time.checked_sub(before).unwrap_or(self.time)
     }
 }
 
