@@ -228,7 +228,7 @@ fn http1_session(
     let mut session = HttpSession::new(wire);
     // Pingora need not read it again: it begins with what a request before has left.
     session.set_pipelined_prefix(read);
-    let mut session = ServerSession::H1(session);
+    let mut session = ServerSession::H1(Box::new(session));
     match settings {
         Some(settings) => settings.apply_to_session(&mut session),
         // How long it is really kept is said with each request.

@@ -80,7 +80,7 @@ where
             }
             // Step 2: Check reuse pool for reused H1 session
             if let Some(h1) = self.h1.reused_http_session(peer).await {
-                return Ok((HttpSession::H1(h1), true));
+                return Ok((HttpSession::H1(Box::new(h1)), true));
             }
             // Step 3: Try and create a new Custom session
             let (connection, reused) = self.custom.get_http_session(peer).await?;
@@ -92,7 +92,7 @@ where
                 // Negotiated ALPN is not custom, create a new H1 session
                 Connection::Stream(s) => {
                     return Ok((
-                        HttpSession::H1(Http1Session::new_with_options(s, peer)),
+                        HttpSession::H1(Box::new(Http1Session::new_with_options(s, peer))),
                         false,
                     ));
                 }
@@ -108,12 +108,12 @@ where
             .is_none_or(|o| o.alpn.get_max_http_version() == 1);
         if h1_only {
             let (h1, reused) = self.h1.get_http_session(peer).await?;
-            Ok((HttpSession::H1(h1), reused))
+            Ok((HttpSession::H1(Box::new(h1)), reused))
         } else {
             // the peer allows h2, we first check the h2 reuse pool
             let reused_h2 = self.h2.reused_http_session(peer).await?;
             if let Some(h2) = reused_h2 {
-                return Ok((HttpSession::H2(h2), true));
+                return Ok((HttpSession::H2(Box::new(h2)), true));
             }
             let h2_only = peer
                 .get_peer_options()
@@ -124,7 +124,7 @@ where
                 // This is because the server may not support h2 at all, connections to
                 // the server could all be h1.
                 if let Some(h1) = self.h1.reused_http_session(peer).await {
-                    return Ok((HttpSession::H1(h1), true));
+                    return Ok((HttpSession::H1(Box::new(h1)), true));
                 }
             }
             let session = self.h2.new_http_session(peer).await?;
@@ -139,8 +139,8 @@ where
         idle_timeout: Option<Duration>,
     ) {
         match session {
-            HttpSession::H1(h1) => self.h1.release_http_session(h1, peer, idle_timeout).await,
-            HttpSession::H2(h2) => self.h2.release_http_session(h2, peer, idle_timeout),
+            HttpSession::H1(h1) => self.h1.release_http_session(*h1, peer, idle_timeout).await,
+            HttpSession::H2(h2) => self.h2.release_http_session(*h2, peer, idle_timeout),
             HttpSession::Custom(c) => {
                 self.custom
                     .release_http_session(c, peer, idle_timeout)

@@ -353,9 +353,9 @@ impl Connector {
             Some(ALPN::H2) => { /* continue */ }
             Some(_) => {
                 // H2 not supported
-                return Ok(HttpSession::H1(Http1Session::new_with_options(
+                return Ok(HttpSession::H1(Box::new(Http1Session::new_with_options(
                     stream, peer,
-                )));
+                ))));
             }
             None => {
                 // if tls but no ALPN, default to h1
@@ -365,9 +365,9 @@ impl Connector {
                         .get_peer_options()
                         .is_none_or(|o| o.alpn.get_min_http_version() == 1)
                 {
-                    return Ok(HttpSession::H1(Http1Session::new_with_options(
+                    return Ok(HttpSession::H1(Box::new(Http1Session::new_with_options(
                         stream, peer,
-                    )));
+                    ))));
                 }
                 // else: min http version=H2 over plaintext, there is no ALPN anyways, we trust
                 // the caller that the server speaks h2c
@@ -387,7 +387,7 @@ impl Connector {
         if conn.more_streams_allowed() {
             self.in_use_pool.insert(peer.reuse_hash(), conn);
         }
-        Ok(HttpSession::H2(h2_stream))
+        Ok(HttpSession::H2(Box::new(h2_stream)))
     }
 
     /// Try to create a new http2 stream from any existing H2 connection.
@@ -752,7 +752,7 @@ mod tests {
             .unwrap()
             .is_none());
 
-        connector.release_http_session(h2_1, &peer, None);
+        connector.release_http_session(*h2_1, &peer, None);
 
         let h2_2 = connector.reused_http_session(&peer).await.unwrap().unwrap();
         assert_eq!(id, h2_2.conn.id());
@@ -794,7 +794,7 @@ mod tests {
             .unwrap()
             .is_none());
 
-        connector.release_http_session(h2_1, &peer, None);
+        connector.release_http_session(*h2_1, &peer, None);
 
         let h2_4 = connector.reused_http_session(&peer).await.unwrap().unwrap();
         assert_eq!(id, h2_4.conn.id());
@@ -950,7 +950,7 @@ mod tests {
             HttpSession::Custom(_) => panic!("expect h2"),
         };
 
-        connector.release_http_session(h2_stream, &peer, None);
+        connector.release_http_session(*h2_stream, &peer, None);
 
         let mismatch_peer = MismatchPeer {
             reuse_hash: peer.reuse_hash(),

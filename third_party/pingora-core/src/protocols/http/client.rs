@@ -22,9 +22,11 @@ use super::{custom::client::Session, v1::client::HttpSession as Http1Session};
 use crate::protocols::{Digest, SocketAddr, Stream};
 
 /// A type for Http client session. It can be either an Http1 connection or an Http2 stream.
+///
+/// Both are boxed: a future that passes a session on has room for it once per step.
 pub enum HttpSession<S = ()> {
-    H1(Http1Session),
-    H2(Http2Session),
+    H1(Box<Http1Session>),
+    H2(Box<Http2Session>),
     Custom(S),
 }
 
@@ -247,6 +249,11 @@ mod tests {
     use pingora_http::{RequestHeader, ResponseHeader};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
+
+    #[test]
+    fn a_session_takes_little_of_a_future() {
+        assert_eq!(size_of::<HttpSession>(), 2 * size_of::<usize>());
+    }
 
     /// Records which shutdown entry point the session dispatcher reached. Every
     /// other method is `unreachable!()`: this exists to pin the dispatch, not to

@@ -53,27 +53,29 @@ impl ReusableHttpStream {
 }
 
 /// HTTP server session object for both HTTP/1.x and HTTP/2
+///
+/// They are boxed: a future that passes a session on has room for it once per step.
 pub enum Session {
-    H1(SessionV1),
-    H2(SessionV2),
-    Subrequest(SessionSubrequest),
+    H1(Box<SessionV1>),
+    H2(Box<SessionV2>),
+    Subrequest(Box<SessionSubrequest>),
     Custom(Box<dyn SessionCustom>),
 }
 
 impl Session {
     /// Create a new [`Session`] from an established connection for HTTP/1.x
     pub fn new_http1(stream: Stream) -> Self {
-        Self::H1(SessionV1::new(stream))
+        Self::H1(Box::new(SessionV1::new(stream)))
     }
 
     /// Create a new [`Session`] from an established HTTP/2 stream
     pub fn new_http2(session: SessionV2) -> Self {
-        Self::H2(session)
+        Self::H2(Box::new(session))
     }
 
     /// Create a new [`Session`] from a subrequest session
     pub fn new_subrequest(session: SessionSubrequest) -> Self {
-        Self::Subrequest(session)
+        Self::Subrequest(Box::new(session))
     }
 
     /// Create a new [`Session`] from a custom session
@@ -1009,6 +1011,12 @@ mod tests {
     use futures::Stream;
     use std::panic::{catch_unwind, AssertUnwindSafe};
     use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn a_session_takes_little_of_a_future() {
+        // The pointer of a custom session takes two words.
+        assert_eq!(size_of::<Session>(), 3 * size_of::<usize>());
+    }
 
     #[tokio::test]
     async fn custom_proxy_task_defaults_are_opted_out_and_fail_loudly() {
