@@ -338,6 +338,23 @@ impl BodyReader {
         buf_ref.get(self.body_buf.as_ref().unwrap())
     }
 
+    /// Same as [`Self::get_body`], to be called once per read.
+    ///
+    /// A piece that fills most of the buffer is not copied: it takes the buffer along, unless more
+    /// of it is needed.
+    pub fn take_body(&mut self, buf_ref: &BufRef) -> Bytes {
+        let is_buf_done = matches!(
+            self.body_state,
+            PS::Partial(..) | PS::UntilClose(_) | PS::Complete(_) | PS::Chunked(_, 0, 0, _)
+        );
+        if is_buf_done && buf_ref.len() >= self.body_buf_size / 2 {
+            if let Some(body_buf) = self.body_buf.take() {
+                return buf_ref.get_bytes(&body_buf.freeze());
+            }
+        }
+        Bytes::copy_from_slice(self.get_body(buf_ref))
+    }
+
     #[allow(dead_code)]
     pub fn get_body_overread(&self) -> Option<&[u8]> {
         self.body_buf_overread.as_deref()
@@ -1402,7 +1419,9 @@ impl BodyWriter {
                 } else {
                     to_write = buf.len();
                 }
-                let res = stream.write_all_buf(&mut Buf::chain(header, &buf[..to_write])).await;
+                let res = stream
+                    .write_all_buf(&mut Buf::chain(header, &buf[..to_write]))
+                    .await;
                 match res {
                     Ok(()) => {
                         self.body_mode = BM::ContentLength(total, written + to_write);
@@ -2076,6 +2095,7 @@ impl BodyWriter {
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use std::io::Cursor;
     use tokio_test::io::Builder;
 
     fn init_log() {
@@ -2114,7 +2134,11 @@ mod tests {
         let mut body_reader = BodyReader::new(true);
         body_reader.init_content_length(6, b"abc");
         let buffer = body_reader.body_buf.as_ref().unwrap();
-        assert!(buffer.capacity() < BODY_BUFFER_SIZE, "{}", buffer.capacity());
+        assert!(
+            buffer.capacity() < BODY_BUFFER_SIZE,
+            "{}",
+            buffer.capacity()
+        );
         let first = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
         assert_eq!(body_reader.get_body(&first), b"abc");
         let rest = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
@@ -2137,8 +2161,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_piece_that_fills_the_buffer_is_not_copied() {
+        let body: Vec<u8> = (0..BODY_BUFFER_SIZE + 100).map(|at| at as u8).collect();
+        let chunk = format!("{:x}\r\n", body.len());
+        let chunked = [chunk.as_bytes(), &body[..], b"\r\n1\r\n!\r\n0\r\n\r\n"].concat();
+        for is_chunked in [false, true] {
+            let mut io = Cursor::new(if is_chunked { &chunked } else { &body });
+            let mut body_reader = BodyReader::new(true);
+            if is_chunked {
+                body_reader.init_chunked(b"");
+            } else {
+                body_reader.init_content_length(body.len(), b"");
+            }
+            let mut taken = vec![];
+            while let Some(read) = body_reader.read_body(&mut io).await.unwrap() {
+                let place = body_reader.get_body(&read).as_ptr();
+                let piece = body_reader.take_body(&read);
+                assert_eq!(piece.as_ptr() == place, piece.len() > BODY_BUFFER_SIZE / 2);
+                taken.extend_from_slice(&piece);
+            }
+            let end: &[u8] = if is_chunked { b"!" } else { b"" };
+            assert_eq!(taken, [&body[..], end].concat());
+        }
+    }
+
+    #[tokio::test]
     async fn little_is_reserved_after_little_was_read() {
-        let body = [BODY_BUFFER_SIZE + 100, SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1];
+        let body = [
+            BODY_BUFFER_SIZE + 100,
+            SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1,
+        ];
         let (mut io, mut peer) = tokio::io::duplex(body[0] + body[1]);
         let mut body_reader = BodyReader::new(true);
         body_reader.init_content_length(body[0] + body[1], b"");

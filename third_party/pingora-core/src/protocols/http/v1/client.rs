@@ -506,6 +506,11 @@ impl HttpSession {
     /// Return `Ok(Some(ref)) after a successful read.
     /// Return `Ok(None)` if there is no more body to read.
     pub async fn read_body_ref(&mut self) -> Result<Option<&[u8]>> {
+        let read = self.read_body().await?;
+        Ok(read.map(|body_ref| self.body_reader.get_body(&body_ref)))
+    }
+
+    async fn read_body(&mut self) -> Result<Option<BufRef>> {
         let result = match self.read_timeout {
             Some(t) => match timeout(t, self.do_read_body()).await {
                 Ok(res) => res,
@@ -514,19 +519,16 @@ impl HttpSession {
             None => self.do_read_body().await,
         };
 
-        result.map(|maybe_body| {
-            maybe_body.map(|body_ref| {
-                let slice = self.body_reader.get_body(&body_ref);
-                self.body_recv = self.body_recv.saturating_add(slice.len());
-                slice
-            })
-        })
+        let read = result?;
+        let len = read.as_ref().map_or(0, BufRef::len);
+        self.body_recv = self.body_recv.saturating_add(len);
+        Ok(read)
     }
 
     /// Similar to [`Self::read_body_ref`] but return `Bytes` instead of a slice reference.
     pub async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
-        let read = self.read_body_ref().await?;
-        Ok(read.map(Bytes::copy_from_slice))
+        let read = self.read_body().await?;
+        Ok(read.map(|body_ref| self.body_reader.take_body(&body_ref)))
     }
 
     /// Upstream response body bytes received (payload only; excludes headers/framing).

@@ -586,7 +586,7 @@ impl HttpSession {
     pub async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
         let read = self.read_body().await?;
         Ok(read.map(|b| {
-            let bytes = Bytes::copy_from_slice(self.get_body(&b));
+            let bytes = self.body_reader.take_body(&b);
             self.body_bytes_read += bytes.len();
             if let Some(buffer) = self.retry_buffer.as_mut() {
                 buffer.write_to_buffer(&bytes);
