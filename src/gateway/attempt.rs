@@ -21,7 +21,7 @@ use tollgate_providers::Proof;
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Http2, Provider};
-use tollgate_translate::{BedrockVectorsNotes, TranslationNotes};
+use tollgate_translate::{TranslationNotes, VectorsNotes};
 use tollgate_types::{Format, Prices, PublicError};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -343,8 +343,8 @@ impl Attempts {
         self.sent.notes.as_ref()
     }
 
-    /// The same for embeddings of Amazon Bedrock.
-    pub const fn embeddings(&self) -> Option<&BedrockVectorsNotes> {
+    /// The same for embeddings in another API.
+    pub const fn embeddings(&self) -> Option<&VectorsNotes> {
         self.sent.embeddings.as_ref()
     }
 

@@ -19,7 +19,7 @@ use super::respond;
 use super::stage::Admitted;
 use crate::candidate::{
     Fitted, accepted, first_that_carries, fit_reasoning, lacks_sampling, may_drop_sampling,
-    no_path_fault, purpose, target, vectors_vendor,
+    no_path_fault, purpose, target, vectors_api,
 };
 use crate::clock;
 use crate::events::Shed;
@@ -31,8 +31,8 @@ use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, BedrockVectorsNotes, Strict, Target, TranslationNotes, bedrock_vectors_request,
-    lacks_any, needs_custom_tools, within_capabilities, without_refused,
+    AnswerContext, Strict, Target, TranslationNotes, VectorsNotes, lacks_any, needs_custom_tools,
+    vectors_request, within_capabilities, without_refused,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -54,8 +54,8 @@ pub struct Outgoing {
     pub raised_limit: Option<u64>,
     /// The facts of the request that the translation of the answer needs.
     pub notes: Option<Arc<TranslationNotes>>,
-    /// The same for embeddings of Amazon Bedrock.
-    pub embeddings: Option<BedrockVectorsNotes>,
+    /// The same for embeddings in another API.
+    pub embeddings: Option<VectorsNotes>,
     /// The part of the request that is kept until its answer is remembered.
     pub kept: Option<Kept>,
 }
@@ -117,10 +117,10 @@ pub fn prepare(
         let mut sent = same.ok_or_else(fault)?;
         let upstream = upstream_model(admitted, &candidate.deployment);
         let api = base(format).and_then(|base| base.api);
-        if let Some(vendor) = vectors_vendor(api, upstream)? {
+        if let Some(api) = vectors_api(api, upstream)? {
             let body = sent.body.take().unwrap_or_default();
             let model = admitted.model_asked();
-            let translated = bedrock_vectors_request(vendor, &body, model, strict);
+            let translated = vectors_request(api, &body, model, upstream, strict);
             let translated = translated.map_err(PublicError::from)?;
             sent.dropped
                 .extend(translated.dropped.into_iter().map(Cow::Borrowed));

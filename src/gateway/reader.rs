@@ -11,8 +11,8 @@ use http::header::{AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_translate::{
-    AnswerContext, AnswerTranslator, BedrockVectorsNotes, StreamTranslator, TranslationNotes,
-    bedrock_vectors_answer,
+    AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes, VectorsNotes,
+    vectors_answer,
 };
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
@@ -28,8 +28,8 @@ pub struct Expectation {
     pub stream_events: StreamEvents,
     /// The translation into the client's format, if that is another.
     pub translation: Option<Translation>,
-    /// For embeddings of Amazon Bedrock: what their answer lacks, and the memory for it until it is complete.
-    pub embeddings: Option<(BedrockVectorsNotes, MemoryPermit)>,
+    /// For embeddings in another API: what their answer lacks, and the memory for it until it is complete.
+    pub embeddings: Option<(VectorsNotes, MemoryPermit)>,
     /// Whether the answer is a count of tokens.
     pub counts_tokens: bool,
     /// Whether the request is for an item that the provider stores.
@@ -187,9 +187,9 @@ impl PassingAnswer {
     }
 }
 
-/// Embeddings of Amazon Bedrock: kept until they are complete, then translated.
+/// Embeddings in another API: kept until they are complete, then translated.
 struct Embeddings {
-    notes: BedrockVectorsNotes,
+    notes: VectorsNotes,
     permit: MemoryPermit,
     /// Input tokens by the headers of the answer.
     input_tokens: Option<u64>,
@@ -197,7 +197,7 @@ struct Embeddings {
 }
 
 impl Embeddings {
-    fn new((notes, permit): (BedrockVectorsNotes, MemoryPermit), headers: &HeaderMap) -> Self {
+    fn new((notes, permit): (VectorsNotes, MemoryPermit), headers: &HeaderMap) -> Self {
         const INPUT_TOKENS: &str = "x-amzn-bedrock-input-token-count";
         Self {
             notes,
@@ -218,7 +218,7 @@ impl Embeddings {
             return Ok(None);
         }
         let body = std::mem::take(&mut self.body);
-        let answer = bedrock_vectors_answer(&body, self.input_tokens, &self.notes);
+        let answer = vectors_answer(&body, self.input_tokens, &self.notes);
         answer.map(Some).ok_or_else(UpstreamFault::broken_answer)
     }
 }

@@ -172,10 +172,15 @@ async fn reporting(usage: &Value) -> (Upstream, Value) {
         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
         "stop_sequence": null, "usage": usage,
     });
+    answering("messages", &body).await
+}
+
+/// A provider that answers this in its own format, and its settings.
+async fn answering(format: &str, body: &Value) -> (Upstream, Value) {
     let answer = json_answer("200 OK", "", &body.to_string());
     let upstream = Upstream::playing([Act::send(answer)]).await;
     let mut provider = support::provider(upstream.address);
-    provider["formats"] = json!(["messages"]);
+    provider["formats"] = json!([format]);
     (upstream, provider)
 }
 
@@ -289,6 +294,56 @@ async fn iterations_that_a_provider_leaves_out_of_its_totals_are_paid_for() {
 }
 
 #[tokio::test]
+async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_them() {
+    let chat = json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m", "service_tier": "flex",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 1000, "prompt_tokens_details": {"audio_tokens": 100},
+            "completion_tokens": 20, "completion_tokens_details": {"audio_tokens": 10}, "total_tokens": 1020,
+        },
+    });
+    let part = |modality, tokens| json!({"modality": modality, "tokenCount": tokens});
+    let gemini = json!({
+        "candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {
+            "promptTokenCount": 1000, "promptTokensDetails": [part("TEXT", 900), part("AUDIO", 100)],
+            "candidatesTokenCount": 20, "candidatesTokensDetails": [part("IMAGE", 10)], "totalTokenCount": 1020,
+        },
+    });
+    let messages = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn", "stop_sequence": null,
+        "usage": {"input_tokens": 1000, "output_tokens": 20, "service_tier": "batch"},
+    });
+    for (format, answer, cost) in [
+        // 2700 + 3200 + 150 + 640 millionths, half.
+        ("chat", chat, "0.003345"),
+        // 2700 + 3200 + 150 + 400.
+        ("gemini", gemini, "0.00645"),
+        // 3000 + 300, a quarter.
+        ("messages", messages, "0.000825"),
+    ] {
+        let (_upstream, provider) = answering(format, &answer).await;
+        let price = json!({
+            "input": 3, "output": 15, "audio_input": 32, "audio_output": 64, "image_output": 40,
+            "tiers": {"flex": 0.5, "batch": 0.25},
+        });
+        let config = Config::new()
+            .provider("sim", provider)
+            .model("priced", json!(["sim/upstream-model"]))
+            .with("models.priced.price", price);
+        let gateway = Gateway::start(config).await;
+        let answer = gateway
+            .send(&ask(&gateway, CHAT, "priced", Value::Null))
+            .await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-cost"), Some(cost), "{format}");
+        assert_eq!(gateway.line_of(&answer).await["cost"], cost, "{format}");
+    }
+}
+
+#[tokio::test]
 async fn images_of_a_hosted_tool_cost_what_images_cost() {
     let image = json!({
         "input_tokens": 500, "input_tokens_details": {"image_tokens": 300, "text_tokens": 200},
@@ -304,10 +359,7 @@ async fn images_of_a_hosted_tool_cost_what_images_cost() {
         "output": [message], "tool_usage": {"image_gen": image, "web_search": {"num_requests": 0}},
         "usage": {"input_tokens": 1000, "output_tokens": 20, "total_tokens": 1020},
     });
-    let answer = json_answer("200 OK", "", &body.to_string());
-    let upstream = Upstream::playing([Act::send(answer)]).await;
-    let mut provider = support::provider(upstream.address);
-    provider["formats"] = json!(["responses"]);
+    let (_upstream, provider) = answering("responses", &body).await;
     let price = json!({"input": 3, "output": 15, "image_output": 40});
     let config = Config::new()
         .provider("sim", provider)

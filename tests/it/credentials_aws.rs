@@ -77,6 +77,7 @@ async fn a_clock_that_is_off_and_a_wrong_region_are_named_in_the_log_alone() {
     let line = gateway.log_line("the clock of this machine is").await;
     assert!(line.contains("provider a: "), "{line}");
     assert!(line.contains("behind the provider's"), "{line}");
+    assert!(!gateway.output().contains(SECRET));
 
     let aws = Aws::start().await;
     let gateway = start(&aws, fixed("eu-west-1")).await;

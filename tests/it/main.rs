@@ -33,6 +33,7 @@ mod fair_shares;
 mod faults;
 mod first_minutes;
 mod floods;
+mod google_vectors;
 mod handover;
 mod health;
 mod keys;

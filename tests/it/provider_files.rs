@@ -185,7 +185,7 @@ async fn vectors_are_asked_for_where_the_provider_documents_them() {
             "gemini",
             "gemini-embedding-001",
             "/v1/embeddings",
-            "/v1beta/openai/embeddings",
+            "/v1beta/models/gemini-embedding-001:batchEmbedContents",
         ),
         (
             "mistral",
@@ -247,13 +247,20 @@ async fn vectors_are_asked_for_where_the_provider_documents_them() {
         let received = stand_in.last();
         assert_eq!(received.uri.path(), upstream, "{name}");
         let sent = received.headers.get(BEARER);
-        let is_bearer = file.header != NONE && name != "azure-openai";
-        assert_eq!(sent.is_some(), is_bearer, "{name}: {received:?}");
+        assert_eq!(
+            sent.is_some(),
+            file.header == BEARER,
+            "{name}: {received:?}"
+        );
         let asked: Value = serde_json::from_slice(&received.body).unwrap();
         let known = model.rsplit('/').next().unwrap();
         match known.split_once('.').map(|it| it.0) {
             Some("amazon") => assert_eq!(asked, json!({"inputText": "a"})),
             Some("global") => assert_eq!(asked["texts"], json!(["a"])),
+            _ if name == "gemini" => {
+                let model = format!("models/{known}");
+                assert_eq!(asked["requests"][0]["model"], model);
+            }
             _ => assert_eq!(asked["model"], known, "{name}"),
         }
         let body = prompt(CHAT, model, "Hello!", Value::Null);

@@ -104,6 +104,21 @@ async fn the_log_says_what_is_wrong_with_keys_and_regions_of_amazon() {
     }
 }
 
+/// The gateway renews such tokens by itself: there is no access key to replace.
+#[tokio::test]
+async fn an_expired_token_of_google_or_azure_is_no_access_key() {
+    let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "ACCESS_TOKEN_EXPIRED", "domain": "googleapis.com"});
+    let google = json!({"error": {"code": 401, "status": "UNAUTHENTICATED", "details": [info],
+        "message": "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential."}});
+    let azure = json!({"error": {"code": "401", "message": "Unauthorized. Access token is missing, invalid, audience is incorrect (https://cognitiveservices.azure.com), or have expired."}});
+    for body in [google, azure] {
+        let (_upstream, gateway) = refusing("401 Refused", "", &body.to_string()).await;
+        let line = advice(&gateway, (502, "upstream_error")).await;
+        assert!(line.contains("the credential is refused"), "{line}");
+    }
+}
+
 #[tokio::test]
 async fn a_name_that_a_client_has_made_up_is_no_fault_of_the_operator() {
     let vendor = VENDORS.iter().find(|it| it.name == "openai-model").unwrap();

@@ -10,7 +10,7 @@ use tollgate_routing::health::Full;
 use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
 use tollgate_translate::{
-    Lossy, Refusal, Strict, Target, ThinkingObstacles, VectorsVendor, sampling_settings,
+    Lossy, Refusal, Strict, Target, ThinkingObstacles, VectorsApi, sampling_settings,
 };
 use tollgate_types::{
     Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
@@ -51,24 +51,27 @@ pub fn first_that_carries<T>(
     }
 }
 
-/// Whose embeddings a model of Amazon Bedrock makes. `None`: the API is that of OpenAI.
+/// The API of a provider's embeddings for a model. `None`: that of OpenAI.
 ///
 /// # Errors
 ///
 /// The name of the model does not say it: a client can choose any under a pattern.
-pub fn vectors_vendor(
+pub fn vectors_api(
     api: Option<EmbeddingsApi>,
     upstream_model: &str,
-) -> Result<Option<VectorsVendor>, PublicError> {
+) -> Result<Option<VectorsApi>, PublicError> {
     let Some(api) = api else { return Ok(None) };
-    match api.of_model(upstream_model) {
-        Some(EmbeddingsApi::BedrockTitan) => Ok(Some(VectorsVendor::Titan)),
-        Some(EmbeddingsApi::BedrockCohere) => Ok(Some(VectorsVendor::Cohere)),
+    Ok(Some(match api.of_model(upstream_model) {
+        Some(EmbeddingsApi::BedrockTitan) => VectorsApi::Titan,
+        Some(EmbeddingsApi::BedrockCohere) => VectorsApi::Cohere,
+        Some(EmbeddingsApi::Gemini) => VectorsApi::Gemini,
+        Some(EmbeddingsApi::VertexPredict) => VectorsApi::VertexPredict,
+        Some(EmbeddingsApi::VertexEmbedContent) => VectorsApi::VertexEmbedContent,
         Some(EmbeddingsApi::Bedrock) | None => {
             let message = "the vendor of this model of embeddings is unknown";
-            Err(PublicError::new(ErrorCode::InvalidModel, message))
+            return Err(PublicError::new(ErrorCode::InvalidModel, message));
         }
-    }
+    }))
 }
 
 /// The purpose of a request with a model.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
     self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, may_drop_sampling,
-    no_token_fault, purpose, target, vectors_vendor,
+    no_token_fault, purpose, target, vectors_api,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -19,7 +19,7 @@ use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
-    AnswerMemory, Strict, Target, bedrock_vectors_request, needs_custom_tools, within_capabilities,
+    AnswerMemory, Strict, Target, needs_custom_tools, vectors_request, within_capabilities,
 };
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
@@ -253,9 +253,10 @@ impl Question<'_> {
         dropped.extend(fitted.dropped);
         let endpoint = deployment.provider.endpoint(self.format);
         let api = endpoint.and_then(|at| at.whole.api);
-        if let Some(vendor) = vectors_vendor(api, self.upstream_model(deployment))? {
+        let upstream_model = self.upstream_model(deployment);
+        if let Some(api) = vectors_api(api, upstream_model)? {
             let model = &self.model.id;
-            let translated = bedrock_vectors_request(vendor, &fitted.body, model, strict)?;
+            let translated = vectors_request(api, &fitted.body, model, upstream_model, strict)?;
             dropped.extend(translated.dropped);
         }
         Ok(dropped.into_iter().map(str::to_owned).collect())

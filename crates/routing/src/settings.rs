@@ -124,10 +124,12 @@ pub struct FormatSettings {
     /// Messages and Gemini only: the path of the token counter for clients of this format, where the provider has one
     /// (`/v1/messages/count_tokens`, `/v1beta/models/{model}:countTokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
-    /// Embeddings only: the API of the provider, if it is not that of OpenAI: InvokeModel of Amazon Bedrock, usual path
-    /// `/model/{model}/invoke`. `bedrock`: for Cohere's models if the upstream name has `cohere.`, for Amazon Titan if it
-    /// has `titan`. `bedrock_titan`, `bedrock_cohere`: for models of one vendor under any name, such as the ARN of an
-    /// application inference profile. Titan takes one text in a request.
+    /// Embeddings only: the API of the provider, if it is not that of OpenAI. `bedrock`: InvokeModel, usual path
+    /// `/model/{model}/invoke`, for Cohere's models if the upstream name has `cohere.`, for Amazon Titan if it has
+    /// `titan`. `bedrock_titan`, `bedrock_cohere`: for models of one vendor under any name, such as the ARN of an
+    /// application inference profile. `gemini`: `/v1beta/models/{model}:batchEmbedContents`. `vertex_predict`,
+    /// `vertex_embed_content`: `/models/{model}:predict`, `/models/{model}:embedContent`. Titan and
+    /// `vertex_embed_content` take one text in a request.
     pub api: Option<EmbeddingsApi>,
     /// Top-level fields that are set in the body of every request, with their values. They replace
     /// those of the client.
@@ -150,16 +152,32 @@ pub enum EmbeddingsApi {
     BedrockTitan,
     /// The same for models of Cohere.
     BedrockCohere,
+    /// `batchEmbedContents` of the Gemini API.
+    Gemini,
+    /// `predict` of Vertex AI, for models of text embeddings.
+    VertexPredict,
+    /// `embedContent` of Vertex AI, for newer models.
+    VertexEmbedContent,
 }
 
 impl EmbeddingsApi {
+    /// Where the provider serves it, unless the configuration gives a path.
+    pub(crate) const fn usual_path(self) -> &'static str {
+        match self {
+            Self::Bedrock | Self::BedrockTitan | Self::BedrockCohere => "/model/{model}/invoke",
+            Self::Gemini => "/v1beta/models/{model}:batchEmbedContents",
+            Self::VertexPredict => "/models/{model}:predict",
+            Self::VertexEmbedContent => "/models/{model}:embedContent",
+        }
+    }
+
     /// The same for one vendor: that of a model. `None`: its name does not say which.
     pub fn of_model(self, upstream_model: &str) -> Option<Self> {
         match self {
             Self::Bedrock if upstream_model.contains("cohere.") => Some(Self::BedrockCohere),
             Self::Bedrock if upstream_model.contains("titan") => Some(Self::BedrockTitan),
             Self::Bedrock => None,
-            Self::BedrockTitan | Self::BedrockCohere => Some(self),
+            other => Some(other),
         }
     }
 }

@@ -446,7 +446,7 @@ fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
         FaultClass::Credential if says("signature") => {
             "the signature is refused: 'secret_key' is wrong, or 'region' and 'service' are not those of 'address'"
         }
-        FaultClass::Credential if says("client") || says("expired") => {
+        FaultClass::Credential if says("client") || says("expiredtoken") => {
             "the access key is refused: it is unknown or deleted, or its session has ended; replace it"
         }
         FaultClass::Credential => {

@@ -1,8 +1,8 @@
-//! Embeddings of Amazon Titan and Cohere on Amazon Bedrock for clients of the API of OpenAI: the body of
-//! InvokeModel, and its answer.
+//! Embeddings of Amazon Bedrock and Google for clients of the API of OpenAI: requests and answers of their own APIs.
 //!
-//! Source: the model parameters of Amazon Titan Text Embeddings and of Cohere Embed in the user's guide of
-//! Amazon Bedrock. Titan takes one text in a request.
+//! Sources: the model parameters of Amazon Titan Text Embeddings and of Cohere Embed in the user's guide of Amazon
+//! Bedrock (InvokeModel); the reference of the Gemini API (`batchEmbedContents`); the references of Vertex AI
+//! (`predict` for text embeddings, `embedContent`). Titan and `embedContent` take one text in a request.
 
 use crate::{
     Refusal, Strict,
@@ -13,71 +13,77 @@ use crate::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 
-/// A request for embeddings through InvokeModel, and what must be remembered until its answer comes.
+/// The most texts of a request, as in the API of OpenAI. Google's bodies repeat the settings for each text.
+const MOST_TEXTS: usize = 2048;
+
+/// A request for embeddings in another API, and what must be remembered until its answer comes.
 #[derive(Clone, Debug)]
-pub struct BedrockVectorsRequest {
+pub struct VectorsRequest {
     /// The body to send.
     pub body: Bytes,
     /// The fields that were left out, by their names; `*` for those that the API does not define.
     pub dropped: Vec<&'static str>,
     /// The notes for the answer.
-    pub notes: BedrockVectorsNotes,
+    pub notes: VectorsNotes,
 }
 
 /// Facts that the answer does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BedrockVectorsNotes {
-    vendor: Vendor,
+pub struct VectorsNotes {
+    api: VectorsApi,
     /// The model as the client named it.
     pub model: String,
     /// Whether the client takes vectors in base64.
     pub is_packed: bool,
 }
 
-/// The vendor of a model, which decides the form of bodies.
+/// An API of embeddings, which decides the form of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vendor {
-    /// Amazon Titan.
+pub enum VectorsApi {
+    /// InvokeModel of Amazon Bedrock with a model of Amazon Titan.
     Titan,
-    /// Cohere.
+    /// The same with a model of Cohere.
     Cohere,
+    /// `batchEmbedContents` of the Gemini API.
+    Gemini,
+    /// `predict` of Vertex AI.
+    VertexPredict,
+    /// `embedContent` of Vertex AI.
+    VertexEmbedContent,
 }
 
-/// Writes a request for embeddings, which a lexer has checked, as InvokeModel reads it. `model`: its name
-/// for the client.
+/// Writes a request for embeddings, which a lexer has checked, as the API reads it. `model`: its name for the client,
+/// `upstream_model`: its name for the provider.
 ///
 /// # Errors
 /// The model does not take such an input, a field has a value that OpenAI's API does not define, or the operator
 /// does not allow a field to be dropped.
-pub fn bedrock_vectors_request(
-    vendor: Vendor,
+pub fn vectors_request(
+    api: VectorsApi,
     body: &[u8],
     model: &str,
+    upstream_model: &str,
     strict: Strict<'_>,
-) -> Result<BedrockVectorsRequest, Refusal> {
+) -> Result<VectorsRequest, Refusal> {
+    use VectorsApi as A;
     let document = Document::of_valid(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
     let root = document.root();
-    let mut out = Output::with_capacity(body.len());
+    let mut asked = Asked::default();
     let mut dropped = Vec::new();
     let mut is_packed = false;
-    out.begin_object();
-    if vendor == Vendor::Cohere {
-        out.key("embedding_types").raw(br#"["float"]"#);
-        if member(root, "input_type").is_none_or(|it| it.is_null()) {
-            out.key("input_type").string("search_document");
-        }
-    }
     for (key, value) in root.members() {
-        match (vendor, &*key.decode()) {
-            (Vendor::Titan, "input") => out.key("inputText").raw(one_text(value)?.raw()),
-            (Vendor::Cohere, "input") => write_texts(&mut out, value)?,
+        match (api, &*key.decode()) {
+            (_, "input") => asked.texts = texts(api, value)?,
             (_, "model") => {}
             _ if value.is_null() => {}
-            (Vendor::Titan, "dimensions") => out.key("dimensions").raw(value.raw()),
-            (Vendor::Titan, "normalize") => out.key("normalize").raw(value.raw()),
-            (Vendor::Cohere, "dimensions") => out.key("output_dimension").raw(value.raw()),
-            (Vendor::Cohere, "input_type") => out.key("input_type").raw(value.raw()),
-            (Vendor::Cohere, "truncate") => out.key("truncate").raw(value.raw()),
+            (_, "dimensions") => asked.dimensions = Some(dimensions(value)?),
+            (A::Titan, "normalize") => asked.own.push(("normalize", value)),
+            (A::Cohere, "input_type") => asked.own.push(("input_type", value)),
+            (A::Cohere, "truncate") => asked.own.push(("truncate", value)),
+            (A::Gemini | A::VertexEmbedContent, "task_type") => {
+                asked.own.push(("taskType", task(value)?));
+            }
+            (A::VertexPredict, "task_type") => asked.own.push(("task_type", task(value)?)),
             (_, "encoding_format") => {
                 is_packed = match value.as_str().as_deref() {
                     Some("base64") => true,
@@ -93,81 +99,168 @@ pub fn bedrock_vectors_request(
             _ => dropped.push("*"),
         }
     }
-    out.end_object();
     if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
         let why =
             "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
         return Err(Refusal::new(*path, why));
     }
-    Ok(BedrockVectorsRequest {
+    let mut out = Output::with_capacity(body.len());
+    out.begin_object();
+    asked.write(api, upstream_model, &mut out);
+    out.end_object();
+    Ok(VectorsRequest {
         body: out.into_bytes().into(),
         dropped,
-        notes: BedrockVectorsNotes {
-            vendor,
+        notes: VectorsNotes {
+            api,
             model: model.to_owned(),
             is_packed,
         },
     })
 }
 
-/// The only text of an input.
-fn one_text(input: Value<'_>) -> Result<Value<'_>, Refusal> {
-    let mut elements = input.elements();
-    let only = match (input.kind(), elements.next(), elements.next()) {
-        (Kind::String, ..) => Some(input),
-        (Kind::Array, Some(only), None) if only.kind() == Kind::String => Some(only),
-        _ => None,
-    };
-    only.ok_or_else(|| {
-        let why = "must be one text for this model: send each text in a request of its own, and text \
-                   instead of tokens";
-        Refusal::new("input", why)
-    })
+/// The parts of a request.
+#[derive(Default)]
+struct Asked<'d> {
+    texts: Vec<Value<'d>>,
+    dimensions: Option<u64>,
+    /// Settings of the API alone, by their names there.
+    own: Vec<(&'static str, Value<'d>)>,
 }
 
-/// The texts of an input, as Cohere takes them.
-fn write_texts(out: &mut Output, input: Value<'_>) -> Result<(), Refusal> {
-    let is_texts = input.kind() == Kind::Array
-        && input.elements().next().is_some()
-        && input.elements().all(|it| it.kind() == Kind::String);
-    out.key("texts");
-    match input.kind() {
-        Kind::String => {
-            out.begin_array();
-            out.item().raw(input.raw());
-            out.end_array();
-        }
-        _ if is_texts => out.raw(input.raw()),
-        _ => {
-            let why =
-                "must be a text or a list of texts for this model: send text instead of tokens";
-            return Err(Refusal::new("input", why));
+impl Asked<'_> {
+    fn write(&self, api: VectorsApi, upstream_model: &str, out: &mut Output) {
+        let Some(first) = self.texts.first() else {
+            return;
+        };
+        match api {
+            VectorsApi::Titan => {
+                out.key("inputText").raw(first.raw());
+                self.write_settings("dimensions", out);
+            }
+            VectorsApi::Cohere => {
+                out.key("texts").begin_array();
+                for text in &self.texts {
+                    out.item().raw(text.raw());
+                }
+                out.end_array();
+                out.key("embedding_types").raw(br#"["float"]"#);
+                if !self.own.iter().any(|(name, _)| *name == "input_type") {
+                    out.key("input_type").string("search_document");
+                }
+                self.write_settings("output_dimension", out);
+            }
+            VectorsApi::Gemini => {
+                let model = format!("models/{upstream_model}");
+                out.key("requests").begin_array();
+                for text in &self.texts {
+                    out.item().begin_object();
+                    out.key("model").string(&model);
+                    self.write_content(*text, out);
+                    out.end_object();
+                }
+                out.end_array();
+            }
+            VectorsApi::VertexPredict => {
+                out.key("instances").begin_array();
+                for text in &self.texts {
+                    out.item().begin_object();
+                    out.key("content").raw(text.raw());
+                    self.write_own(out);
+                    out.end_object();
+                }
+                out.end_array();
+                if let Some(dimensions) = self.dimensions {
+                    out.key("parameters").begin_object();
+                    out.key("outputDimensionality").number(dimensions);
+                    out.end_object();
+                }
+            }
+            VectorsApi::VertexEmbedContent => self.write_content(*first, out),
         }
     }
-    Ok(())
+
+    /// A text and its settings, as `embedContent` takes them.
+    fn write_content(&self, text: Value<'_>, out: &mut Output) {
+        out.key("content").begin_object();
+        out.key("parts").begin_array();
+        out.item().begin_object();
+        out.key("text").raw(text.raw());
+        out.end_object();
+        out.end_array();
+        out.end_object();
+        self.write_settings("outputDimensionality", out);
+    }
+
+    /// The settings, with the name that the API has for the dimensions.
+    fn write_settings(&self, dimensions: &str, out: &mut Output) {
+        if let Some(number) = self.dimensions {
+            out.key(dimensions).number(number);
+        }
+        self.write_own(out);
+    }
+
+    fn write_own(&self, out: &mut Output) {
+        for (name, value) in &self.own {
+            out.key(name).raw(value.raw());
+        }
+    }
 }
 
-/// Writes an answer of InvokeModel as OpenAI does. `input_tokens`: the number in its head. Returns `None` if it has
-/// no vector.
-pub fn bedrock_vectors_answer(
+/// The texts of an input.
+fn texts(api: VectorsApi, input: Value<'_>) -> Result<Vec<Value<'_>>, Refusal> {
+    let texts: Vec<_> = match input.kind() {
+        Kind::String => vec![input],
+        Kind::Array => input
+            .elements()
+            .take(MOST_TEXTS.saturating_add(1))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let is_texts = !texts.is_empty() && texts.iter().all(|it| it.kind() == Kind::String);
+    let takes_one = matches!(api, VectorsApi::Titan | VectorsApi::VertexEmbedContent);
+    let why = match texts.len() {
+        1 if is_texts => return Ok(texts),
+        _ if takes_one => {
+            "must be one text for this model: send each text in a request of its own, and text \
+             instead of tokens"
+        }
+        ..=MOST_TEXTS if is_texts => return Ok(texts),
+        ..=MOST_TEXTS => {
+            "must be a text or a list of texts for this model: send text instead of tokens"
+        }
+        _ => "has more than 2048 texts: send them in several requests",
+    };
+    Err(Refusal::new("input", why))
+}
+
+fn dimensions(value: Value<'_>) -> Result<u64, Refusal> {
+    let why = "must be a whole number";
+    value
+        .as_u64()
+        .ok_or_else(|| Refusal::new("dimensions", why))
+}
+
+/// A task of Google, such as `RETRIEVAL_QUERY`.
+fn task(value: Value<'_>) -> Result<Value<'_>, Refusal> {
+    /// The body repeats it for each text.
+    const LONGEST: usize = 64;
+    let is_task = value.kind() == Kind::String && value.raw().len() <= LONGEST;
+    let why = "must be the name of a task of Google, such as 'RETRIEVAL_QUERY'";
+    match is_task {
+        true => Ok(value),
+        false => Err(Refusal::new("task_type", why)),
+    }
+}
+
+/// Writes an answer as OpenAI does. `input_tokens`: the number in its head. Returns `None` if it has no vector.
+pub fn vectors_answer(
     body: &[u8],
     input_tokens: Option<u64>,
-    notes: &BedrockVectorsNotes,
+    notes: &VectorsNotes,
 ) -> Option<Bytes> {
     let document = Document::parse(body).ok()?;
-    let root = document.root();
-    let (vectors, tokens) = match notes.vendor {
-        Vendor::Titan => {
-            let tokens = member(root, "inputTextTokenCount").and_then(Value::as_u64);
-            (vec![member(root, "embedding")?], tokens)
-        }
-        Vendor::Cohere => {
-            let vectors = member(root, "embeddings")?;
-            // Older models leave the kind of numbers out.
-            let vectors = member(vectors, "float").unwrap_or(vectors);
-            (vectors.elements().collect(), None)
-        }
-    };
+    let (vectors, tokens) = vectors(notes.api, document.root())?;
     if vectors.is_empty() || vectors.iter().any(|it| it.kind() != Kind::Array) {
         return None;
     }
@@ -197,6 +290,43 @@ pub fn bedrock_vectors_answer(
     Some(out.into_bytes().into())
 }
 
+/// The vectors of an answer, and its input tokens if it has them.
+fn vectors(api: VectorsApi, root: Value<'_>) -> Option<(Vec<Value<'_>>, Option<u64>)> {
+    let usage = || member(member(root, "usageMetadata")?, "promptTokenCount")?.as_u64();
+    Some(match api {
+        VectorsApi::Titan => {
+            let tokens = member(root, "inputTextTokenCount").and_then(Value::as_u64);
+            (vec![member(root, "embedding")?], tokens)
+        }
+        VectorsApi::Cohere => {
+            let vectors = member(root, "embeddings")?;
+            // Older models leave the kind of numbers out.
+            let vectors = member(vectors, "float").unwrap_or(vectors);
+            (vectors.elements().collect(), None)
+        }
+        VectorsApi::Gemini => {
+            let vectors = member(root, "embeddings")?.elements();
+            let vectors = vectors.map(|it| member(it, "values"));
+            (vectors.collect::<Option<_>>()?, usage())
+        }
+        VectorsApi::VertexPredict => {
+            let embeddings = member(root, "predictions")?.elements();
+            let embeddings: Vec<_> = embeddings
+                .map(|it| member(it, "embeddings"))
+                .collect::<Option<_>>()?;
+            let tokens = embeddings.iter().try_fold(0_u64, |sum, it| {
+                let tokens = member(member(*it, "statistics")?, "token_count")?;
+                sum.checked_add(tokens.as_u64()?)
+            });
+            let vectors = embeddings.iter().map(|it| member(*it, "values"));
+            (vectors.collect::<Option<_>>()?, tokens)
+        }
+        VectorsApi::VertexEmbedContent => {
+            (vec![member(member(root, "embedding")?, "values")?], usage())
+        }
+    })
+}
+
 /// The numbers as 32 bits each, the lowest first, in base64. `None`: one of them is no number.
 fn packed(vector: Value<'_>) -> Option<String> {
     let mut bytes = Vec::new();
@@ -215,21 +345,30 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    const TITAN: Vendor = Vendor::Titan;
-    const COHERE: Vendor = Vendor::Cohere;
+    const TITAN: VectorsApi = VectorsApi::Titan;
+    const COHERE: VectorsApi = VectorsApi::Cohere;
+    const GEMINI: VectorsApi = VectorsApi::Gemini;
+    const PREDICT: VectorsApi = VectorsApi::VertexPredict;
+    const EMBED_CONTENT: VectorsApi = VectorsApi::VertexEmbedContent;
+    const ALL: [VectorsApi; 5] = [TITAN, COHERE, GEMINI, PREDICT, EMBED_CONTENT];
 
-    fn asked(vendor: Vendor, body: &Json) -> Result<BedrockVectorsRequest, Refusal> {
-        let body = body.to_string();
-        bedrock_vectors_request(vendor, body.as_bytes(), "vectors", Strict(&[]))
+    /// Cohere alone has the tokens in the head.
+    fn in_head(api: VectorsApi) -> Option<u64> {
+        (api == COHERE).then_some(3)
     }
 
-    fn sent(request: &BedrockVectorsRequest) -> Json {
+    fn asked(api: VectorsApi, body: &Json) -> Result<VectorsRequest, Refusal> {
+        let body = body.to_string();
+        vectors_request(api, body.as_bytes(), "vectors", "m", Strict(&[]))
+    }
+
+    fn sent(request: &VectorsRequest) -> Json {
         serde_json::from_slice(&request.body).unwrap()
     }
 
-    fn notes(vendor: Vendor, is_packed: bool) -> BedrockVectorsNotes {
-        BedrockVectorsNotes {
-            vendor,
+    fn notes(api: VectorsApi, is_packed: bool) -> VectorsNotes {
+        VectorsNotes {
+            api,
             model: "vectors".to_owned(),
             is_packed,
         }
@@ -266,18 +405,60 @@ mod tests {
     }
 
     #[test]
+    fn each_text_is_a_request_of_its_own_for_gemini_and_an_instance_for_vertex() {
+        let body = json!({"model": "m", "input": ["a", "b"], "dimensions": 256, "user": "u",
+            "task_type": "RETRIEVAL_QUERY", "encoding_format": "float"});
+        let request = asked(GEMINI, &body).unwrap();
+        let one = |text| {
+            json!({"model": "models/m", "content": {"parts": [{"text": text}]},
+                "outputDimensionality": 256, "taskType": "RETRIEVAL_QUERY"})
+        };
+        assert_eq!(sent(&request), json!({"requests": [one("a"), one("b")]}));
+        assert_eq!(request.dropped, ["user"]);
+        let request = asked(PREDICT, &body).unwrap();
+        let one = |text| json!({"content": text, "task_type": "RETRIEVAL_QUERY"});
+        let expected = json!({"instances": [one("a"), one("b")],
+            "parameters": {"outputDimensionality": 256}});
+        assert_eq!(sent(&request), expected);
+        let request = asked(PREDICT, &json!({"input": "a"})).unwrap();
+        assert_eq!(sent(&request), json!({"instances": [{"content": "a"}]}));
+        let request = asked(EMBED_CONTENT, &json!({"input": ["a"], "dimensions": 9})).unwrap();
+        let expected = json!({"content": {"parts": [{"text": "a"}]}, "outputDimensionality": 9});
+        assert_eq!(sent(&request), expected);
+    }
+
+    #[test]
     fn inputs_that_an_api_does_not_take_and_unknown_encodings_are_refused_by_name() {
-        let refused = |vendor, body: &Json| asked(vendor, body).unwrap_err().path;
+        let refused = |api, body: &Json| asked(api, body).unwrap_err().path;
         for input in [json!([1, 2]), json!([[1]]), json!([]), json!(1)] {
-            assert_eq!(refused(TITAN, &json!({"input": input})), "input");
-            assert_eq!(refused(COHERE, &json!({"input": input})), "input");
+            for api in ALL {
+                assert_eq!(refused(api, &json!({"input": input})), "input");
+            }
         }
-        assert_eq!(refused(TITAN, &json!({"input": ["a", "b"]})), "input");
+        for api in [TITAN, EMBED_CONTENT] {
+            assert_eq!(refused(api, &json!({"input": ["a", "b"]})), "input");
+        }
+        for api in ALL {
+            let body = json!({"input": vec!["a"; MOST_TEXTS + 1]});
+            assert_eq!(refused(api, &body), "input");
+            let body = json!({"input": "a", "dimensions": "many"});
+            assert_eq!(refused(api, &body), "dimensions");
+        }
+        for task in [json!(1), json!("T".repeat(100))] {
+            let body = json!({"input": "a", "task_type": task});
+            assert_eq!(refused(GEMINI, &body), "task_type");
+        }
         let body = json!({"input": "a", "encoding_format": "int8"});
         assert_eq!(refused(TITAN, &body), "encoding_format");
         let strict = ["user".to_owned()];
         let body = json!({"input": "a", "user": "u"}).to_string();
-        let refused = bedrock_vectors_request(Vendor::Titan, body.as_bytes(), "m", Strict(&strict));
+        let refused = vectors_request(
+            VectorsApi::Titan,
+            body.as_bytes(),
+            "m",
+            "m",
+            Strict(&strict),
+        );
         assert_eq!(refused.unwrap_err().path, "user");
     }
 
@@ -286,10 +467,20 @@ mod tests {
         let titan = r#"{"embedding":[0.5,-1.25e-1],"embeddingsByType":{"float":[0.5,-0.125]},"inputTextTokenCount":3}"#;
         let by_kind = r#"{"embeddings":{"float":[[0.5,-1.25e-1],[0.5,-1.25e-1]]},"response_type":"embeddings_by_type"}"#;
         let plain = r#"{"embeddings":[[0.5,-1.25e-1],[0.5,-1.25e-1]],"texts":["a","b"]}"#;
-        for (vendor, body, count) in [(TITAN, titan, 1), (COHERE, by_kind, 2), (COHERE, plain, 2)] {
+        let gemini = r#"{"embeddings":[{"values":[0.5,-1.25e-1]},{"values":[0.5,-1.25e-1]}],"usageMetadata":{"promptTokenCount":3}}"#;
+        let predict = r#"{"predictions":[{"embeddings":{"statistics":{"token_count":1,"truncated":false},"values":[0.5,-1.25e-1]}},{"embeddings":{"statistics":{"token_count":2},"values":[0.5,-1.25e-1]}}],"metadata":{"billableCharacterCount":9}}"#;
+        let embed_content =
+            r#"{"embedding":{"values":[0.5,-1.25e-1]},"usageMetadata":{"promptTokenCount":3}}"#;
+        for (api, body, count) in [
+            (TITAN, titan, 1),
+            (COHERE, by_kind, 2),
+            (COHERE, plain, 2),
+            (GEMINI, gemini, 2),
+            (PREDICT, predict, 2),
+            (EMBED_CONTENT, embed_content, 1),
+        ] {
             let answer = |is_packed| {
-                let answer =
-                    bedrock_vectors_answer(body.as_bytes(), Some(3), &notes(vendor, is_packed));
+                let answer = vectors_answer(body.as_bytes(), in_head(api), &notes(api, is_packed));
                 serde_json::from_slice::<Json>(&answer.unwrap()).unwrap()
             };
             let of = |embedding: &Json| {
@@ -307,10 +498,12 @@ mod tests {
             r#"{"message":"no"}"#,
             r#"{"embedding":["a"],"embeddings":["a"]}"#,
             r#"{"embedding":3,"embeddings":[]}"#,
+            r#"{"embedding":{"values":3},"embeddings":[{}],"predictions":[{}]}"#,
+            r#"{"embeddings":[{"values":["a"]}],"predictions":[{"embeddings":{"values":["a"]}}]}"#,
             "{",
         ] {
-            for vendor in [TITAN, COHERE] {
-                let answer = bedrock_vectors_answer(body.as_bytes(), None, &notes(vendor, true));
+            for api in ALL {
+                let answer = vectors_answer(body.as_bytes(), None, &notes(api, true));
                 assert_eq!(answer, None, "{body}");
             }
         }

@@ -61,7 +61,7 @@ impl Builder<'_> {
         at: &KeyPath,
     ) -> Endpoint {
         let usual = match settings.api {
-            Some(_) => "/model/{model}/invoke",
+            Some(api) => api.usual_path(),
             None => USUAL_PATHS[settings.name],
         };
         if settings.api.is_some() && settings.name != Format::Embeddings {

@@ -1,0 +1,205 @@
+//! Embeddings of Google, through the Gemini API and Vertex AI, for clients of the API of OpenAI.
+
+use crate::support::{Act, Config, Gateway, Seen, Service, json_answer, provider};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+const EMBEDDINGS: &str = "/v1/embeddings";
+
+fn answer(status: &str, body: &Value) -> Vec<Act> {
+    vec![Act::send(json_answer(status, "", &body.to_string()))]
+}
+
+/// An error as `google.rpc.Status` has it.
+fn refusal(code: u16, status: &str, reason: &str, message: &str) -> Vec<Act> {
+    let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason});
+    let error = json!({"code": code, "message": message, "status": status, "details": [info]});
+    answer(&format!("{code} Refused"), &json!({ "error": error }))
+}
+
+/// The services of Google, as their references describe them.
+fn google(asked: &Seen) -> Vec<Act> {
+    let usage = json!({"promptTokenCount": 5});
+    match &*asked.target {
+        "/v1beta/models/gemini-embedding-2:batchEmbedContents" => {
+            let vectors = json!([{"values": [0.5, -0.125]}, {"values": [0.25, 1]}]);
+            answer(
+                "200 OK",
+                &json!({"embeddings": vectors, "usageMetadata": usage}),
+            )
+        }
+        "/v1beta/models/gemini-embedding-001:batchEmbedContents" => {
+            answer("200 OK", &json!({"embeddings": [{"values": [0.5]}]}))
+        }
+        "/models/gemini-embedding-001:predict" => {
+            let one = |values: Value, tokens: u64| {
+                let statistics = json!({"token_count": tokens, "truncated": false});
+                json!({"embeddings": {"values": values, "statistics": statistics}})
+            };
+            let vectors = json!([one(json!([0.5, -0.125]), 2), one(json!([0.25, 1]), 3)]);
+            answer(
+                "200 OK",
+                &json!({"predictions": vectors, "metadata": {"billableCharacterCount": 19}}),
+            )
+        }
+        "/models/gemini-embedding-2:embedContent" => {
+            let embedding = json!({"values": [0.5, -0.125]});
+            answer(
+                "200 OK",
+                &json!({"embedding": embedding, "usageMetadata": usage, "truncated": false}),
+            )
+        }
+        "/v1beta/models/keyless:batchEmbedContents" => {
+            let message = "API key not valid. Please pass a valid API key.";
+            refusal(400, "INVALID_ARGUMENT", "API_KEY_INVALID", message)
+        }
+        "/v1beta/models/unknown:batchEmbedContents" => {
+            let message = "models/unknown is not found for API version v1beta, or is not supported for embedContent.";
+            refusal(404, "NOT_FOUND", "", message)
+        }
+        "/v1beta/models/full:batchEmbedContents" => refusal(
+            429,
+            "RESOURCE_EXHAUSTED",
+            "",
+            "Resource has been exhausted (e.g. check quota).",
+        ),
+        "/v1beta/models/broken:batchEmbedContents" => answer("200 OK", &json!({"embeddings": []})),
+        other => panic!("nothing is at {other}"),
+    }
+}
+
+async fn start() -> (Service, Gateway) {
+    let google = Service::answering(google).await;
+    let mut config = Config::new();
+    for api in ["gemini", "vertex_predict", "vertex_embed_content"] {
+        let mut settings = provider(google.address);
+        settings["formats"] = json!([{"name": "embeddings", "api": api}]);
+        config = config.provider(api, settings);
+    }
+    let price = json!({"input": 1000, "output": 0});
+    for (model, deployment) in [
+        ("two", "gemini/gemini-embedding-2"),
+        ("one", "gemini/gemini-embedding-001"),
+        ("predict", "vertex_predict/gemini-embedding-001"),
+        ("single", "vertex_embed_content/gemini-embedding-2"),
+        ("keyless", "gemini/keyless"),
+        ("unknown", "gemini/unknown"),
+        ("full", "gemini/full"),
+        ("broken", "gemini/broken"),
+    ] {
+        config = config
+            .model(model, json!([deployment]))
+            .with(&format!("models.{model}.price"), price.clone());
+    }
+    (google, Gateway::start(config).await)
+}
+
+#[tokio::test]
+async fn texts_get_their_vectors_and_cost_what_google_counted() {
+    let (google, gateway) = start().await;
+    let texts = ["red apples", "green ones"];
+    let (first, second) = (json!([0.5, -0.125]), json!([0.25, 1]));
+    let packed = |numbers: [f32; 2]| {
+        let bytes = numbers.map(f32::to_le_bytes).concat();
+        json!(BASE64_STANDARD.encode(bytes))
+    };
+    let content = |text: &str| json!({"parts": [{"text": text}]});
+    let request = |text| {
+        json!({"model": "models/gemini-embedding-2", "content": content(text),
+            "outputDimensionality": 2, "taskType": "RETRIEVAL_QUERY"})
+    };
+    let instance = |text| json!({"content": text, "task_type": "RETRIEVAL_QUERY"});
+    let both = json!(texts);
+    for (model, input, encoding, sent, vectors) in [
+        (
+            "two",
+            &both,
+            "base64",
+            json!({"requests": texts.map(request)}),
+            vec![packed([0.5, -0.125]), packed([0.25, 1.0])],
+        ),
+        (
+            "predict",
+            &both,
+            "float",
+            json!({"instances": texts.map(instance), "parameters": {"outputDimensionality": 2}}),
+            vec![first.clone(), second],
+        ),
+        (
+            "single",
+            &json!("red apples"),
+            "float",
+            json!({"content": content("red apples"), "outputDimensionality": 2,
+                "taskType": "RETRIEVAL_QUERY"}),
+            vec![first],
+        ),
+    ] {
+        let body = json!({"model": model, "input": input, "dimensions": 2, "user": "someone",
+            "encoding_format": encoding, "task_type": "RETRIEVAL_QUERY"});
+        let answer = gateway.post(EMBEDDINGS, &body).await;
+        answer.assert_ok();
+        let received: Value = serde_json::from_slice(&google.last().body).unwrap();
+        assert_eq!(received, sent);
+        let vectors = (0..).zip(vectors).map(|(index, vector): (u64, Value)| {
+            json!({"object": "embedding", "index": index, "embedding": vector})
+        });
+        let expected = json!({
+            "object": "list", "model": model, "data": vectors.collect::<Vec<_>>(),
+            "usage": {"prompt_tokens": 5, "total_tokens": 5},
+        });
+        assert_eq!(answer.json(), expected);
+        assert_eq!(answer.header("x-dropped-fields"), Some("user"));
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (&line["charged"], &line["count"], &line["cost"]),
+            (&json!(5), &json!("reported"), &json!("0.005")),
+            "{line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_usage_costs_what_the_gateway_counts() {
+    let (_google, gateway) = start().await;
+    let body = json!({"model": "one", "input": "red apples"});
+    let answer = gateway.post(EMBEDDINGS, &body).await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert_ne!(line["count"], "reported", "{line}");
+    assert!(line["charged"].as_u64() > Some(0), "{line}");
+}
+
+#[tokio::test]
+async fn inputs_that_google_does_not_take_are_refused_before_it_is_asked() {
+    let (google, gateway) = start().await;
+    for (model, input) in [
+        ("single", json!(["a", "b"])),
+        ("two", json!([1, 2])),
+        ("predict", json!([[1], [2]])),
+        ("two", json!(vec!["a"; 2049])),
+    ] {
+        let body = json!({"model": model, "input": input});
+        let answer = gateway.post(EMBEDDINGS, &body).await;
+        answer.assert_error(400, "invalid_request");
+        assert!(answer.message().contains("input"), "{answer:?}");
+    }
+    assert!(google.seen().is_empty());
+}
+
+#[tokio::test]
+async fn errors_of_google_are_classified_and_free() {
+    let (_google, gateway) = start().await;
+    for (model, status, code) in [
+        ("keyless", 502, "upstream_error"),
+        ("unknown", 404, "invalid_model"),
+        ("full", 429, "rate_limit_exceeded"),
+        ("broken", 502, "upstream_error"),
+    ] {
+        let body = json!({"model": model, "input": "a"});
+        let answer = gateway.post(EMBEDDINGS, &body).await;
+        answer.assert_error(status, code);
+        assert_eq!(gateway.line_of(&answer).await["charged"], 0, "{model}");
+    }
+    let line = gateway.log_line("provider gemini: credential").await;
+    assert!(line.contains("API_KEY_INVALID"), "{line}");
+}
