@@ -19,6 +19,7 @@ use time::{
     OffsetDateTime, format_description::BorrowedFormatItem,
     format_description::well_known::Rfc3339, macros::format_description,
 };
+use tollgate_types::RequestId;
 use trust::Trust;
 
 /// A point in time: milliseconds since 1970 in UTC, at most [`Timestamp::MAX`].
@@ -53,6 +54,12 @@ impl Timestamp {
     /// Milliseconds since 1970.
     pub const fn unix_ms(self) -> u64 {
         self.0
+    }
+
+    /// When a request came.
+    pub(crate) fn of_request(request: &RequestId) -> Self {
+        let since_1970 = request.time().duration_since(UNIX_EPOCH);
+        Self::from_unix_ms(0).plus(since_1970.unwrap_or_default())
     }
 
     /// This time and `span` more, at most [`Timestamp::MAX`].

@@ -127,6 +127,8 @@ pub struct Given {
     pub granted: u64,
     /// Charged.
     pub used: u64,
+    /// Leased by processes.
+    pub leased: u64,
 }
 
 /// The usage of one model.

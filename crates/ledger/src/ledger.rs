@@ -32,7 +32,7 @@ use crate::{
     ownership::Stored,
     store::{
         Store, StoreError,
-        database::{Peer, Process, Wake},
+        database::{Peer, Wake},
     },
 };
 use account::Reserved;
@@ -152,6 +152,8 @@ struct Shared {
     /// Why the last commit failed or is not answered, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
     renewals: Renewals,
+    /// [`Database::lease_term`](crate::store::database::Database::lease_term).
+    term: Option<Duration>,
     /// The number of running processes, including this one.
     nodes: Arc<AtomicU32>,
     /// This process admits nothing more.
@@ -237,14 +239,16 @@ impl Ledger {
         let begun = store.database().begin_process(&name, clock.now());
         let mut process = begun.inspect_err(|_| journal.remove())?;
         let peers = process.check_in()?.peers;
-        let recovered = recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
+        let term = store.database().lease_term();
+        let recovered =
+            recovery::recover_crashed(&mut *process, term, &peers, &folder, clock.now())?;
         let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
-        let nodes = Arc::new(AtomicU32::new(running_processes(&*process, &peers)));
+        let nodes = Arc::new(AtomicU32::new(running_processes(term, &peers)));
         let stats = Stats::default();
         stats.add_recovered(recovered);
         stats.add_late(late);
         stats.saw_quarantined(process.check_in()?.quarantined);
-        let by_use = settings.lease_by_use || process.term().is_some();
+        let by_use = settings.lease_by_use || term.is_some();
         let shared = Arc::new(Shared {
             folder,
             prefix,
@@ -253,7 +257,8 @@ impl Ledger {
             stats,
             uncommitted: AtomicUsize::new(0),
             stalled: Mutex::new(None),
-            renewals: Renewals::new(process.term(), renewal),
+            renewals: Renewals::new(term, renewal),
+            term,
             nodes,
             shut: AtomicBool::new(false),
             fenced: watch::Sender::new(false),
@@ -537,8 +542,8 @@ impl Ledger {
 }
 
 /// The number of processes among which limits are divided.
-fn running_processes(process: &dyn Process, peers: &[Peer]) -> u32 {
-    if process.term().is_none() {
+fn running_processes(term: Option<Duration>, peers: &[Peer]) -> u32 {
+    if term.is_none() {
         return 1;
     }
     let others = peers.iter().filter(|peer| !peer.is_silent).count();

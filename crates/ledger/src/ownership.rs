@@ -13,9 +13,7 @@ mod inputs;
 mod misses;
 mod payment;
 
-pub(crate) use inputs::Shown;
 pub use inputs::{InputDue, Unpaid};
-pub(crate) use payment::{Charged, PaymentRecord};
 pub use payment::{Due, Payable, Paying};
 
 use crate::{

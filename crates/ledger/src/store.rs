@@ -13,6 +13,7 @@ mod grants;
 mod keys;
 mod order;
 mod postgres;
+mod rows;
 pub(crate) mod sqlite;
 mod stored_values;
 mod verification;

@@ -10,11 +10,12 @@ use crate::{
         database::{Leftover, Peer, Process, ProcessNumber, Recovered},
     },
 };
-use std::{cmp::Reverse, collections::BTreeSet, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet, path::Path, time::Duration};
 
 /// Recovers the other processes that have crashed. Returns their number.
 pub(super) fn recover_crashed(
     process: &mut dyn Process,
+    term: Option<Duration>,
     peers: &[Peer],
     folder: &Path,
     now: Timestamp,
@@ -34,7 +35,7 @@ pub(super) fn recover_crashed(
             // Another process can have recovered it since the list was read.
             Ok(Other::Missing) if !process.check_in()?.peers.contains(peer) => continue,
             Ok(Other::Missing) => {
-                match process.term() {
+                match term {
                     None => log::error!(
                         "the settlement file {journal} is gone: charges that its process had \
                          not entered yet are lost"
@@ -46,7 +47,7 @@ pub(super) fn recover_crashed(
                         term.as_secs()
                     ),
                 }
-                process.recover_silent(*number, now)?;
+                process.recover(Some(*number), None, now)?;
             }
             Err(fault) => {
                 log::error!("{journal}: cannot be examined: {fault}");
@@ -113,7 +114,7 @@ fn recover(
         }
     }
     leftover.entries.sort_by_key(order);
-    let recovered = process.recover(crashed, &leftover, now)?;
+    let recovered = process.recover(crashed, Some(&leftover), now)?;
     log::warn!(
         "a process had crashed: {} of its settlements were entered",
         recovered.settled

@@ -610,7 +610,7 @@ fn of_stored_things_the_oldest_go_as_fast_as_they_come() {
             stored: Duration::from_millis(500),
             most_stored,
         };
-        process.purge(&retention, now).unwrap();
+        process.maintain(&retention, now).unwrap();
     };
     purge(5000);
     assert_eq!(left(), 501);

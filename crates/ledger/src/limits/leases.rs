@@ -145,7 +145,7 @@ impl Leases {
         server: Option<&SharedLimits>,
     ) -> Result<Option<Arc<Self>>, StoreError> {
         let database = Arc::clone(store.database());
-        if !database.leases_limits() {
+        if database.lease_term().is_none() {
             return Ok(None);
         }
         let mut node = String::new();

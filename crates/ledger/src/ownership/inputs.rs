@@ -113,15 +113,6 @@ impl Ownership {
     }
 }
 
-/// A response or an item that the input of a response shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// The id of the row.
-    pub(crate) row: String,
-    /// The shown response or item.
-    pub(crate) unpaid: Unpaid,
-}
-
 impl Inner {
     /// The unpaid ones of a response or an item and of those that its input shows.
     fn unpaid_of(&self, id: &Arc<str>) -> Result<Vec<Unpaid>, StoreError> {
@@ -131,7 +122,7 @@ impl Inner {
             None => self.database.stored(&[id])?.pop().map(Arc::new),
         };
         if let Some(request) = stored.and_then(|stored| stored.request)
-            && self.is_unpaid(id, &request)?
+            && self.is_unpaid(&request)?
         {
             let id = Arc::clone(id);
             unpaid.push(Unpaid { id, request });
@@ -147,8 +138,8 @@ impl Inner {
         let mut unpaid = Vec::new();
         let mut seen = HashSet::new();
         let mut left = self.database.shown_by(id)?;
-        while let Some(Shown { row, unpaid: shown }) = left.pop() {
-            if seen.len() >= MOST || self.is_unpaid(&row, &shown.request)? {
+        while let Some(shown) = left.pop() {
+            if seen.len() >= MOST || self.is_unpaid(&shown.request)? {
                 unpaid.push(shown);
             } else if seen.insert(Arc::clone(&shown.id)) {
                 left.extend(self.database.shown_by(&shown.id)?);
@@ -157,7 +148,7 @@ impl Inner {
         Ok(unpaid)
     }
 
-    fn is_unpaid(&self, id: &str, request: &RequestId) -> Result<bool, StoreError> {
-        Ok(!matches!(self.due_by(id, request)?, Due::Nothing))
+    fn is_unpaid(&self, request: &RequestId) -> Result<bool, StoreError> {
+        Ok(!matches!(self.due_by(request)?, Due::Nothing))
     }
 }

@@ -6,7 +6,13 @@
 //! that charging it again changes nothing.
 
 use super::{Inner, Known, Ownership, Stored, bounded_cache};
-use crate::{charge::BillingState, clock::Timestamp, directory::Unavailable, store::StoreError};
+use crate::{
+    charge::{BillingState, CountSource},
+    clock::Timestamp,
+    directory::Unavailable,
+    history::UsageRecord,
+    store::StoreError,
+};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -136,69 +142,42 @@ impl Ownership {
         stored: &Stored,
         request: RequestId,
     ) -> Result<Due, Unavailable> {
-        let id = Arc::clone(&stored.id);
-        self.read(&stored.key, move |inner| inner.due_by(&id, &request))
+        self.read(&stored.key, move |inner| inner.due_by(&request))
             .await
-    }
-}
-
-/// The records that show whether a stored response is paid for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PaymentRecord {
-    /// The charge of the request that made it; `None` if it has no record.
-    pub(crate) first: Option<Charged>,
-    /// The second charge has a record.
-    pub(crate) is_charged_again: bool,
-    /// When the response was stored; `None` if unknown.
-    pub(crate) made: Option<Timestamp>,
-}
-
-/// The charge of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Charged {
-    pub(crate) asked: Arc<str>,
-    pub(crate) served: Arc<str>,
-    pub(crate) usage: Usage,
-    /// How it ended; `None` if this version does not know the state.
-    pub(crate) state: Option<BillingState>,
-    /// Its provider reported the usage.
-    pub(crate) is_reported: bool,
-}
-
-impl Charged {
-    /// Whether the usage is that of the whole response: its end was seen, or the usage was reported.
-    fn is_final(&self) -> bool {
-        let is_cut = matches!(
-            self.state,
-            Some(BillingState::ClientClosed | BillingState::UpstreamFailed)
-        );
-        !is_cut || (self.is_reported && self.usage.output > 0)
     }
 }
 
 impl Inner {
     /// The amount due by the records in the database.
-    pub(super) fn due_by(&self, id: &str, request: &RequestId) -> Result<Due, StoreError> {
-        let second = second_charge(request);
-        let record = self.database.payment(id, request, &second)?;
-        let now = self.ledger.now();
-        let Some(first) = record.first else {
-            let made = record.made.unwrap_or(now);
-            return Ok(match made <= now.minus(LONGEST_REQUEST) {
+    pub(super) fn due_by(&self, request: &RequestId) -> Result<Due, StoreError> {
+        let Some(first) = self.database.request(request)? else {
+            let came = Timestamp::of_request(request);
+            return Ok(match came <= self.ledger.now().minus(LONGEST_REQUEST) {
                 true => Due::Nothing,
                 false => Due::Unknown,
             });
         };
-        if first.is_final() || record.is_charged_again {
+        let second = second_charge(request);
+        if is_final(&first.record) || self.database.request(&second)?.is_some() {
             return Ok(Due::Nothing);
         }
         Ok(Due::Rest(Payable {
             request: second,
-            asked: first.asked,
-            served: first.served,
-            charged: first.usage,
+            asked: first.record.model_asked.into(),
+            served: first.record.model_served.into(),
+            charged: first.record.usage,
         }))
     }
+}
+
+/// Whether the usage is that of the whole response: its end was seen, or its provider reported the usage.
+fn is_final(record: &UsageRecord) -> bool {
+    let is_cut = matches!(
+        BillingState::from_name(&record.state),
+        Some(BillingState::ClientClosed | BillingState::UpstreamFailed)
+    );
+    let is_reported = record.source.as_deref() == Some(CountSource::Reported.as_str());
+    !is_cut || (is_reported && record.usage.output > 0)
 }
 
 /// The request id of the second charge: always the same for a request.

@@ -109,10 +109,16 @@ async fn of_a_response_something_may_be_due_and_of_nothing_else() {
     let file = stored("key_a", "file_1");
     let due = ownership.due(&file).await.unwrap();
     assert!(matches!(due, Due::Nothing), "{due:?}");
-    let made = Stored {
-        request: Some(RequestId::from_parts(1, 1)),
-        ..stored("key_a", "resp_1")
+    let now = house.store.clock().now();
+    let made_at = |time: Timestamp, id| Stored {
+        request: Some(RequestId::from_parts(time.unix_ms(), 1)),
+        ..stored("key_a", id)
     };
+    // Its request has crashed before any delivery.
+    let old = made_at(now.minus(Duration::from_secs(86_401)), "resp_0");
+    let due = ownership.due(&old).await.unwrap();
+    assert!(matches!(due, Due::Nothing), "{due:?}");
+    let made = made_at(now, "resp_1");
     ownership.remember(made.clone());
     let due = ownership.due(&made).await.unwrap();
     assert!(matches!(due, Due::Unknown), "{due:?}");

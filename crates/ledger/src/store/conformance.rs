@@ -79,7 +79,7 @@ macro_rules! conformance_tests {
             reads::a_request_is_found_by_its_id_whatever_key_sent_it,
             reads::a_stored_thing_stays_its_first_owners_and_only_grows,
             reads::owners_with_a_future_time_delay_the_expiry_of_no_other,
-            reads::a_response_is_paid_for_when_its_request_has_a_record,
+            reads::what_the_input_of_a_response_shows_is_found,
             reads::an_answer_is_its_keys_until_it_is_forgotten_or_too_old,
             reads::answers_with_a_future_time_delay_the_expiry_of_no_other,
             reads::changes_of_answers_end_with_the_bytes_that_fit,
@@ -207,7 +207,7 @@ impl Home<'_> {
     fn purge(&self, process: &mut dyn Process, retention: &Retention) -> usize {
         let begun = Instant::now();
         loop {
-            let gone = process.purge(retention, self.now()).unwrap();
+            let gone = process.maintain(retention, self.now()).unwrap();
             if gone > 0 || begun.elapsed() > Duration::from_secs(30) {
                 return gone;
             }

@@ -86,7 +86,7 @@ impl Store {
             return Err(refused(target, "it is in use: copy into an empty ledger"));
         }
         let here = source.contents()?;
-        if here.used_by.is_some() && !source.numbers_follow_commits() {
+        if here.used_by.is_some() && source.lease_term().is_some() {
             return Err(refused(
                 self,
                 "a gateway has not ended: stop all gateways that use it",

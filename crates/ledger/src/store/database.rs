@@ -27,7 +27,7 @@ use crate::{
     key::KeyHash,
     limits::{LimitClaim, LimitLease},
     memory::{MemoryLimits, Remembered},
-    ownership::{PaymentRecord, Shown, Stored},
+    ownership::{Stored, Unpaid},
     record::KeyRecord,
     report::{ReportQuery, ReportRow, RequestRecord},
 };
@@ -39,6 +39,14 @@ use tollgate_types::{KeyId, Limits, PerUnit, RequestId, Unit};
 pub(crate) trait Database: Send + Sync {
     /// The path beside which the settlement files of processes lie; their names begin with its name.
     fn path(&self) -> &Path;
+
+    /// How long after it was last renewed (by [`Process::commit`] or [`Process::check_in`]) a process may
+    /// be recovered by others that do not see its settlement file. It must have stopped admitting
+    /// requests by then. `None`: all processes are on one machine. They share no limits here, and the numbers
+    /// of records grow with their commits: a reader of a number has seen all smaller ones.
+    fn lease_term(&self) -> Option<Duration> {
+        None
+    }
 
     /// Enters a key and its first grants. A repetition is noticed by the id of the key, which an order
     /// determines: [`Outcome::DoneBefore`], or [`Outcome::OtherOrder`] if the order made something
@@ -87,9 +95,6 @@ pub(crate) trait Database: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<PlanInUse>, StoreError>;
 
-    /// The rest of a key's valid grants that is not leased.
-    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError>;
-
     /// The key with this hash, and the newest change of the same snapshot.
     fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError>;
 
@@ -131,17 +136,8 @@ pub(crate) trait Database: Send + Sync {
     /// Those of these stored items that are known.
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError>;
 
-    /// The records that say whether a stored response is paid for: of the request that made it, and of
-    /// the second charge.
-    fn payment(
-        &self,
-        response: &str,
-        request: &RequestId,
-        second: &RequestId,
-    ) -> Result<PaymentRecord, StoreError>;
-
     /// The responses that the input of a stored response shows and that were not known to be paid for.
-    fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError>;
+    fn shown_by(&self, response: &str) -> Result<Vec<Unpaid>, StoreError>;
 
     /// A remembered answer of this key, if it was made at `since` or later and is undamaged.
     fn answer(
@@ -174,11 +170,6 @@ pub(crate) trait Database: Send + Sync {
     /// tenth of a second. Returns the bytes that are left.
     fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError>;
 
-    /// Whether processes can share limits of keys here.
-    fn leases_limits(&self) -> bool {
-        false
-    }
-
     /// Leases shares of the limits of keys to the process of this name: of all of them if as many processes
     /// lease as are expected, else of as much less. Returns one answer for each claim, in their order. A
     /// repetition takes once more what a claim has taken.
@@ -196,9 +187,6 @@ pub(crate) trait Database: Send + Sync {
 
     /// The contents that decide whether a copy can be made here.
     fn contents(&self) -> Result<Contents, StoreError>;
-
-    /// Whether the numbers of records grow with their commits: a reader of a number has seen all smaller ones.
-    fn numbers_follow_commits(&self) -> bool;
 
     /// Gives rows of one snapshot to `sink`.
     fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError>;
@@ -230,35 +218,20 @@ pub(crate) trait Process: Send {
     /// Whether this process still counts as living, and which others do. Called once a second.
     fn check_in(&mut self) -> Result<CheckIn, StoreError>;
 
-    /// How long after it was last renewed (by [`Process::commit`] or [`Process::check_in`]) a process may
-    /// be recovered by others that do not see its settlement file. It must have stopped admitting
-    /// requests by then. `None`: all processes are on one machine.
-    fn term(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Ends a process that [`Peer::is_silent`], unless it has been renewed since. Its settlement file is
-    /// out of reach.
-    fn recover_silent(&mut self, process: ProcessNumber, now: Timestamp) -> Result<(), StoreError> {
-        let nothing = Leftover::default();
-        self.recover(Some(process), &nothing, now).map(|_| ())
-    }
-
     /// Enters what a crashed process left, and ends that process. `None`: it is not known any more,
     /// or never was. A repetition is noticed by the request ids. Not atomic: some of it may be entered
-    /// after an error.
+    /// after an error. Without a leftover, which is out of reach, a process is ended that
+    /// [`Peer::is_silent`], unless it has been renewed since.
     fn recover(
         &mut self,
         process: Option<ProcessNumber>,
-        leftover: &Leftover<'_>,
+        leftover: Option<&Leftover<'_>>,
         now: Timestamp,
     ) -> Result<Recovered, StoreError>;
 
-    /// Deletes old records, a bounded number in bounded time. Returns how many records of requests.
-    fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError>;
-
-    /// Maintains the database. Called once a second.
-    fn maintain(&mut self) -> Result<(), StoreError>;
+    /// Deletes old records, a bounded number in bounded time, and does what else the database needs once a
+    /// second. Returns how many records of requests it has deleted.
+    fn maintain(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError>;
 
     /// Returns all leases and ends the process.
     fn end(&mut self, now: Timestamp) -> Result<(), StoreError>;
@@ -296,7 +269,6 @@ pub(crate) enum GrantsAdded {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyQuery<'a> {
     Id(&'a KeyId),
-    Hash(&'a KeyHash),
     /// Keys that begin so, at most so many of them.
     Prefix(&'a str, u32),
     /// Keys that a filter admits, at most `limit` of them, made after the key `after`.

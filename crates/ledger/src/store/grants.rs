@@ -271,7 +271,12 @@ impl Store {
     /// # Errors
     /// The database cannot be read.
     pub fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError> {
-        self.database.unleased(key, now)
+        let given = self.database.summary(key, now)?.given;
+        Ok(PerUnit::from_fn(|unit| {
+            let given = given.get(unit).unwrap_or_default();
+            let taken = given.used.saturating_add(given.leased);
+            given.granted.saturating_sub(taken)
+        }))
     }
 
     /// The `limit` keys that work and have used the largest shares of their valid grants, largest first.

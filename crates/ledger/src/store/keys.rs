@@ -236,7 +236,10 @@ impl Store {
     pub fn find_key(&self, selector: &KeySelector) -> Result<KeyRecord, StoreError> {
         let mut found = match selector {
             KeySelector::Id(id) => self.database.keys(&KeyQuery::Id(id)),
-            KeySelector::Key(key) => self.database.keys(&KeyQuery::Hash(&self.hasher.hash(key))),
+            KeySelector::Key(key) => {
+                let found = self.database.look_up_key(&self.hasher.hash(key))?;
+                Ok(found.record.into_iter().collect())
+            }
             KeySelector::Prefix(prefix) => {
                 self.database.keys(&KeyQuery::Prefix(prefix, CANDIDATES))
             }

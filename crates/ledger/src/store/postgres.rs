@@ -33,7 +33,7 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process, Wake,
     },
-    stored_values::{amount, storable, storable_time, stored_time},
+    stored_values::{amount, storable, storable_time},
 };
 use crate::{
     clock::Timestamp,
@@ -41,11 +41,10 @@ use crate::{
     key::KeyHash,
     limits::{LimitClaim, LimitLease},
     memory::{MemoryLimits, Remembered},
-    ownership::{PaymentRecord, Shown, Stored},
+    ownership::{Stored, Unpaid},
     record::KeyRecord,
     report::{ReportQuery, ReportRow, RequestRecord},
 };
-use ::postgres::Row;
 use bytes::Bytes;
 use connection::{Connection, Pool, Session};
 use listener::Listener;
@@ -58,7 +57,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tollgate_types::{KeyId, PerUnit, RequestId};
+use tollgate_types::{KeyId, RequestId};
 
 /// How a database on a PostgreSQL server is used.
 #[derive(Clone, Debug)]
@@ -140,6 +139,10 @@ impl Database for Postgres {
         &self.settings.local
     }
 
+    fn lease_term(&self) -> Option<Duration> {
+        Some(self.settings.lease_term)
+    }
+
     fn add_key(
         &self,
         key: &KeyRecord,
@@ -189,10 +192,6 @@ impl Database for Postgres {
         self.ask(|session| grants::most_used(session, now, limit))
     }
 
-    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError> {
-        self.ask(|session| grants::unleased(session, key, now))
-    }
-
     fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError> {
         self.ask_for_request(|session| keys::look_up(session, hash))?
     }
@@ -235,25 +234,15 @@ impl Database for Postgres {
     }
 
     fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
-        self.read(|session| report::request(session, id))
+        self.pool
+            .for_request(|connection| connection.read(|session| report::request(session, id)))
     }
 
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
         self.ask_for_request(|session| stored::find(session, ids))
     }
 
-    fn payment(
-        &self,
-        response: &str,
-        request: &RequestId,
-        second: &RequestId,
-    ) -> Result<PaymentRecord, StoreError> {
-        self.pool.for_request(|connection| {
-            connection.read(|session| stored::payment(session, response, request, second))
-        })
-    }
-
-    fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError> {
+    fn shown_by(&self, response: &str) -> Result<Vec<Unpaid>, StoreError> {
         self.ask_for_request(|session| stored::shown_by(session, response))
     }
 
@@ -290,10 +279,6 @@ impl Database for Postgres {
             .with(|connection| answers::expire(connection, before, most_bytes))
     }
 
-    fn leases_limits(&self) -> bool {
-        true
-    }
-
     fn lease_limits(
         &self,
         node: &str,
@@ -314,10 +299,6 @@ impl Database for Postgres {
 
     fn contents(&self) -> Result<Contents, StoreError> {
         self.copied_contents()
-    }
-
-    fn numbers_follow_commits(&self) -> bool {
-        false
     }
 
     fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError> {
@@ -353,11 +334,6 @@ fn plain(text: &str) -> Cow<'_, str> {
     } else {
         text.into()
     }
-}
-
-/// Reads an amount of a row.
-fn unsigned(row: &Row, column: usize) -> Result<u64, postgres::Error> {
-    row.try_get(column).map(amount)
 }
 
 #[cfg(test)]

@@ -50,14 +50,14 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
     },
-    stored_values::{amount, storable, storable_time, stored_time},
+    stored_values::{amount, storable, storable_time},
 };
 use crate::{
     clock::Timestamp,
     history::{Direction, Found, HistoryQuery, UsageSummary},
     key::KeyHash,
     memory::{MemoryLimits, Remembered},
-    ownership::{PaymentRecord, Shown, Stored},
+    ownership::{Stored, Unpaid},
     record::KeyRecord,
     report::{ReportQuery, ReportRow, RequestRecord},
 };
@@ -66,9 +66,9 @@ use error::Described;
 use open::{open_despite, open_memory_writer, open_reader};
 use parking_lot::Mutex;
 use process::SqliteProcess;
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, Transaction};
 use std::path::{Path, PathBuf};
-use tollgate_types::{KeyId, PerUnit, RequestId};
+use tollgate_types::{KeyId, RequestId};
 use write::WriteConnection;
 
 /// Connections for reading that are kept open.
@@ -206,10 +206,6 @@ impl Database for Sqlite {
         self.read(|file| grants::most_used(file, now, limit))
     }
 
-    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<PerUnit<u64>, StoreError> {
-        self.read(|file| grants::unleased(file, key, now))
-    }
-
     fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError> {
         self.read(|file| keys::look_up(file, hash))?
     }
@@ -253,16 +249,7 @@ impl Database for Sqlite {
         self.read(|file| stored::find(file, ids))
     }
 
-    fn payment(
-        &self,
-        response: &str,
-        request: &RequestId,
-        second: &RequestId,
-    ) -> Result<PaymentRecord, StoreError> {
-        self.read(|file| stored::payment(file, response, request, second))
-    }
-
-    fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError> {
+    fn shown_by(&self, response: &str) -> Result<Vec<Unpaid>, StoreError> {
         self.read(|file| stored::shown_by(file, response))
     }
 
@@ -306,10 +293,6 @@ impl Database for Sqlite {
         self.copied_contents()
     }
 
-    fn numbers_follow_commits(&self) -> bool {
-        true
-    }
-
     fn read_out(&self, rows: Rows, sink: &mut Sink<'_>) -> Result<(), StoreError> {
         self.read_rows(rows, sink)
     }
@@ -321,11 +304,6 @@ impl Database for Sqlite {
     fn backup(&self, target: &Path) -> Result<(), StoreError> {
         self.copy_file(target)
     }
-}
-
-/// Reads an amount of a row.
-fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get(column).map(amount)
 }
 
 #[cfg(test)]

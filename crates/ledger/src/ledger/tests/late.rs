@@ -76,7 +76,7 @@ impl Desk {
             stored: 90 * DAY,
             most_stored: 1000,
         };
-        self.process.purge(&retention, now).unwrap()
+        self.process.maintain(&retention, now).unwrap()
     }
 
     /// Enters so many records with a commit, whose clock says that it is this day.

@@ -88,7 +88,7 @@ impl Writer {
             false => self.shared.renewals.done(begun),
         }
         self.shared.stats.saw_quarantined(checked.quarantined);
-        let nodes = ledger::running_processes(&*self.process, &checked.peers);
+        let nodes = ledger::running_processes(self.shared.term, &checked.peers);
         self.shared.nodes.store(nodes, Ordering::Relaxed);
         Ok(Some(checked))
     }
@@ -103,12 +103,12 @@ impl Writer {
         self.returns.extend(accounts.give_up_excess(now));
         let shared = Arc::clone(&self.shared);
         let process = &mut *self.process;
-        let recovered = recovery::recover_crashed(process, &checked.peers, &shared.folder, now)?;
+        let (term, peers) = (shared.term, &checked.peers);
+        let recovered = recovery::recover_crashed(process, term, peers, &shared.folder, now)?;
         self.seen.look_again |= recovered > 0;
         shared.stats.add_recovered(recovered);
         self.withdraw_lease_requests()?;
-        self.purge(now)?;
-        self.process.maintain()?;
+        self.maintain(now)?;
         if self.seen.upkeeps.is_multiple_of(UPKEEPS_PER_SWEEP) {
             let late = recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
             shared.stats.add_late(late);
@@ -116,13 +116,13 @@ impl Writer {
         Ok(())
     }
 
-    fn purge(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    fn maintain(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
         let retention = Retention {
             history: settings.keep_history,
             stored: settings.keep_owned,
             most_stored: settings.most_owned,
         };
-        self.process.purge(&retention, now).map(|_| ())
+        self.process.maintain(&retention, now).map(|_| ())
     }
 }

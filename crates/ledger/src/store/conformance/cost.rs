@@ -47,13 +47,11 @@ pub(crate) fn run_recurring_statements(fixture: &dyn Fixture, fill: &dyn Fn()) {
             stored: Duration::from_secs(35 * 86_400),
             most_stored: 1_000_000,
         };
-        one.purge(&retention, home.now()).unwrap();
-        one.maintain().unwrap();
+        one.maintain(&retention, home.now()).unwrap();
         database.changes_since(Some(newest)).unwrap();
         database
             .look_up_key(&super::hasher().fingerprint())
             .unwrap();
-        database.unleased(&own, home.now()).unwrap();
         database.summary(&own, home.now()).unwrap();
         let query = HistoryQuery::default();
         let page = database.history(&own, &query, Direction::Older(None), 50);
@@ -64,7 +62,6 @@ pub(crate) fn run_recurring_statements(fixture: &dyn Fixture, fill: &dyn Fn()) {
         let ids = [entries[0].request, entries[1].request];
         assert!(database.request(&ids[0]).unwrap().is_some());
         assert_eq!(database.stored(&["resp_0", "item_7"]).unwrap().len(), 2);
-        database.payment("resp_0", &ids[0], &ids[1]).unwrap();
         database
             .answer(&own, RequestId::from_parts(0, 1), home.now())
             .unwrap();

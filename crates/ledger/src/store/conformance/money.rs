@@ -214,7 +214,7 @@ pub(crate) fn a_fenced_process_pays_what_is_free_and_overdraws_the_rest(fixture:
         ..Leftover::default()
     };
     other
-        .recover(Some(peer.number), &leftover, home.now())
+        .recover(Some(peer.number), Some(&leftover), home.now())
         .unwrap();
     assert_eq!(used(&home, &key), (0, 600));
     // It comes twice, and another request that the crashed process still settles.

@@ -205,7 +205,7 @@ pub(crate) fn a_charge_above_the_lease_is_paid_from_free_tokens(fixture: &dyn Fi
     let (mut one, mut two) = (home.process("one"), home.process("two"));
     let share = home.lease(&mut *one, &key, LeaseMode::Take);
     let number = two.check_in().unwrap().peers[0].number;
-    two.recover(Some(number), &Leftover::default(), home.now())
+    two.recover(Some(number), Some(&Leftover::default()), home.now())
         .unwrap();
     assert!(one.check_in().unwrap().is_fenced);
     // Half of it is leased elsewhere.
@@ -234,7 +234,7 @@ pub(crate) fn a_fenced_process_leases_nothing_more(fixture: &dyn Fixture) {
     let (mut one, mut two) = (home.process("one"), home.process("two"));
     assert!(!one.check_in().unwrap().is_fenced);
     let number = two.check_in().unwrap().peers[0].number;
-    two.recover(Some(number), &Leftover::default(), home.now())
+    two.recover(Some(number), Some(&Leftover::default()), home.now())
         .unwrap();
     let leases = [crate::store::database::Lease {
         key: key.clone(),
@@ -284,7 +284,9 @@ pub(crate) fn records_of_a_crashed_process_are_entered_once(fixture: &dyn Fixtur
     let peers = other.check_in().unwrap().peers;
     assert_eq!(peers[0].journal, "crashed");
     let number = peers[0].number;
-    let recovered = other.recover(Some(number), &left(), home.now()).unwrap();
+    let recovered = other
+        .recover(Some(number), Some(&left()), home.now())
+        .unwrap();
     assert_eq!(
         (recovered.settled, recovered.cut, recovered.torn),
         (1, 1, 1)
@@ -296,7 +298,7 @@ pub(crate) fn records_of_a_crashed_process_are_entered_once(fixture: &dyn Fixtur
     assert_eq!(checked.quarantined.unreadable, 1);
     // Its leases are free, and a second recovery finds nothing new, whether it knows the process or not.
     for process in [Some(number), None] {
-        let again = other.recover(process, &left(), home.now()).unwrap();
+        let again = other.recover(process, Some(&left()), home.now()).unwrap();
         assert_eq!((again.settled, again.cut, again.torn), (0, 0, 0));
     }
     assert_eq!(other.check_in().unwrap().quarantined, checked.quarantined);
@@ -338,12 +340,12 @@ pub(crate) fn old_records_go_and_what_they_charged_stays(fixture: &dyn Fixture) 
         stored: DAY,
         most_stored: 10,
     };
-    assert_eq!(process.purge(&of(None), home.now()).unwrap(), 0);
+    assert_eq!(process.maintain(&of(None), home.now()).unwrap(), 0);
     assert_eq!(home.purge(&mut *process, &of(Some(DAY))), 1);
     // An hour at least, whatever the retention is.
     assert_eq!(
         process
-            .purge(&of(Some(Duration::ZERO)), home.now())
+            .maintain(&of(Some(Duration::ZERO)), home.now())
             .unwrap(),
         0
     );

@@ -3,7 +3,7 @@
 use super::{
     amount,
     connection::{Connection, Session},
-    storable_time, stored_time,
+    storable_time,
 };
 use crate::{
     clock::Timestamp,
@@ -11,10 +11,10 @@ use crate::{
     store::{
         StoreError,
         database::{AnswerChange, AnswersChanged},
+        rows::{self, ANSWER, answer_checksum},
     },
 };
 use bytes::Bytes;
-use postgres::Row;
 use std::time::{Duration, Instant};
 use tollgate_types::{KeyId, RequestId};
 
@@ -64,54 +64,33 @@ fn carry_out(
     }
 }
 
-/// The response that answered a request of this key, if it was made after `since`.
-pub(super) fn response(
-    file: &mut Session,
-    key: &KeyId,
-    id: RequestId,
-    since: Timestamp,
-) -> Result<Option<Bytes>, postgres::Error> {
-    let find = "SELECT at, response_checksum, response FROM memory WHERE id = $1 AND key = $2";
-    let row = file.query_opt(find, &[&id.as_str(), &key.as_str()])?;
-    let found = row
-        .as_ref()
-        .map(|row| {
-            let is_there = is_since(row, since)?;
-            let response = checked(row.try_get(2)?, row.try_get(1)?, key, id);
-            Ok::<_, postgres::Error>(response.filter(|_| is_there))
-        })
-        .transpose()?;
-    Ok(found.flatten())
-}
-
-/// The same, with what it answered.
+/// The answer to a request of this key, if it was made at `since` or later.
 pub(super) fn answer(
     file: &mut Session,
     key: &KeyId,
     id: RequestId,
     since: Timestamp,
 ) -> Result<Option<Remembered>, postgres::Error> {
-    let find = "SELECT at, response_checksum, response, input_checksum, input, previous
-                FROM memory WHERE id = $1 AND key = $2";
-    let row = file.query_opt(find, &[&id.as_str(), &key.as_str()])?;
-    let found = row
-        .as_ref()
-        .map(|row| {
-            let is_there = is_since(row, since)?;
-            let response = checked(row.try_get(2)?, row.try_get(1)?, key, id);
-            let input = checked(row.try_get(4)?, row.try_get(3)?, key, id);
-            let previous: Option<String> = row.try_get(5)?;
-            let both = response.zip(input).filter(|_| is_there);
-            Ok::<_, postgres::Error>(both.map(|(response, input)| Remembered {
-                id,
-                key: key.clone(),
-                previous: previous.and_then(|id| RequestId::from_text(&id)),
-                input,
-                response,
-            }))
-        })
+    let find = format!("SELECT {ANSWER} FROM memory WHERE id = $1 AND key = $2 AND at >= $3");
+    let row = file.query_opt(&find, &[&id.as_str(), &key.as_str(), &storable_time(since)])?;
+    let answer = row.as_ref().map(rows::answer).transpose()?;
+    Ok(answer.flatten())
+}
+
+/// Its response alone.
+pub(super) fn response(
+    file: &mut Session,
+    key: &KeyId,
+    id: RequestId,
+    since: Timestamp,
+) -> Result<Option<Bytes>, postgres::Error> {
+    let find = "SELECT response_checksum, response FROM memory
+                WHERE id = $1 AND key = $2 AND at >= $3";
+    let row = file.query_opt(find, &[&id.as_str(), &key.as_str(), &storable_time(since)])?;
+    let response = row
+        .map(|row| rows::undamaged(&row, 0, key, id))
         .transpose()?;
-    Ok(found.flatten())
+    Ok(response.flatten())
 }
 
 /// Removes the rows that were made before `before`, the oldest first, and the oldest beyond so many
@@ -170,8 +149,8 @@ fn insert(
             &storable_time(now),
             &i64::try_from(answer.bytes()).unwrap_or(i64::MAX),
             &answer.previous.as_ref().map(RequestId::as_str),
-            &checksum(&answer.response, key, *id),
-            &checksum(&answer.input, key, *id),
+            &answer_checksum(&answer.response, key, *id),
+            &answer_checksum(&answer.input, key, *id),
             &&*answer.response,
             &&*answer.input,
         ],
@@ -216,20 +195,13 @@ pub(super) fn count_damaged(file: &mut Session) -> Result<u64, postgres::Error> 
     const AT_ONCE: i64 = 8;
     let (mut seen, mut damaged) = (i64::MIN, 0_u64);
     loop {
-        let rows = file.query(
-            "SELECT number, id, key, response, response_checksum, input, input_checksum
-             FROM memory WHERE number > $1 ORDER BY number LIMIT $2",
-            &[&seen, &AT_ONCE],
-        )?;
+        let sql = format!(
+            "SELECT {ANSWER}, number FROM memory WHERE number > $1 ORDER BY number LIMIT $2"
+        );
+        let rows = file.query(&sql, &[&seen, &AT_ONCE])?;
         for row in &rows {
-            seen = row.try_get(0)?;
-            let (id, key): (String, String) = (row.try_get(1)?, row.try_get(2)?);
-            let (id, key) = (RequestId::from_text(&id), KeyId::new(key));
-            let part = |bytes, sum| -> Result<Option<Bytes>, postgres::Error> {
-                let (bytes, sum) = (row.try_get(bytes)?, row.try_get(sum)?);
-                Ok(id.and_then(|id| checked(bytes, sum, &key, id)))
-            };
-            if part(3, 4)?.is_none() || part(5, 6)?.is_none() {
+            seen = row.try_get(8)?;
+            if rows::answer(row)?.is_none() {
                 damaged = damaged.saturating_add(1);
             }
         }
@@ -237,21 +209,4 @@ pub(super) fn count_damaged(file: &mut Session) -> Result<u64, postgres::Error> 
             return Ok(damaged);
         }
     }
-}
-
-fn is_since(row: &Row, since: Timestamp) -> Result<bool, postgres::Error> {
-    Ok(stored_time(row.try_get(0)?).is_some_and(|at| at >= since))
-}
-
-fn checked(bytes: Vec<u8>, sum: i64, key: &KeyId, id: RequestId) -> Option<Bytes> {
-    (checksum(&bytes, key, id) == sum).then(|| bytes.into())
-}
-
-/// Of the contents, and of whose they are.
-fn checksum(bytes: &[u8], key: &KeyId, id: RequestId) -> i64 {
-    let mut hash = crc32fast::Hasher::new();
-    hash.update(key.as_str().as_bytes());
-    hash.update(id.as_str().as_bytes());
-    hash.update(bytes);
-    hash.finalize().into()
 }

@@ -1,7 +1,10 @@
 //! The rows of changes, by which running gateways notice that a key or its grants changed.
 
 use super::connection::Session;
-use crate::{key::KeyHash, store::database::KeyChanges};
+use crate::{
+    key::KeyHash,
+    store::{database::KeyChanges, rows::StoredRow},
+};
 use tollgate_types::KeyId;
 
 /// The keys that changed after `seen`.
@@ -43,9 +46,7 @@ pub(super) fn keys_since(
          WHERE seq > $1 AND seq <= $2",
         &[&seen, &newest],
     )?;
-    let keys = rows
-        .iter()
-        .map(|row| row.try_get::<_, String>(0).map(KeyId::new));
+    let keys = rows.iter().map(|row| row.key_id(0));
     Ok((newest, Some(keys.collect::<Result<_, _>>()?)))
 }
 

@@ -2,15 +2,19 @@
 
 use super::{
     connection::{Session, Values},
-    keys, plain, storable_time, stored_time,
+    keys, plain, storable_time,
 };
 use crate::{
     balance::MAX_PIECES,
     clock::Timestamp,
-    store::{GrantView, KeyUse, NewGrants, database::GrantsAdded, order::Made},
+    store::{
+        GrantView, KeyUse, NewGrants,
+        database::GrantsAdded,
+        order::Made,
+        rows::{self, GRANT},
+    },
 };
-use postgres::Row;
-use tollgate_types::{KeyId, Money, PerUnit, Unit};
+use tollgate_types::{KeyId, Unit};
 
 /// Adds grants to a key.
 pub(super) fn add(
@@ -86,18 +90,7 @@ pub(super) fn most_used(
          LIMIT $2",
         &[&storable_time(now), &i64::from(limit)],
     )?;
-    let read = |row: &Row| {
-        let amount = |place: usize| row.try_get::<_, i64>(place).map(i64::unsigned_abs);
-        Ok(KeyUse {
-            id: KeyId::new(row.try_get::<_, String>(0)?),
-            name: row.try_get(1)?,
-            tokens: amount(2)?,
-            used: amount(3)?,
-            money: Money::from_nanos(amount(4)?),
-            money_used: Money::from_nanos(amount(5)?),
-        })
-    };
-    rows.iter().map(read).collect()
+    rows.iter().map(rows::key_use).collect()
 }
 
 /// Makes grants, none of which exists.
@@ -135,45 +128,14 @@ pub(super) fn of_key(file: &mut Session, key: &KeyId) -> Result<Vec<GrantView>, 
     Ok(newest)
 }
 
-/// What is left of valid grants and not leased.
-pub(super) fn unleased(
-    file: &mut Session,
-    key: &KeyId,
-    now: Timestamp,
-) -> Result<PerUnit<u64>, postgres::Error> {
-    let rows = file.query(
-        "SELECT unit, sum(greatest(0, grants.tokens - grants.spent - coalesce(
-             (SELECT sum(leases.tokens) FROM leases
-              WHERE leases.grant_number = grants.number), 0)))::bigint
-         FROM grants JOIN keys ON keys.number = grants.key
-         WHERE keys.id = $1 AND coalesce(grants.expires_at > $2, TRUE)
-         GROUP BY unit",
-        &[&key.as_str(), &storable_time(now)],
-    )?;
-    let mut unleased = PerUnit::default();
-    for row in rows {
-        *unleased.get_mut(unit(&row, 0)?) = row.try_get::<_, i64>(1)?.unsigned_abs();
-    }
-    Ok(unleased)
-}
-
-/// A stored unit. The schema admits no other.
-pub(super) fn unit(row: &Row, place: usize) -> Result<Unit, postgres::Error> {
-    let name: &str = row.try_get(place)?;
-    Ok(Unit::from_name(name).unwrap_or(Unit::Tokens))
-}
-
 fn select(
     file: &mut Session,
     which: &str,
     values: &Values<'_>,
 ) -> Result<Vec<GrantView>, postgres::Error> {
-    let sql = format!(
-        "SELECT grants.id, grants.plan, tokens, spent, validity_ms,
-                grants.created_at, first_used_at, grants.expires_at, unit
-         FROM grants JOIN keys ON keys.number = grants.key WHERE {which}"
-    );
-    file.query(&sql, values)?.iter().map(read_grant).collect()
+    let sql =
+        format!("SELECT {GRANT} FROM grants JOIN keys ON keys.number = grants.key WHERE {which}");
+    file.query(&sql, values)?.iter().map(rows::grant).collect()
 }
 
 /// How many grants of a key have something left and are not over.
@@ -189,24 +151,4 @@ fn spendable(
     )?;
     let count: i64 = row.try_get(0)?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
-}
-
-fn read_grant(row: &Row) -> Result<GrantView, postgres::Error> {
-    let time = |ms: Option<i64>| ms.and_then(stored_time);
-    let validity_ms: i64 = row.try_get(4)?;
-    let created_at: i64 = row.try_get(5)?;
-    let (given, used): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
-    let view = GrantView {
-        id: row.try_get(0)?,
-        plan: row.try_get(1)?,
-        tokens: 0,
-        used: 0,
-        money: Money::ZERO,
-        money_used: Money::ZERO,
-        validity_seconds: validity_ms.unsigned_abs() / 1000,
-        created_at: stored_time(created_at).unwrap_or_default(),
-        valid_from: time(row.try_get(6)?),
-        valid_until: time(row.try_get(7)?),
-    };
-    Ok(view.with_amounts(unit(row, 8)?, given.unsigned_abs(), used.unsigned_abs()))
 }

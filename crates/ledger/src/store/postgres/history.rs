@@ -2,17 +2,16 @@
 //!
 //! Every query reads and returns a bounded number of rows, whatever its filters are.
 
-use super::{amount, connection::Session, plain, storable_time, stored_time, unsigned};
+use super::{connection::Session, plain, storable_time};
 use crate::{
     charge::BillingState,
     clock::Timestamp,
-    history::{
-        Direction, Found, Given, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary,
-    },
+    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+    store::rows::{self, RECORD, StoredRow},
 };
-use postgres::{Row, types::ToSql};
+use postgres::types::ToSql;
 use std::collections::HashMap;
-use tollgate_types::{KeyId, Money, PerUnit, Usage};
+use tollgate_types::KeyId;
 
 /// How many records a page looks at if the filters let few of them through.
 const MOST_EXAMINED: i64 = 5_000;
@@ -114,71 +113,37 @@ pub(super) fn find(
             wanted.push(place.number);
         }
     }
-    let mut records = HashMap::new();
     let [first, last] = [found.first, found.last].map(|it| it.map_or(0, |place| place.at));
     let (oldest, newest) = (first.min(last), first.max(last));
-    for row in file.query(RECORD, &[&wanted, &oldest, &newest])? {
-        records.insert(row.try_get::<_, i64>(22)?, read_record(&row)?);
-    }
+    let mut records = records(file, &wanted, oldest, newest)?;
     let records = wanted.iter().filter_map(|number| records.remove(number));
     found.records.extend(records);
     Ok(found)
 }
 
-/// In the order of [`read_record`], and the number.
-const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
-        error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason, clamped, cost, number,
-        cost_overdraft
-    FROM usage WHERE number = ANY($1) AND at BETWEEN $2 AND $3";
+/// Records by their numbers and times, each with its number.
+fn records(
+    snapshot: &mut Session,
+    numbers: &[i64],
+    oldest: i64,
+    newest: i64,
+) -> Result<HashMap<i64, UsageRecord>, postgres::Error> {
+    let sql = format!(
+        "SELECT {RECORD}, number FROM usage WHERE number = ANY($1) AND at BETWEEN $2 AND $3"
+    );
+    let rows = snapshot.query(&sql, &[&numbers, &oldest, &newest])?;
+    let rows = rows.iter();
+    rows.map(|row| Ok((row.read(23)?, rows::record(row)?)))
+        .collect()
+}
 
 /// A record by its number and its time.
 pub(super) fn record(
     snapshot: &mut Session,
     number: i64,
     at: i64,
-) -> Result<UsageRecord, postgres::Error> {
-    read_record(&snapshot.query_one(RECORD, &[&vec![number], &at, &at])?)
-}
-
-fn read_record(row: &Row) -> Result<UsageRecord, postgres::Error> {
-    let at: i64 = row.try_get(0)?;
-    let usage = Usage {
-        input: unsigned(row, 9)?,
-        cache_read: unsigned(row, 10)?,
-        cache_write: unsigned(row, 11)?,
-        output: unsigned(row, 12)?,
-        reasoning: unsigned(row, 13)?,
-    };
-    let source: String = row.try_get(16)?;
-    Ok(UsageRecord {
-        id: row.try_get(1)?,
-        time: stored_time(at).unwrap_or_default(),
-        model_asked: row.try_get(2)?,
-        model_served: row.try_get(3)?,
-        format: row.try_get(4)?,
-        streamed: row.try_get(5)?,
-        status: u16::try_from(row.try_get::<_, i64>(6)?).unwrap_or_default(),
-        error: row.try_get(7)?,
-        state: row.try_get(8)?,
-        usage,
-        charged: unsigned(row, 14)?,
-        overdraft: unsigned(row, 15)?,
-        source: (usage.total() > 0).then_some(source),
-        first_byte_ms: row
-            .try_get::<_, Option<i64>>(17)?
-            .map(|ms| u32::try_from(ms).unwrap_or(u32::MAX)),
-        duration_ms: u32::try_from(row.try_get::<_, i64>(18)?).unwrap_or(u32::MAX),
-        route_reason: row.try_get(19)?,
-        clamped: row.try_get(20)?,
-        cost: money(row, 21)?,
-        cost_overdraft: money(row, 23)?,
-    })
-}
-
-fn money(row: &Row, place: usize) -> Result<Option<Money>, postgres::Error> {
-    let nanos: Option<i64> = row.try_get(place)?;
-    Ok(nanos.map(|nanos| Money::from_nanos(amount(nanos))))
+) -> Result<Option<UsageRecord>, postgres::Error> {
+    Ok(records(snapshot, &[number], at, at)?.remove(&number))
 }
 
 /// What a key was given and has used.
@@ -203,36 +168,18 @@ fn read_grants(
                 count(*) FILTER (WHERE unit = 'tokens'),
                 coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
                 coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
+                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
                 count(*) FILTER (WHERE unit = 'money'),
                 coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint,
-                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint
+                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint,
+                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint
          FROM (SELECT first_used_at, expires_at, unit, tokens, spent,
-                      coalesce(expires_at > $2, TRUE) AS lasts
+                      coalesce(expires_at > $2, TRUE) AS lasts,
+                      (SELECT sum(leases.tokens) FROM leases WHERE grant_number = number) AS leased
                FROM grants WHERE key = (SELECT number FROM keys WHERE id = $1)) AS judged",
         &[&key.as_str(), &storable_time(now)],
     )?;
-    let time = |ms: Option<i64>| ms.and_then(stored_time);
-    Ok(UsageSummary {
-        valid_from: time(row.try_get(0)?),
-        valid_until: time(row.try_get(1)?),
-        is_over: row.try_get(2)?,
-        given: PerUnit {
-            tokens: read_given(&row, 3)?,
-            money: read_given(&row, 6)?,
-        },
-        models: Vec::new(),
-    })
-}
-
-/// What was given and used in a unit; `None` if nothing was ever given.
-fn read_given(row: &Row, first: usize) -> Result<Option<Given>, postgres::Error> {
-    let at = |offset: usize| first.saturating_add(offset);
-    let grants: i64 = row.try_get(first)?;
-    let given = Given {
-        granted: unsigned(row, at(1))?,
-        used: unsigned(row, at(2))?,
-    };
-    Ok((grants > 0).then_some(given))
+    rows::summary(&row)
 }
 
 fn read_totals(file: &mut Session, key: &KeyId) -> Result<Vec<ModelTotal>, postgres::Error> {
@@ -242,18 +189,5 @@ fn read_totals(file: &mut Session, key: &KeyId) -> Result<Vec<ModelTotal>, postg
          ORDER BY model LIMIT 1000",
         &[&key.as_str()],
     )?;
-    rows.iter()
-        .map(|row| {
-            Ok(ModelTotal {
-                model: row.try_get(0)?,
-                requests: unsigned(row, 1)?,
-                input: unsigned(row, 2)?,
-                cache_read: unsigned(row, 3)?,
-                cache_write: unsigned(row, 4)?,
-                output: unsigned(row, 5)?,
-                charged: unsigned(row, 6)?,
-                cost: Money::from_nanos(unsigned(row, 7)?),
-            })
-        })
-        .collect()
+    rows.iter().map(rows::model_total).collect()
 }

@@ -12,25 +12,12 @@ use crate::{
         KeyFilter, NewGrants, OrderName, PlanInUse, StoreError,
         database::{KeyChange, KeyLookup, KeyQuery, Outcome},
         order::Made,
-        stored_values::{StoredKey, names_to_json},
+        rows::{self, GRANTED_UNTIL, KEY_COLUMNS, PAYS_MONEY},
+        stored_values::names_to_json,
     },
 };
-use postgres::{Row, types::ToSql};
+use postgres::types::ToSql;
 use tollgate_types::{KeyId, Limits, Unit};
-
-/// The columns of a key; [`read_key`] reads them in this order, and then
-/// [`GRANTED_UNTIL`] and [`PAYS_MONEY`].
-const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
-     created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
-     output_tokens_per_minute, concurrent_requests";
-
-/// When the last of a key's grants is over; NULL if it has none, or one that has not begun.
-const GRANTED_UNTIL: &str = "(SELECT CASE WHEN count(*) = count(grants.expires_at) \
-     THEN max(grants.expires_at) END FROM grants WHERE grants.key = keys.number)";
-
-/// Whether a key was given money.
-const PAYS_MONEY: &str =
-    "EXISTS (SELECT 1 FROM grants WHERE grants.key = keys.number AND unit = 'money')";
 
 /// The id of what an order of this name has made, if that is something else than `made`. The lock lets
 /// orders of one name come one after the other.
@@ -68,7 +55,7 @@ pub(super) fn add(
     let identity = &key.identity;
     let limits = limits(&identity.limits);
     let sql = format!(
-        "INSERT INTO keys ({COLUMNS}, hash)
+        "INSERT INTO keys ({KEY_COLUMNS}, hash)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          ON CONFLICT (id) DO NOTHING"
     );
@@ -211,7 +198,6 @@ pub(super) fn find(
 ) -> Result<Result<Vec<KeyRecord>, StoreError>, postgres::Error> {
     match query {
         KeyQuery::Id(id) => select(file, "WHERE id = $1", &[&id.as_str()]),
-        KeyQuery::Hash(hash) => select(file, "WHERE hash = $1", &[&&hash.as_bytes()[..]]),
         // By range instead of `LIKE`: it knows no wildcards.
         KeyQuery::Prefix(prefix, most) => {
             let end = format!("{prefix}{}", char::MAX);
@@ -260,9 +246,9 @@ fn select(
     rest: &str,
     values: &Values<'_>,
 ) -> Result<Result<Vec<KeyRecord>, StoreError>, postgres::Error> {
-    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY} FROM keys {rest}");
+    let sql = format!("SELECT {KEY_COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY} FROM keys {rest}");
     let rows = file.query(&sql, values)?;
-    let rows = rows.iter().map(|row| read_key(row, 0));
+    let rows = rows.iter().map(|row| rows::key(row, 0));
     let rows = rows.collect::<Result<Vec<_>, postgres::Error>>()?;
     Ok(rows.into_iter().collect())
 }
@@ -290,13 +276,7 @@ pub(super) fn plans_beyond(
          ORDER BY having_it DESC, known COLLATE \"C\" LIMIT $3"
     );
     let rows = session.query(&sql, &[&known, &storable_time(now), &i64::from(most)])?;
-    let read = |row: &Row| {
-        Ok(PlanInUse {
-            plan: row.try_get(0)?,
-            keys: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
-        })
-    };
-    rows.iter().map(read).collect()
+    rows.iter().map(rows::plan).collect()
 }
 
 /// Looks a key up by its hash. One row always: the newest change of the snapshot, then the key.
@@ -305,38 +285,8 @@ pub(super) fn look_up(
     hash: &KeyHash,
 ) -> Result<Result<KeyLookup, StoreError>, postgres::Error> {
     let sql = format!(
-        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY}
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {KEY_COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY}
          FROM (SELECT $1::bytea AS wanted) AS asked LEFT JOIN keys ON keys.hash = wanted"
     );
-    let row = file.query_one(&sql, &[&&hash.as_bytes()[..]])?;
-    let change = row.try_get(0)?;
-    let id: Option<String> = row.try_get(1)?;
-    let record = id.map(|_| read_key(&row, 1)).transpose()?.transpose();
-    Ok(record.map(|record| KeyLookup { change, record }))
-}
-
-/// Reads [`COLUMNS`], [`GRANTED_UNTIL`] and [`PAYS_MONEY`] from column `first` on. The inner error is a
-/// row that makes no sense.
-fn read_key(row: &Row, first: usize) -> Result<Result<KeyRecord, StoreError>, postgres::Error> {
-    let at = |offset: usize| first.saturating_add(offset);
-    let key = StoredKey {
-        id: row.try_get(at(0))?,
-        prefix: row.try_get::<_, String>(at(1))?.into(),
-        name: row.try_get(at(2))?,
-        plan: row.try_get(at(3))?,
-        groups: row.try_get(at(4))?,
-        endpoints: row.try_get(at(5))?,
-        created_at: row.try_get(at(6))?,
-        expires_at: row.try_get(at(7))?,
-        revoked_at: row.try_get(at(8))?,
-        limits: [
-            row.try_get(at(9))?,
-            row.try_get(at(10))?,
-            row.try_get(at(11))?,
-            row.try_get(at(12))?,
-        ],
-        granted_until: row.try_get(at(13))?,
-        pays_money: row.try_get(at(14))?,
-    };
-    Ok(key.record())
+    rows::key_lookup(&file.query_one(&sql, &[&&hash.as_bytes()[..]])?)
 }

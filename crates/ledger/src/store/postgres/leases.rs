@@ -1,13 +1,16 @@
 //! The rows of leases: what a process may spend, and what it requests of others. The caller has
 //! locked the keys.
 
-use super::{amount, connection::Session, grants, storable, storable_time, stored_time};
+use super::{connection::Session, storable, storable_time};
 use crate::{
-    balance::{Grant, GrantNumber, MAX_PIECES, Piece},
+    balance::{GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
-    store::database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
+    store::{
+        database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
+        rows::{self, StoredRow},
+    },
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 use tollgate_types::{KeyId, PerUnit, Unit};
 
 /// The most grants of a key and unit that are looked at: as many as pay one request.
@@ -83,21 +86,12 @@ fn read_share(
         &[&key, &process.0, &storable_time(now), &MOST_GRANTS],
     )?;
     let mut found = Vec::with_capacity(rows.len());
-    for row in rows {
-        let validity_ms: i64 = row.try_get(1)?;
-        let expires_at: Option<i64> = row.try_get(2)?;
-        let mut grant = Grant {
-            number: GrantNumber(row.try_get(0)?),
-            unit: grants::unit(&row, 6)?,
-            validity: Duration::from_millis(validity_ms.unsigned_abs()),
-            expires_at: expires_at.and_then(stored_time),
-            free: amount(row.try_get(3)?),
-            reserved: 0,
-        };
+    for row in &rows {
+        let (mut grant, others, left) = rows::leased_grant(row)?;
         if grant.expires_at.is_none_or(|end| now < end) {
             let of_unit = of.get_mut(grant.unit);
-            of_unit.elsewhere = of_unit.elsewhere.saturating_add(amount(row.try_get(4)?));
-            of_unit.left = of_unit.left.saturating_add(amount(row.try_get(5)?));
+            of_unit.elsewhere = of_unit.elsewhere.saturating_add(others);
+            of_unit.left = of_unit.left.saturating_add(left);
         } else {
             grant.free = 0;
         }
@@ -117,7 +111,7 @@ fn read_share(
         )?;
         let mut left = PerUnit::default();
         for row in rows {
-            *left.get_mut(grants::unit(&row, 0)?) = amount(row.try_get(1)?);
+            *left.get_mut(row.unit(0)?) = row.amount(1)?;
         }
         share.add_beyond(&left);
     }
@@ -140,7 +134,7 @@ pub(super) fn free(
         &[&key, &unit.as_str(), &storable_time(now), &MOST_GRANTS],
     )?;
     let rows = rows.iter();
-    rows.map(|row| Ok((GrantNumber(row.try_get(0)?), amount(row.try_get(1)?))))
+    rows.map(|row| Ok((GrantNumber(row.read(0)?), row.amount(1)?)))
         .collect()
 }
 
@@ -252,7 +246,5 @@ pub(super) fn requested_by_others(
          LIMIT 1000",
         &[&process.0],
     )?;
-    let keys = keys.iter();
-    keys.map(|row| row.try_get::<_, String>(0).map(KeyId::new))
-        .collect()
+    keys.iter().map(|row| row.key_id(0)).collect()
 }

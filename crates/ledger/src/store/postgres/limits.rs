@@ -1,8 +1,11 @@
 //! Shares of the limits of keys, which `lease_limits` in the schema computes.
 
-use super::{connection::Session, unsigned};
-use crate::limits::{LimitClaim, LimitLease, Part};
-use postgres::Error;
+use super::connection::Session;
+use crate::{
+    limits::{LimitClaim, LimitLease, Part},
+    store::rows::StoredRow,
+};
+use postgres::{Error, Row};
 
 /// Claims as the database reads them.
 pub(super) struct Report {
@@ -30,11 +33,11 @@ pub(super) fn lease(
         "SELECT part, debt, leased FROM lease_limits($1, $2, $3, $4::text::json)",
         &[&node, &i64::from(expected), &report.buckets, &report.claims],
     )?;
-    let lease = |row| {
+    let lease = |row: &Row| {
         Ok(LimitLease {
-            part: Part::billionths(unsigned(row, 0)?),
-            debt: unsigned(row, 1)?,
-            leased: unsigned(row, 2)?,
+            part: Part::billionths(row.amount(0)?),
+            debt: row.amount(1)?,
+            leased: row.amount(2)?,
         })
     };
     leased.iter().map(lease).collect()

@@ -6,7 +6,7 @@
 //! Processes may be on several machines. Each renews its row with every commit and every check-in. A
 //! process may be recovered without its settlement file if its row was the same for a whole term, in
 //! which the observer itself reached the database all the time. It has stopped admitting requests by
-//! then ([`Process::term`]). No clock of one machine is compared with that of another.
+//! then ([`crate::store::database::Database::lease_term`]). No clock of one machine is compared with that of another.
 
 use super::{
     changes,
@@ -87,6 +87,19 @@ impl PostgresProcess {
     fn silent_at(&self, process: ProcessNumber) -> Option<i64> {
         let (renewals, since) = self.renewals.get(&process)?;
         (since.elapsed() >= self.term).then_some(*renewals)
+    }
+
+    /// Ends a process whose row has been the same for a whole term, unless it has been renewed since.
+    fn end_silent(&mut self, process: ProcessNumber, now: Timestamp) -> Result<(), StoreError> {
+        let Some(renewals) = self.silent_at(process) else {
+            return Ok(());
+        };
+        self.connection.change(|session| {
+            if lock_process(session, process)? == Some(renewals) {
+                end(session, process, now)?;
+            }
+            Ok(())
+        })
     }
 
     /// Notes the rows of the peers.
@@ -350,16 +363,16 @@ impl Process for PostgresProcess {
         })
     }
 
-    fn term(&self) -> Option<Duration> {
-        Some(self.term)
-    }
-
     fn recover(
         &mut self,
         process: Option<ProcessNumber>,
-        leftover: &Leftover<'_>,
+        leftover: Option<&Leftover<'_>>,
         now: Timestamp,
     ) -> Result<Recovered, StoreError> {
+        let Some(leftover) = leftover else {
+            process.map_or(Ok(()), |process| self.end_silent(process, now))?;
+            return Ok(Recovered::default());
+        };
         let crashed = process.unwrap_or(NO_PROCESS);
         let entries: Vec<&Entry> = leftover.entries.iter().collect();
         let mut recovered = Recovered::default();
@@ -376,25 +389,8 @@ impl Process for PostgresProcess {
         Ok(recovered)
     }
 
-    fn recover_silent(&mut self, process: ProcessNumber, now: Timestamp) -> Result<(), StoreError> {
-        let Some(renewals) = self.silent_at(process) else {
-            return Ok(());
-        };
-        self.connection.change(|session| {
-            if lock_process(session, process)? == Some(renewals) {
-                end(session, process, now)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {
+    fn maintain(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {
         self.purge.run(&mut self.connection, retention, now)
-    }
-
-    fn maintain(&mut self) -> Result<(), StoreError> {
-        // Background processes of the server do it.
-        Ok(())
     }
 
     fn end(&mut self, now: Timestamp) -> Result<(), StoreError> {

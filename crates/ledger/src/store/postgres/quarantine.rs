@@ -1,7 +1,10 @@
 //! Records that could not be entered, with the cause. A person looks at them.
 
-use super::{amount, connection::Session, storable_time};
-use crate::{clock::Timestamp, store::database::Quarantined};
+use super::{connection::Session, storable_time};
+use crate::{
+    clock::Timestamp,
+    store::{database::Quarantined, rows},
+};
 
 /// How the cause of a slot without a whole record begins.
 pub(super) const TORN: &str = "torn in the settlement file";
@@ -30,11 +33,5 @@ pub(super) fn count(file: &mut Session) -> Result<Quarantined, postgres::Error> 
          FROM (SELECT cause FROM quarantine ORDER BY number LIMIT 1000) AS oldest",
         &[&TORN, &UNREADABLE],
     )?;
-    let (torn, unreadable) = (amount(row.try_get(0)?), amount(row.try_get(1)?));
-    let refused = amount(row.try_get(2)?).saturating_sub(torn.saturating_add(unreadable));
-    Ok(Quarantined {
-        torn,
-        unreadable,
-        refused,
-    })
+    rows::quarantined(&row)
 }

@@ -1,8 +1,11 @@
 //! Sums over the records of all keys.
 
-use super::{connection::Session, history, settle, storable_time, unsigned};
-use crate::report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
-use tollgate_types::{KeyId, RequestId};
+use super::{connection::Session, history, settle, storable_time};
+use crate::{
+    report::{GroupBy, ReportQuery, ReportRow, RequestRecord},
+    store::rows::StoredRow,
+};
+use tollgate_types::RequestId;
 
 const fn expressions(by: GroupBy) -> &'static [&'static str] {
     match by {
@@ -57,7 +60,7 @@ pub(super) fn report(
     snapshot.for_each(&statement(&query.by), &[&from, &to], |row| {
         let group = (0..columns).map(|place| row.try_get(place));
         let group = group.collect::<Result<_, postgres::Error>>()?;
-        let row = ReportRow::read(group, |place| unsigned(row, place))?;
+        let row = ReportRow::read(group, |place| row.amount(place))?;
         Ok(each(row))
     })
 }
@@ -74,10 +77,14 @@ pub(super) fn request(
     let Some(row) = found else {
         return Ok(None);
     };
-    Ok(Some(RequestRecord {
-        key: KeyId::new(row.try_get::<_, String>(1)?),
-        key_name: row.try_get(2)?,
-        plan: row.try_get(3)?,
-        record: history::record(snapshot, row.try_get(0)?, row.try_get(4)?)?,
-    }))
+    let record = history::record(snapshot, row.read(0)?, row.read(4)?)?;
+    let request = |record| {
+        Ok(RequestRecord {
+            key: row.key_id(1)?,
+            key_name: row.read(2)?,
+            plan: row.read(3)?,
+            record,
+        })
+    };
+    record.map(request).transpose()
 }

@@ -4,7 +4,7 @@
 //! Requests that come together are entered together, with few statements for all of them. If that is
 //! impossible, each is entered by itself.
 
-use super::{amount, connection::Session, leases, plain, quarantine, storable};
+use super::{amount, connection::Session, leases, plain, quarantine, storable, storable_time};
 use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
@@ -14,7 +14,7 @@ use crate::{
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 use tollgate_types::{Format, Money, PerUnit, RequestId, Unit};
 
@@ -238,11 +238,7 @@ fn paid_by(record: &Record<'_>, unit: Unit) -> Option<i64> {
 /// search the weeks before it.
 pub(super) fn earliest(request: &RequestId) -> i64 {
     const DAY: Duration = Duration::from_secs(86_400);
-    let came = request
-        .time()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(came.saturating_sub(DAY).as_millis()).unwrap_or(i64::MAX)
+    storable_time(Timestamp::of_request(request).minus(DAY))
 }
 
 /// The week of a time, counted from 1970.

@@ -138,12 +138,12 @@ fn a_process_elsewhere_keeps_its_leases_as_long_as_it_is_renewed() {
     assert!(silent_from.elapsed() >= TERM * 9 / 10);
     // Renewed at the last moment, it is not ended.
     assert!(!one.check_in().unwrap().is_fenced);
-    two.recover_silent(peer.number, now).unwrap();
+    two.recover(Some(peer.number), None, now).unwrap();
     assert!(!one.check_in().unwrap().is_fenced);
     while !two.check_in().unwrap().peers[0].is_silent {
         std::thread::park_timeout(TERM / 10);
     }
-    two.recover_silent(peer.number, now).unwrap();
+    two.recover(Some(peer.number), None, now).unwrap();
     assert!(one.check_in().unwrap().is_fenced);
     assert_eq!(two.check_in().unwrap().peers, []);
 }

@@ -1,7 +1,10 @@
 //! Proving that grants, charges and balances add up.
 
-use super::{answers, connection::Session, grants, unsigned};
-use crate::store::verification::{MAX_FAULTS, RULES, SUMS, Verification};
+use super::{answers, connection::Session};
+use crate::store::{
+    rows::StoredRow,
+    verification::{MAX_FAULTS, RULES, SUMS, Verification},
+};
 
 pub(super) fn verify(snapshot: &mut Session) -> Result<Verification, postgres::Error> {
     // Reading all rows takes its time. No week of the history may be dropped between the snapshot and its use.
@@ -11,12 +14,12 @@ pub(super) fn verify(snapshot: &mut Session) -> Result<Verification, postgres::E
         &[],
     )?;
     let mut found = Verification {
-        grants: unsigned(&row, 0)?,
-        requests: unsigned(&row, 1)?,
+        grants: row.amount(0)?,
+        requests: row.amount(1)?,
         ..Verification::default()
     };
     for row in snapshot.query(SUMS, &[])? {
-        found.read_sums(grants::unit(&row, 0)?, |column| unsigned(&row, column))?;
+        found.read_sums(row.unit(0)?, |column| row.amount(column))?;
     }
     for (words, query) in RULES {
         let rows = snapshot.query(&format!("{query} LIMIT {MAX_FAULTS}"), &[])?;

@@ -1,13 +1,16 @@
 //! The rows of remembered answers.
 
-use super::{storable_time, stored_time};
+use super::storable_time;
 use crate::{
     clock::Timestamp,
     memory::{MemoryLimits, Remembered},
-    store::database::{AnswerChange, AnswersChanged},
+    store::{
+        database::{AnswerChange, AnswersChanged},
+        rows::{self, ANSWER, answer_checksum},
+    },
 };
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::time::{Duration, Instant};
 use tollgate_types::{KeyId, RequestId};
 
@@ -59,52 +62,35 @@ fn carry_out(
     }
 }
 
-/// The response that answered a request of this key, if it was made after `since`.
-pub(super) fn response(
-    file: &Connection,
-    key: &KeyId,
-    id: RequestId,
-    since: Timestamp,
-) -> rusqlite::Result<Option<Bytes>> {
-    let find = "SELECT at, response_checksum, response FROM memory WHERE id = ?1 AND key = ?2";
-    let found = file
-        .prepare_cached(find)?
-        .query_row([id.as_str(), key.as_str()], |row| {
-            let is_there = is_since(row, since)?;
-            let response = checked(row.get(2)?, row.get(1)?, key, id);
-            Ok(response.filter(|_| is_there))
-        })
-        .optional()?;
-    Ok(found.flatten())
-}
-
-/// The same, with what it answered.
+/// The answer to a request of this key, if it was made at `since` or later.
 pub(super) fn answer(
     file: &Connection,
     key: &KeyId,
     id: RequestId,
     since: Timestamp,
 ) -> rusqlite::Result<Option<Remembered>> {
-    let find = "SELECT at, response_checksum, response, input_checksum, input, previous
-                FROM memory WHERE id = ?1 AND key = ?2";
-    let found = file
-        .prepare_cached(find)?
-        .query_row([id.as_str(), key.as_str()], |row| {
-            let is_there = is_since(row, since)?;
-            let response = checked(row.get(2)?, row.get(1)?, key, id);
-            let input = checked(row.get(4)?, row.get(3)?, key, id);
-            let previous: Option<String> = row.get(5)?;
-            let both = response.zip(input).filter(|_| is_there);
-            Ok(both.map(|(response, input)| Remembered {
-                id,
-                key: key.clone(),
-                previous: previous.and_then(|id| RequestId::from_text(&id)),
-                input,
-                response,
-            }))
-        })
-        .optional()?;
-    Ok(found.flatten())
+    let find = format!("SELECT {ANSWER} FROM memory WHERE id = ?1 AND key = ?2 AND at >= ?3");
+    let found = file.prepare_cached(&find)?.query_row(
+        params![id.as_str(), key.as_str(), storable_time(since)],
+        |row| rows::answer(row),
+    );
+    Ok(found.optional()?.flatten())
+}
+
+/// Its response alone.
+pub(super) fn response(
+    file: &Connection,
+    key: &KeyId,
+    id: RequestId,
+    since: Timestamp,
+) -> rusqlite::Result<Option<Bytes>> {
+    let find = "SELECT response_checksum, response FROM memory
+                WHERE id = ?1 AND key = ?2 AND at >= ?3";
+    let found = file.prepare_cached(find)?.query_row(
+        params![id.as_str(), key.as_str(), storable_time(since)],
+        |row| rows::undamaged(row, 0, key, id),
+    );
+    Ok(found.optional()?.flatten())
 }
 
 /// Removes the rows that were made before `before`, the oldest first, and the oldest beyond so many
@@ -148,8 +134,8 @@ fn insert(file: &Transaction<'_>, answer: &Remembered, now: Timestamp) -> rusqli
             storable_time(now),
             i64::try_from(answer.bytes()).unwrap_or(i64::MAX),
             answer.previous.as_ref().map(RequestId::as_str),
-            checksum(&answer.response, key, *id),
-            checksum(&answer.input, key, *id),
+            answer_checksum(&answer.response, key, *id),
+            answer_checksum(&answer.input, key, *id),
             &*answer.response,
             &*answer.input,
         ])?;
@@ -193,38 +179,10 @@ fn bytes_of(file: &Connection, key: &str) -> rusqlite::Result<u64> {
 
 /// How many rows have contents that differ from their checksums. Reads every row.
 pub(super) fn count_damaged(file: &Connection) -> rusqlite::Result<u64> {
-    let mut rows = file.prepare(
-        "SELECT id, key, response, response_checksum, input, input_checksum FROM memory",
-    )?;
-    let mut rows = rows.query([])?;
+    let mut rows = file.prepare(&format!("SELECT {ANSWER} FROM memory"))?;
     let mut damaged = 0_u64;
-    while let Some(row) = rows.next()? {
-        let (id, key): (String, String) = (row.get(0)?, row.get(1)?);
-        let (id, key) = (RequestId::from_text(&id), KeyId::new(key));
-        let part = |bytes, sum| -> rusqlite::Result<Option<Bytes>> {
-            let (bytes, sum) = (row.get(bytes)?, row.get(sum)?);
-            Ok(id.and_then(|id| checked(bytes, sum, &key, id)))
-        };
-        if part(2, 3)?.is_none() || part(4, 5)?.is_none() {
-            damaged = damaged.saturating_add(1);
-        }
+    for answer in rows.query_map([], |row| rows::answer(row))? {
+        damaged = damaged.saturating_add(answer?.is_none().into());
     }
     Ok(damaged)
-}
-
-fn is_since(row: &Row<'_>, since: Timestamp) -> rusqlite::Result<bool> {
-    Ok(stored_time(row.get(0)?).is_some_and(|at| at >= since))
-}
-
-fn checked(bytes: Vec<u8>, sum: u32, key: &KeyId, id: RequestId) -> Option<Bytes> {
-    (checksum(&bytes, key, id) == sum).then(|| bytes.into())
-}
-
-/// Of the contents, and of whose they are.
-fn checksum(bytes: &[u8], key: &KeyId, id: RequestId) -> u32 {
-    let mut hash = crc32fast::Hasher::new();
-    hash.update(key.as_str().as_bytes());
-    hash.update(id.as_str().as_bytes());
-    hash.update(bytes);
-    hash.finalize()
 }

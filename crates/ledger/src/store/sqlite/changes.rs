@@ -1,6 +1,9 @@
 //! The rows of changes, by which running gateways notice that a key or its grants changed.
 
-use crate::{key::KeyHash, store::database::KeyChanges};
+use crate::{
+    key::KeyHash,
+    store::{database::KeyChanges, rows::StoredRow},
+};
 use rusqlite::{Connection, Transaction};
 use tollgate_types::KeyId;
 
@@ -40,7 +43,7 @@ pub(super) fn keys_since(
         .prepare_cached(
             "SELECT DISTINCT id FROM changes JOIN keys ON keys.hash = changes.hash WHERE seq > ?1",
         )?
-        .query_map([seen], |row| row.get::<_, String>(0).map(KeyId::new))?
+        .query_map([seen], |row| row.key_id(0))?
         .collect::<rusqlite::Result<_>>()?;
     Ok((newest, Some(keys)))
 }

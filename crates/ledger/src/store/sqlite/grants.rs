@@ -1,13 +1,18 @@
 //! The rows of grants: giving, listing, and what is left of them.
 
-use super::{orders, storable_time, stored_time};
+use super::{orders, storable_time};
 use crate::{
     balance::MAX_PIECES,
     clock::Timestamp,
-    store::{GrantView, KeyUse, NewGrants, database::GrantsAdded, order::Made},
+    store::{
+        GrantView, KeyUse, NewGrants,
+        database::GrantsAdded,
+        order::Made,
+        rows::{self, GRANT},
+    },
 };
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
-use tollgate_types::{KeyId, Money, PerUnit, Unit};
+use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
+use tollgate_types::{KeyId, Unit};
 
 /// Adds grants to a key.
 pub(super) fn add(
@@ -94,28 +99,6 @@ pub(super) fn of_key(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<Gra
     Ok(newest)
 }
 
-/// What is left of valid grants and not leased.
-pub(super) fn unleased(
-    file: &Connection,
-    key: &KeyId,
-    now: Timestamp,
-) -> rusqlite::Result<PerUnit<u64>> {
-    let mut sums = file.prepare_cached(
-        "SELECT unit, sum(max(0, grants.tokens - grants.spent - coalesce(
-             (SELECT sum(leases.tokens) FROM leases
-              WHERE leases.grant_number = grants.number), 0)))
-         FROM grants JOIN keys ON keys.number = grants.key
-         WHERE keys.id = ?1 AND coalesce(grants.expires_at > ?2, TRUE)
-         GROUP BY unit",
-    )?;
-    let mut rows = sums.query(params![key.as_str(), storable_time(now)])?;
-    let mut unleased = PerUnit::default();
-    while let Some(row) = rows.next()? {
-        *unleased.get_mut(unit(row, 0)?) = row.get::<_, i64>(1)?.unsigned_abs();
-    }
-    Ok(unleased)
-}
-
 /// The keys that work and have used the largest shares of their valid grants in either unit. Reads all
 /// grants.
 pub(super) fn most_used(
@@ -135,24 +118,8 @@ pub(super) fn most_used(
          ORDER BY max(CAST(used AS REAL) / max(tokens, 1), CAST(money_used AS REAL) / max(money, 1))
              DESC, keys.number LIMIT ?2";
     file.prepare_cached(sql)?
-        .query_map(params![storable_time(now), limit], |row| {
-            let amount = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
-            Ok(KeyUse {
-                id: KeyId::new(row.get::<_, String>(0)?),
-                name: row.get(1)?,
-                tokens: amount(2)?,
-                used: amount(3)?,
-                money: Money::from_nanos(amount(4)?),
-                money_used: Money::from_nanos(amount(5)?),
-            })
-        })?
+        .query_map(params![storable_time(now), limit], |row| rows::key_use(row))?
         .collect()
-}
-
-/// A stored unit. The schema admits no other.
-pub(super) fn unit(row: &Row<'_>, place: usize) -> rusqlite::Result<Unit> {
-    let name = row.get_ref(place)?.as_str()?;
-    Ok(Unit::from_name(name).unwrap_or(Unit::Tokens))
 }
 
 fn select(
@@ -160,13 +127,10 @@ fn select(
     which: &str,
     values: &[&dyn ToSql],
 ) -> rusqlite::Result<Vec<GrantView>> {
-    let sql = format!(
-        "SELECT grants.id, grants.plan, tokens, spent, validity_ms,
-                grants.created_at, first_used_at, grants.expires_at, unit
-         FROM grants JOIN keys ON keys.number = grants.key WHERE {which}"
-    );
+    let sql =
+        format!("SELECT {GRANT} FROM grants JOIN keys ON keys.number = grants.key WHERE {which}");
     file.prepare_cached(&sql)?
-        .query_map(values, read_grant)?
+        .query_map(values, |row| rows::grant(row))?
         .collect()
 }
 
@@ -184,24 +148,4 @@ fn spendable(
             |row| row.get(0),
         )
         .map(|count: i64| usize::try_from(count).unwrap_or(usize::MAX))
-}
-
-fn read_grant(row: &Row<'_>) -> rusqlite::Result<GrantView> {
-    let time = |ms: Option<i64>| ms.and_then(stored_time);
-    let validity_ms: i64 = row.get(4)?;
-    let created_at: i64 = row.get(5)?;
-    let (given, used): (i64, i64) = (row.get(2)?, row.get(3)?);
-    let view = GrantView {
-        id: row.get(0)?,
-        plan: row.get(1)?,
-        tokens: 0,
-        used: 0,
-        money: Money::ZERO,
-        money_used: Money::ZERO,
-        validity_seconds: validity_ms.unsigned_abs() / 1000,
-        created_at: stored_time(created_at).unwrap_or_default(),
-        valid_from: time(row.get(6)?),
-        valid_until: time(row.get(7)?),
-    };
-    Ok(view.with_amounts(unit(row, 8)?, given.unsigned_abs(), used.unsigned_abs()))
 }

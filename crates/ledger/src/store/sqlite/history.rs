@@ -2,17 +2,16 @@
 //!
 //! Every query reads and returns a bounded number of rows, whatever its filters are.
 
-use super::{amount, storable_time, stored_time, unsigned};
+use super::storable_time;
 use crate::{
     charge::BillingState,
     clock::Timestamp,
-    history::{
-        Direction, Found, Given, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary,
-    },
+    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+    store::rows::{self, RECORD},
 };
 use rusqlite::{Connection, Row, ToSql, types::Value};
 use std::time::{Duration, Instant};
-use tollgate_types::{KeyId, Money, PerUnit, Usage};
+use tollgate_types::KeyId;
 
 /// How many records a page looks at if the filters let few of them through: what a page costs is
 /// bounded, and as few pages as possible are short.
@@ -106,7 +105,6 @@ pub(super) fn find(
     // One snapshot, although the wanted records are read one by one.
     let snapshot = file.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(&sql)?;
-    let mut whole = snapshot.prepare_cached(RECORD)?;
     let mut rows = statement.query(values.as_slice())?;
     let mut found = Found {
         records: Vec::new(),
@@ -129,8 +127,7 @@ pub(super) fn find(
         found.first.get_or_insert(place);
         found.last = Some(place);
         if is_wanted(row, query)? {
-            let record = whole.query_row([place.number], read_record)?;
-            found.records.push(record);
+            found.records.push(record(&snapshot, place.number)?);
         }
     }
     Ok(found)
@@ -153,55 +150,11 @@ fn is_wanted(row: &Row<'_>, query: &HistoryQuery) -> rusqlite::Result<bool> {
     Ok(of_state && of_status && of_model)
 }
 
-/// In the order of [`read_record`].
-const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
-        error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason, clamped, cost,
-        cost_overdraft
-    FROM usage WHERE number = ?1";
-
 /// A record by its number.
 pub(super) fn record(file: &Connection, number: i64) -> rusqlite::Result<UsageRecord> {
-    file.prepare_cached(RECORD)?
-        .query_row([number], read_record)
-}
-
-fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
-    let at: i64 = row.get(0)?;
-    let usage = Usage {
-        input: unsigned(row, 9)?,
-        cache_read: unsigned(row, 10)?,
-        cache_write: unsigned(row, 11)?,
-        output: unsigned(row, 12)?,
-        reasoning: unsigned(row, 13)?,
-    };
-    let source: String = row.get(16)?;
-    Ok(UsageRecord {
-        id: row.get(1)?,
-        time: stored_time(at).unwrap_or_default(),
-        model_asked: row.get(2)?,
-        model_served: row.get(3)?,
-        format: row.get(4)?,
-        streamed: row.get(5)?,
-        status: row.get(6)?,
-        error: row.get(7)?,
-        state: row.get(8)?,
-        usage,
-        charged: unsigned(row, 14)?,
-        overdraft: unsigned(row, 15)?,
-        source: (usage.total() > 0).then_some(source),
-        first_byte_ms: row.get(17)?,
-        duration_ms: row.get(18)?,
-        route_reason: row.get(19)?,
-        clamped: row.get(20)?,
-        cost: money(row, 21)?,
-        cost_overdraft: money(row, 22)?,
-    })
-}
-
-fn money(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Money>> {
-    let nanos: Option<i64> = row.get(place)?;
-    Ok(nanos.map(|nanos| Money::from_nanos(amount(nanos))))
+    let sql = format!("SELECT {RECORD} FROM usage WHERE number = ?1");
+    file.prepare_cached(&sql)?
+        .query_row([number], |row| rows::record(row))
 }
 
 /// What a key was given and has used.
@@ -222,37 +175,19 @@ fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Resu
                 count(*) FILTER (WHERE unit = 'tokens'),
                 coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'tokens'), 0),
                 coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'tokens'), 0),
+                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'tokens'), 0),
                 count(*) FILTER (WHERE unit = 'money'),
                 coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'money'), 0),
-                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0)
+                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0),
+                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'money'), 0)
          FROM (SELECT first_used_at, expires_at, unit, tokens, spent,
-                      coalesce(expires_at > ?2, TRUE) AS lasts
+                      coalesce(expires_at > ?2, TRUE) AS lasts,
+                      (SELECT sum(leases.tokens) FROM leases WHERE grant_number = number) AS leased
                FROM grants WHERE key = (SELECT number FROM keys WHERE id = ?1))",
     )?
     .query_row(rusqlite::params![key.as_str(), storable_time(now)], |row| {
-        let time = |ms: Option<i64>| ms.and_then(stored_time);
-        Ok(UsageSummary {
-            valid_from: time(row.get(0)?),
-            valid_until: time(row.get(1)?),
-            is_over: row.get(2)?,
-            given: PerUnit {
-                tokens: read_given(row, 3)?,
-                money: read_given(row, 6)?,
-            },
-            models: Vec::new(),
-        })
+        rows::summary(row)
     })
-}
-
-/// What was given and used in a unit; `None` if nothing was ever given.
-fn read_given(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Given>> {
-    let at = |offset: usize| first.saturating_add(offset);
-    let grants: i64 = row.get(first)?;
-    let given = Given {
-        granted: unsigned(row, at(1))?,
-        used: unsigned(row, at(2))?,
-    };
-    Ok((grants > 0).then_some(given))
 }
 
 fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTotal>> {
@@ -261,18 +196,7 @@ fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTota
          FROM totals WHERE key = (SELECT number FROM keys WHERE id = ?1)
          ORDER BY model LIMIT 1000",
     )?
-    .query_map([key.as_str()], |row| {
-        Ok(ModelTotal {
-            model: row.get(0)?,
-            requests: unsigned(row, 1)?,
-            input: unsigned(row, 2)?,
-            cache_read: unsigned(row, 3)?,
-            cache_write: unsigned(row, 4)?,
-            output: unsigned(row, 5)?,
-            charged: unsigned(row, 6)?,
-            cost: Money::from_nanos(unsigned(row, 7)?),
-        })
-    })?
+    .query_map([key.as_str()], |row| rows::model_total(row))?
     .collect()
 }
 

@@ -9,25 +9,12 @@ use crate::{
         KeyFilter, NewGrants, OrderName, StoreError,
         database::{KeyChange, KeyLookup, KeyQuery, Outcome},
         order::Made,
-        stored_values::{StoredKey, names_to_json},
+        rows::{self, GRANTED_UNTIL, KEY_COLUMNS, PAYS_MONEY},
+        stored_values::names_to_json,
     },
 };
-use rusqlite::{Connection, Row, ToSql, Transaction, params};
+use rusqlite::{Connection, ToSql, Transaction, params};
 use tollgate_types::KeyId;
-
-/// The columns that stand in the row of a key; [`read_key`] reads them in this order, and then
-/// [`GRANTED_UNTIL`] and [`PAYS_MONEY`].
-const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
-     created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
-     output_tokens_per_minute, concurrent_requests";
-
-/// When the last of a key's grants is over; NULL where it has none, or one that has not begun.
-pub(super) const GRANTED_UNTIL: &str = "(SELECT iif(count(*) = count(grants.expires_at), max(grants.expires_at), NULL) \
-     FROM grants WHERE grants.key = keys.number)";
-
-/// Whether a key was given money.
-const PAYS_MONEY: &str =
-    "EXISTS (SELECT 1 FROM grants WHERE grants.key = keys.number AND unit = 'money')";
 
 /// Adds a key and its first grants.
 pub(super) fn add(
@@ -97,7 +84,6 @@ pub(super) fn find(
 ) -> rusqlite::Result<Result<Vec<KeyRecord>, StoreError>> {
     match query {
         KeyQuery::Id(id) => select(file, "WHERE id = ?1", &[&id.as_str()]),
-        KeyQuery::Hash(hash) => select(file, "WHERE hash = ?1", &[hash.as_bytes()]),
         // By range instead of `LIKE`: it uses the index, is case-sensitive, and knows no wildcards.
         KeyQuery::Prefix(prefix, most) => {
             let end = format!("{prefix}{}", char::MAX);
@@ -146,9 +132,9 @@ fn select(
     rest: &str,
     values: &[&dyn ToSql],
 ) -> rusqlite::Result<Result<Vec<KeyRecord>, StoreError>> {
-    let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY} FROM keys {rest}");
+    let sql = format!("SELECT {KEY_COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY} FROM keys {rest}");
     let mut statement = file.prepare_cached(&sql)?;
-    let rows = statement.query_map(values, |row| read_key(row, 0))?;
+    let rows = statement.query_map(values, |row| rows::key(row, 0))?;
     let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(rows.into_iter().collect())
 }
@@ -159,16 +145,11 @@ pub(super) fn look_up(
     hash: &KeyHash,
 ) -> rusqlite::Result<Result<KeyLookup, StoreError>> {
     let sql = format!(
-        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY}
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {KEY_COLUMNS}, {GRANTED_UNTIL}, {PAYS_MONEY}
          FROM (SELECT ?1 AS wanted) LEFT JOIN keys ON keys.hash = wanted"
     );
     let mut statement = file.prepare_cached(&sql)?;
-    statement.query_row([hash.as_bytes()], |row| {
-        let change = row.get(0)?;
-        let id: Option<String> = row.get(1)?;
-        let record = id.map(|_| read_key(row, 1)).transpose()?.transpose();
-        Ok(record.map(|record| KeyLookup { change, record }))
-    })
+    statement.query_row([hash.as_bytes()], |row| rows::key_lookup(row))
 }
 
 /// Whether the key was made: one of this id may exist.
@@ -178,7 +159,7 @@ fn insert(
     hash: &KeyHash,
 ) -> rusqlite::Result<bool> {
     let sql = format!(
-        "INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+        "INSERT INTO keys ({KEY_COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
          ON CONFLICT (id) DO NOTHING"
     );
     let identity = &record.identity;
@@ -202,30 +183,4 @@ fn insert(
         ],
     )?;
     Ok(made > 0)
-}
-
-/// Reads [`COLUMNS`], [`GRANTED_UNTIL`] and [`PAYS_MONEY`] from column `first` on. The inner error is a row that SQLite
-/// gave and that makes no sense.
-fn read_key(row: &Row<'_>, first: usize) -> rusqlite::Result<Result<KeyRecord, StoreError>> {
-    let at = |offset: usize| first.saturating_add(offset);
-    let key = StoredKey {
-        id: row.get(at(0))?,
-        prefix: row.get(at(1))?,
-        name: row.get(at(2))?,
-        plan: row.get(at(3))?,
-        groups: row.get(at(4))?,
-        endpoints: row.get(at(5))?,
-        created_at: row.get(at(6))?,
-        expires_at: row.get(at(7))?,
-        revoked_at: row.get(at(8))?,
-        limits: [
-            row.get(at(9))?,
-            row.get(at(10))?,
-            row.get(at(11))?,
-            row.get(at(12))?,
-        ],
-        granted_until: row.get(at(13))?,
-        pays_money: row.get(at(14))?,
-    };
-    Ok(key.record())
 }

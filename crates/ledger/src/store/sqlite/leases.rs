@@ -1,13 +1,16 @@
 //! The rows of leases: what a process may spend, and what it requests of others.
 
-use super::{amount, grants, storable, storable_time, stored_time};
+use super::{storable, storable_time};
 use crate::{
-    balance::{Grant, GrantNumber, MAX_PIECES, Piece},
+    balance::{MAX_PIECES, Piece},
     clock::Timestamp,
-    store::database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
+    store::{
+        database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
+        rows::{self, StoredRow},
+    },
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 use tollgate_types::{KeyId, PerUnit};
 
 /// The most grants of one key and unit that a process looks at; those that can be spent come
@@ -97,17 +100,7 @@ fn read_share(
              WHERE place <= ?4 ORDER BY unit, place",
         )?
         .query_map(params![key, process.0, storable_time(now), most], |row| {
-            let validity_ms: i64 = row.get(1)?;
-            let expires_at: Option<i64> = row.get(2)?;
-            let grant = Grant {
-                number: GrantNumber(row.get(0)?),
-                unit: grants::unit(row, 6)?,
-                validity: Duration::from_millis(validity_ms.unsigned_abs()),
-                expires_at: expires_at.and_then(stored_time),
-                free: amount(row.get(3)?),
-                reserved: 0,
-            };
-            Ok((grant, amount(row.get(4)?), amount(row.get(5)?)))
+            rows::leased_grant(row)
         })?
         .map(|row| {
             let (mut grant, others, left) = row?;
@@ -142,7 +135,7 @@ fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<PerU
     let mut rows = sums.query(params![key, storable_time(now)])?;
     let mut left = PerUnit::default();
     while let Some(row) = rows.next()? {
-        *left.get_mut(grants::unit(row, 0)?) = amount(row.get(1)?);
+        *left.get_mut(row.unit(0)?) = row.amount(1)?;
     }
     Ok(left)
 }
@@ -172,10 +165,7 @@ pub(super) fn requests_beyond(
 ) -> rusqlite::Result<Vec<i64>> {
     let sql = "SELECT key, id FROM lease_requests JOIN keys ON number = key WHERE process = ?1";
     let mut requests = file.prepare_cached(sql)?;
-    let requests = requests.query_map([process.0], |row| {
-        let id = KeyId::new(row.get::<_, String>(1)?);
-        Ok((row.get(0)?, id))
-    })?;
+    let requests = requests.query_map([process.0], |row| Ok((row.read(0)?, row.key_id(1)?)))?;
     requests
         .filter(|request| !matches!(request, Ok((_, id)) if keys.contains(id)))
         .map(|request| request.map(|(key, _)| key))
@@ -207,7 +197,7 @@ pub(super) fn requested_by_others(
              WHERE grants.key = requested.key AND leases.process = ?1 AND leases.tokens > 0)
          LIMIT 1000",
     )?
-    .query_map([process.0], |row| row.get::<_, String>(0).map(KeyId::new))?
+    .query_map([process.0], |row| row.key_id(0))?
     .collect()
 }
 

@@ -1,9 +1,12 @@
 //! Which plans the keys of a file have that a configuration does not know.
 
-use super::{error::Described, keys::GRANTED_UNTIL, open::open_reader, storable_time};
+use super::{error::Described, open::open_reader, storable_time};
 use crate::{
     Timestamp,
-    store::{PlanInUse, StoreError},
+    store::{
+        PlanInUse, StoreError,
+        rows::{self, GRANTED_UNTIL},
+    },
 };
 use rusqlite::Connection;
 use std::path::Path;
@@ -31,13 +34,9 @@ pub(super) fn select(
 ) -> rusqlite::Result<Vec<PlanInUse>> {
     let known = serde_json::Value::from(known).to_string();
     let mut query = file.prepare(&statement())?;
-    let rows = query.query_map((known, most, storable_time(now)), |row| {
-        Ok(PlanInUse {
-            plan: row.get(0)?,
-            keys: row.get(1)?,
-        })
-    })?;
-    rows.collect()
+    query
+        .query_map((known, most, storable_time(now)), |row| rows::plan(row))?
+        .collect()
 }
 
 /// From one plan to the next by their index: there may be a million keys, and each start asks.

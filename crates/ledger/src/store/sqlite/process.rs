@@ -116,24 +116,20 @@ impl SqliteProcess {
         })
     }
 
-    fn try_purge(&self, retention: &Retention, now: Timestamp) -> rusqlite::Result<usize> {
+    fn try_maintain(&mut self, retention: &Retention, now: Timestamp) -> rusqlite::Result<usize> {
         let records = match retention.history {
             Some(age) => purge::usage(&self.file, now, age)?,
             None => 0,
         };
         let before = now.minus(retention.stored);
         purge::owned(&self.file, before, retention.most_stored)?;
-        Ok(records)
-    }
-
-    fn try_maintain(&mut self) -> rusqlite::Result<()> {
         self.file.sync_sequence();
         if self.checkpointed_at.elapsed() >= CHECKPOINT_EVERY {
             self.checkpointed_at = Instant::now();
             // What a reader keeps in the log now is moved by the next checkpoint.
             self.file.checkpoint(CHECKPOINT_PATIENCE)?;
         }
-        Ok(())
+        Ok(records)
     }
 
     /// Moves everything into the database itself, so that it is complete without its log.
@@ -169,18 +165,16 @@ impl Process for SqliteProcess {
     fn recover(
         &mut self,
         process: Option<ProcessNumber>,
-        leftover: &Leftover<'_>,
+        leftover: Option<&Leftover<'_>>,
         now: Timestamp,
     ) -> Result<Recovered, StoreError> {
+        let nothing = Leftover::default();
+        let leftover = leftover.unwrap_or(&nothing);
         recover::recover(&self.file, process, leftover, now).described(&self.path)
     }
 
-    fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {
-        self.try_purge(retention, now).described(&self.path)
-    }
-
-    fn maintain(&mut self) -> Result<(), StoreError> {
-        self.try_maintain().described(&self.path)
+    fn maintain(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError> {
+        self.try_maintain(retention, now).described(&self.path)
     }
 
     fn end(&mut self, now: Timestamp) -> Result<(), StoreError> {

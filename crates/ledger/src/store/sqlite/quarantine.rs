@@ -1,7 +1,10 @@
 //! Records that could not be entered, with the cause. A person looks at them.
 
 use super::storable_time;
-use crate::{clock::Timestamp, store::database::Quarantined};
+use crate::{
+    clock::Timestamp,
+    store::{database::Quarantined, rows},
+};
 use rusqlite::{Connection, params};
 
 /// How the cause of a slot without a whole record begins.
@@ -33,12 +36,6 @@ pub(super) fn count(file: &Connection) -> rusqlite::Result<Quarantined> {
          FROM (SELECT cause FROM quarantine ORDER BY number LIMIT ?3)",
     )?
     .query_row(params![TORN, UNREADABLE, MOST], |row| {
-        let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let (torn, unreadable) = (number(0)?, number(1)?);
-        Ok(Quarantined {
-            torn,
-            unreadable,
-            refused: number(2)?.saturating_sub(torn.saturating_add(unreadable)),
-        })
+        rows::quarantined(row)
     })
 }

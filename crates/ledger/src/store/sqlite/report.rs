@@ -1,9 +1,12 @@
 //! Sums over the records of all keys.
 
-use super::{history, storable_time, unsigned};
-use crate::report::{GroupBy, ReportQuery, ReportRow, RequestRecord};
+use super::{history, storable_time};
+use crate::{
+    report::{GroupBy, ReportQuery, ReportRow, RequestRecord},
+    store::rows::StoredRow,
+};
 use rusqlite::{Connection, OptionalExtension};
-use tollgate_types::{KeyId, RequestId};
+use tollgate_types::RequestId;
 
 const fn expressions(by: GroupBy) -> &'static [&'static str] {
     match by {
@@ -50,7 +53,7 @@ pub(super) fn report(
     while let Some(row) = rows.next()? {
         let group = (0..columns).map(|place| row.get(place));
         let group = group.collect::<rusqlite::Result<_>>()?;
-        if !each(ReportRow::read(group, |place| unsigned(row, place))?) {
+        if !each(ReportRow::read(group, |place| row.amount(place))?) {
             break;
         }
     }
@@ -67,10 +70,7 @@ pub(super) fn request(
             "SELECT usage.number, keys.id, keys.name, keys.plan
              FROM usage JOIN keys ON keys.number = usage.key WHERE request = ?1",
             [id.as_str()],
-            |row| {
-                let key: String = row.get(1)?;
-                Ok((row.get(0)?, KeyId::new(key), row.get(2)?, row.get(3)?))
-            },
+            |row| Ok((row.read(0)?, row.key_id(1)?, row.read(2)?, row.read(3)?)),
         )
         .optional()?;
     let Some((number, key, key_name, plan)) = found else {

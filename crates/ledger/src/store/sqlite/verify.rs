@@ -4,13 +4,13 @@ use super::{
     Sqlite, answers,
     commits::{self, Commits},
     error::Described,
-    grants,
     open::open_reader,
     sequence::{Known, Sequence},
     sums,
 };
 use crate::store::{
     StoreError,
+    rows::StoredRow,
     verification::{MAX_FAULTS, RULES, SUMS, Verification},
 };
 use rusqlite::Connection;
@@ -101,8 +101,7 @@ fn totals(file: &Connection) -> rusqlite::Result<Verification> {
     let mut sums = file.prepare(SUMS)?;
     let mut rows = sums.query([])?;
     while let Some(row) = rows.next()? {
-        let column = |place| row.get::<_, i64>(place).map(i64::unsigned_abs);
-        found.read_sums(grants::unit(row, 0)?, column)?;
+        found.read_sums(row.unit(0)?, |column| row.amount(column))?;
     }
     Ok(found)
 }

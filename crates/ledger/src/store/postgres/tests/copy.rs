@@ -125,7 +125,7 @@ fn what_was_purged_since_the_history_was_copied_is_gone_from_the_copy() {
         stored: day,
         most_stored: 10,
     };
-    assert_eq!(leasing.process.purge(&retention, later).unwrap(), 1);
+    assert_eq!(leasing.process.maintain(&retention, later).unwrap(), 1);
     leasing.process.end(later).unwrap();
     let found = copy(&source, &target);
     assert_eq!((found.spent, found.requests), (35, 1));

@@ -128,9 +128,9 @@ fn a_long_leftover_is_entered_in_parts_and_once() {
         entries,
         ..Leftover::default()
     };
-    let recovered = other.recover(Some(number), &leftover, now).unwrap();
+    let recovered = other.recover(Some(number), Some(&leftover), now).unwrap();
     assert_eq!((recovered.settled, recovered.cut), (1099, 1));
-    let again = other.recover(Some(number), &leftover, now).unwrap();
+    let again = other.recover(Some(number), Some(&leftover), now).unwrap();
     assert_eq!((again.settled, again.cut), (0, 0));
     assert_eq!(store.grants(&key).unwrap()[0].used, COUNT);
     let found = store.verify().unwrap();

@@ -578,7 +578,7 @@ fn what_is_not_reported_for_long_is_deleted() {
         stored: Duration::from_secs(1),
         most_stored: 10,
     };
-    process.purge(&retention, now).unwrap();
+    process.maintain(&retention, now).unwrap();
     assert_eq!(
         ["limit_debts", "limit_leases"].map(|it| rows(&case, it)),
         [1, 2]

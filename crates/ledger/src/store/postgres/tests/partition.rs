@@ -5,6 +5,7 @@ use crate::{
     Ending, Ledger, LedgerSettings, RequestInfo, Reservation, Reserve, Shortage, UpperBound,
     charge::BillingState,
     clock::Clock,
+    history::{History, HistoryQuery},
     record::NewKey,
     store::{GrantTerms, KeySelector, ServerSettings, Store, migrate},
 };
@@ -36,6 +37,10 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn start(case: &'a Empty, number: u32) -> Self {
+        Self::start_at(case, number, Clock::system())
+    }
+
+    fn start_at(case: &'a Empty, number: u32, clock: Clock) -> Self {
         let role = format!("{}_node_{number}", case.name);
         case.sql(&format!("CREATE ROLE {role} LOGIN SUPERUSER"));
         let settings = ServerSettings {
@@ -45,7 +50,7 @@ impl<'a> Node<'a> {
             ..case.settings()
         };
         std::fs::create_dir(case.folder.path().join(&role)).unwrap();
-        let store = Store::open_on_server(settings, hasher(), Clock::system()).unwrap();
+        let store = Store::open_on_server(settings, hasher(), clock).unwrap();
         let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
         Self {
             case,
@@ -280,4 +285,42 @@ fn what_a_crashed_gateway_has_settled_is_entered_when_its_machine_starts_again()
     let found = store.verify().unwrap();
     // A request that is given up is on record, too.
     assert_eq!((found.faults, found.requests), (vec![], 2));
+}
+
+#[test]
+fn clocks_that_differ_by_ten_minutes_change_no_balance() {
+    let Some(case) = case() else { return };
+    let store = Store::open_on_server(case.settings(), hasher(), Clock::system()).unwrap();
+    let key = key_with(&store, 1000);
+    let now = store.clock().now();
+    let clocks = [now, now.plus(Duration::from_secs(600))].map(Clock::manual);
+    let mut number = 0..;
+    let nodes = clocks.map(|clock| Node::start_at(&case, number.next().unwrap(), clock));
+    for _ in 0..50 {
+        for node in &nodes {
+            node.eventually(&key, 10).settle(&completed(10));
+        }
+    }
+    for node in &nodes {
+        assert!(wait_for(node.ledger.caught_up(PATIENCE)));
+    }
+    for node in &nodes {
+        // Busy as long as the other one has not committed.
+        let start = Instant::now();
+        while node.reserve(&key, 10).unwrap_err() != Shortage::Exhausted(Unit::Tokens) {
+            assert!(start.elapsed() < PATIENCE);
+        }
+    }
+    let found = store.verify().unwrap();
+    assert_eq!(found.faults, [""; 0]);
+    assert_eq!((found.requests, found.spent), (100, 1000));
+    let given = store.database().summary(&key, now).unwrap().given.tokens;
+    assert_eq!(given.map(|it| (it.granted, it.used)), Some((1000, 1000)));
+    let query = HistoryQuery {
+        limit: HistoryQuery::MAX_LIMIT,
+        ..HistoryQuery::default()
+    };
+    let page = History::new(&store).page(&key, &query).unwrap();
+    assert_eq!(page.data.len(), 100);
+    assert!(page.data.iter().all(|record| record.overdraft == 0));
 }

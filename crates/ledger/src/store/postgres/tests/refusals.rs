@@ -151,7 +151,7 @@ fn a_role_needs_no_more_than_to_read_and_write_rows() {
     };
     // It may take longer than one purge waits.
     let later = leasing.now.plus(2 * month);
-    let mut gone = (0..100).map(|_| leasing.process.purge(&retention, later).unwrap());
+    let mut gone = (0..100).map(|_| leasing.process.maintain(&retention, later).unwrap());
     assert_eq!(gone.find(|gone| *gone > 0), Some(1));
     let found = store.verify().unwrap();
     assert_eq!((found.requests, found.faults.len()), (0, 0), "{found:?}");

@@ -386,7 +386,7 @@ fn every_kind_of_query_goes_by_an_index_and_sorts_nothing() {
 /// `make test-history`: minutes and some gigabytes.
 #[test]
 #[ignore = "takes minutes; TOLLGATE_HISTORY_ROWS says how many rows"]
-fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
+fn a_page_of_a_long_history_comes_within_twenty_milliseconds() {
     let rows = std::env::var("TOLLGATE_HISTORY_ROWS");
     let rows: i64 = rows.map_or(10_000_000, |rows| rows.parse().unwrap());
     let archive = Archive::new();
@@ -409,6 +409,6 @@ fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
         )
         .unwrap();
     transaction.commit().unwrap();
-    let middle = Timestamp::from_unix_ms(u64::try_from(rows).unwrap() * 5);
-    pages_come_within_twenty_milliseconds(&archive.store, &key, middle);
+    let end = Timestamp::from_unix_ms(u64::try_from(rows).unwrap() * 10);
+    pages_come_within_twenty_milliseconds(&archive.store, &key, end);
 }
