@@ -14,7 +14,6 @@ pub(crate) mod parts;
 pub(crate) mod read;
 pub(crate) mod stops;
 pub(crate) mod stream;
-pub mod table;
 pub(crate) mod text;
 pub(crate) mod whole;
 pub(crate) mod write;

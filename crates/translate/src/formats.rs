@@ -9,11 +9,7 @@ pub(crate) mod responses;
 
 use crate::{
     AskedReasoning, Refusal, Target, TranslationNotes,
-    answer::{
-        read::ReadAnswer,
-        table::{AnswerFate, AnswerFeature, AnswerRow},
-        write::Write,
-    },
+    answer::{read::ReadAnswer, write::Write},
     document::Value,
     features::TargetFeatures,
     names::NameLimits,
@@ -130,8 +126,6 @@ pub(crate) struct TargetRules {
 /// A format as that of the answer to a client.
 #[derive(Debug)]
 pub(crate) struct ClientRules {
-    /// What becomes of the features of an answer.
-    pub(crate) features: &'static [(AnswerFeature, AnswerFate)],
     pub(crate) stream: fn(&TranslationNotes) -> Box<dyn Write>,
     pub(crate) body: fn(&TranslationNotes) -> Box<dyn Write>,
     /// How the ids of calls begin that the gateway makes.
@@ -158,8 +152,6 @@ pub(crate) enum SealPlace {
 /// A format as that of a provider's answer.
 #[derive(Debug)]
 pub(crate) struct ProviderRules {
-    /// The fields of an answer.
-    pub(crate) fields: &'static [AnswerRow],
     pub(crate) reader: fn() -> Box<dyn ReadAnswer>,
     /// Whether reasoning comes with a signature.
     pub(crate) signs_reasoning: bool,

@@ -40,7 +40,7 @@ mod unsealed;
 
 pub use tollgate_wire::document;
 
-pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
+pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use capabilities::{
     Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
 };

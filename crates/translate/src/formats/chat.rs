@@ -1,6 +1,5 @@
 //! The chat completions format.
 
-pub(crate) mod answer_fields;
 pub(crate) mod answer_reader;
 pub(crate) mod answer_writer;
 pub(crate) mod features;
@@ -47,7 +46,6 @@ static SOURCE: SourceRules = SourceRules {
 };
 
 pub(crate) static CLIENT: ClientRules = ClientRules {
-    features: answer_fields::FEATURES,
     stream: answer_writer::stream,
     body: answer_writer::body,
     call_id_prefix: "call",
@@ -79,7 +77,6 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: false,
     },
     provider: ProviderRules {
-        fields: answer_fields::ROWS,
         reader: answer_reader::reader,
         signs_reasoning: false,
     },

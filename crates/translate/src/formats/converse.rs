@@ -1,6 +1,5 @@
 //! Amazon Bedrock, as what a provider speaks: Converse and ConverseStream.
 
-pub(crate) mod answer_fields;
 pub(crate) mod answer_reader;
 pub(crate) mod features;
 pub(crate) mod request_writer;
@@ -32,7 +31,6 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: true,
     },
     provider: ProviderRules {
-        fields: answer_fields::ROWS,
         reader: answer_reader::reader,
         signs_reasoning: true,
     },

@@ -1,6 +1,5 @@
 //! Google Gemini: `generateContent` and `streamGenerateContent`.
 
-pub(crate) mod answer_fields;
 pub(crate) mod answer_reader;
 pub(crate) mod answer_writer;
 pub(crate) mod features;
@@ -53,7 +52,6 @@ static SOURCE: SourceRules = SourceRules {
 };
 
 static CLIENT: ClientRules = ClientRules {
-    features: answer_fields::FEATURES,
     stream: answer_writer::stream,
     body: answer_writer::body,
     call_id_prefix: "call",
@@ -94,7 +92,6 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: true,
     },
     provider: ProviderRules {
-        fields: answer_fields::ROWS,
         reader: answer_reader::reader,
         signs_reasoning: true,
     },

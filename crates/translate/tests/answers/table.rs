@@ -1,144 +1,179 @@
-//! The table of answers, against the types of the official SDKs and against recorded answers.
+//! What becomes of each field of an answer: `docs/reference/translation-answers.md` is written from
+//! this table, and tests walk the official SDKs' types and the recorded traffic for fields
+//! that it does not know.
+//!
+//! The table does not drive the translation: providers add fields at will, and a field without a
+//! counterpart in the caller's format is left out, not refused.
 
-use crate::support::recorded;
-use serde_json::Value;
-use std::{collections::BTreeSet, path::Path};
-use tollgate_translate::answers::{page, row, rows};
+mod chat;
+mod converse;
+mod gemini;
+mod messages;
+mod responses;
+mod rows;
+mod tests;
+
+use std::fmt::Write as _;
 use tollgate_types::Format;
 
-fn sdk_fields(format: Format) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sdk/answers.json");
-    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let fields = all[format.as_str()].as_array().unwrap();
-    let fields = fields
-        .iter()
-        .map(|field| field.as_str().unwrap().to_owned());
-    fields.collect()
+/// What becomes of a field in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFate {
+    /// It says the same there, under the same or another name.
+    Carried,
+    /// It is said in another way: how.
+    Mapped(&'static str),
+    /// The caller's format says it by itself, or it says nothing there: why.
+    Implied(&'static str),
+    /// The caller's format has no word for it: why it is not missed, or what is.
+    LeftOut(&'static str),
+    /// The answer ends in an upstream error.
+    Fails(&'static str),
 }
 
-#[test]
-fn every_field_of_the_official_sdks_is_in_the_table_of_answers() {
-    for format in Format::OF_CLIENTS {
-        let fields = sdk_fields(format);
-        assert!(fields.len() > 50, "{format}: {}", fields.len());
-        let unknown: Vec<_> = fields
-            .iter()
-            .filter(|field| row(format, field).is_none())
+/// One field.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerRow {
+    /// Its place, with the `type` of the objects on the way: `output[]<message>.content`. A
+    /// stream's event is `event:` and its name.
+    pub path: &'static str,
+    feeds: Feeds,
+    /// The row speaks for everything below as well.
+    pub whole: bool,
+    /// It is known from providers and not from the official SDKs.
+    pub extra: bool,
+}
+
+/// What a field is for.
+#[derive(Clone, Copy, Debug)]
+enum Feeds {
+    /// A feature of the answer; the fate is that of the field where the feature is carried.
+    Feature(AnswerFeature, AnswerFate),
+    /// None: the same happens to the field in every other format.
+    Nothing(AnswerFate),
+}
+
+/// A feature of an answer that formats treat differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFeature {
+    Created,
+    Texts,
+    Refusals,
+    Thoughts,
+    Annotations,
+    Citations,
+    Calls,
+    Arguments,
+    CustomCalls,
+    Logprobs,
+    Searches,
+    SearchResults,
+    SearchEvents,
+    SearchUsage,
+}
+
+/// The rows of a provider's format.
+pub fn rows(provider: Format) -> &'static [AnswerRow] {
+    match provider {
+        Format::Responses => responses::ROWS,
+        Format::Messages => messages::ROWS,
+        Format::Gemini => gemini::ROWS,
+        Format::Converse => converse::ROWS,
+        Format::Chat | Format::Embeddings | Format::Rerank => chat::ROWS,
+    }
+}
+
+/// What a format does with the features of an answer to its clients.
+fn features(client: Format) -> &'static [(AnswerFeature, AnswerFate)] {
+    match client {
+        Format::Responses => responses::FEATURES,
+        Format::Messages => messages::FEATURES,
+        Format::Gemini => gemini::FEATURES,
+        _ => chat::FEATURES,
+    }
+}
+
+/// The row that speaks for a place: its own, or the nearest whole one above.
+pub fn row(provider: Format, path: &str) -> Option<&'static AnswerRow> {
+    let fitting = rows(provider).iter().filter(|row| row.covers(path));
+    fitting.max_by_key(|row| row.path.len())
+}
+
+impl AnswerRow {
+    /// What becomes of the field on its way to a client of another format.
+    pub fn fate(&self, client: Format) -> AnswerFate {
+        let (feature, own) = match self.feeds {
+            Feeds::Feature(feature, own) => (feature, own),
+            Feeds::Nothing(fate) => return fate,
+        };
+        let mut declared = features(client).iter();
+        match declared.find(|(declared, _)| *declared == feature) {
+            Some((_, AnswerFate::Carried)) => own,
+            Some((_, fate)) => *fate,
+            None => AnswerFate::LeftOut("the format has no word for it"),
+        }
+    }
+
+    /// Whether the row speaks for a place.
+    pub fn covers(&self, path: &str) -> bool {
+        match path.strip_prefix(self.path) {
+            Some("") => true,
+            Some(below) => self.whole && below.starts_with(['.', '[', '<']),
+            None => false,
+        }
+    }
+}
+
+const INTRODUCTION: &str = "\
+# Translation of answers
+
+<!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
+
+The fate of every field of a provider's answer, streamed or whole, if the client uses another format.
+[Translation](translation.md) has the fields of requests.
+
+| Fate | Meaning |
+|---|---|
+| carried | sent with the same meaning, under the same or another name |
+| mapped | sent in another form, as described |
+| implied | the client's format has the same meaning without the field |
+| left out | the client's format has no equivalent |
+| fails | the answer ends with an upstream error |
+
+Fields that are not in the table are left out. An error of a provider becomes an error of the gateway, without the provider's text.
+";
+
+/// The whole page.
+pub fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for provider in Format::OF_CONVERSATIONS {
+        let clients: Vec<_> = Format::OF_CLIENTS
+            .into_iter()
+            .filter(|it| *it != provider)
             .collect();
-        assert!(unknown.is_empty(), "{format}: {unknown:#?}");
+        let columns: Vec<_> = clients.iter().map(|to| format!("to {to}")).collect();
+        let columns = columns.join(" | ");
+        let rule = "---|".repeat(clients.len());
+        let _ = write!(
+            page,
+            "\n## From a provider of {provider}\n\n| Field | {columns} |\n|---|{rule}\n"
+        );
+        for row in rows(provider) {
+            let cells: Vec<_> = clients.iter().map(|to| cell(row.fate(*to))).collect();
+            let below = if row.whole { " and below" } else { "" };
+            let _ = writeln!(page, "| `{}`{below} | {} |", row.path, cells.join(" | "));
+        }
     }
+    page
 }
 
-#[test]
-fn every_row_of_the_table_of_answers_is_about_a_field_that_exists() {
-    for format in Format::OF_CLIENTS {
-        let fields = sdk_fields(format);
-        let mut known = BTreeSet::new();
-        for row in rows(format) {
-            assert!(known.insert(row.path), "{format}: {} twice", row.path);
-            let exists = fields.iter().any(|field| row.covers(field));
-            assert_ne!(exists, row.extra, "{format}: {}", row.path);
-        }
-    }
-}
-
-/// The places in a value.
-fn places(value: &Value, path: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(members) => {
-            let kind = members.get("type").and_then(Value::as_str);
-            let here = match (path, kind) {
-                ("", _) | (_, None) => path.to_owned(),
-                (path, Some(kind)) => format!("{path}<{kind}>"),
-            };
-            for (name, member) in members {
-                let separator = if here.is_empty() { "" } else { "." };
-                places(member, &format!("{here}{separator}{name}"), found);
-            }
-        }
-        Value::Array(elements) => {
-            for element in elements {
-                places(element, &format!("{path}[]"), found);
-            }
-        }
-        _ => {
-            found.insert(path.to_owned());
-        }
-    }
-}
-
-/// What providers add to their answers that no client reads.
-const ADDED: &[&str] = &[
-    "billing",
-    "content_filters",
-    "contentType",
-    "cost",
-    "frequency_penalty",
-    "kv_transfer_params",
-    "method",
-    "metrics",
-    "output_text",
-    "pathname",
-    "presence_penalty",
-    "prompt_filter_results",
-    "prompt_logprobs",
-    "prompt_text",
-    "prompt_token_ids",
-    "provider",
-    "request_id",
-    "status_details",
-    "store",
-    "time_info",
-    "tool_calls",
-    "total_tokens",
-    "usage_breakdown",
-    "x_groq",
-];
-
-#[test]
-fn every_recorded_field_that_says_something_is_in_the_table_of_answers() {
-    let mut unknown = BTreeSet::new();
-    for record in recorded() {
-        if record.is_stream || record.status != 200 {
-            continue;
-        }
-        let body: Value = serde_json::from_str(&record.response).unwrap_or_default();
-        let mut found = BTreeSet::new();
-        if body.is_object() {
-            places(&body, "", &mut found);
-        }
-        for place in found {
-            let top = place.split(['.', '[', '<']).next().unwrap_or_default();
-            // Of the usage object and of choices, providers' own counts and marks.
-            let is_added = ADDED.contains(&top)
-                || place.starts_with("usage.")
-                || place.starts_with("choices[].") && !place.starts_with("choices[].message.");
-            if row(record.format, &place).is_none() && !is_added {
-                unknown.insert(format!("{}: {place}", record.format));
-            }
-        }
-    }
-    let expected = [
-        "chat: choices[].message.executed_tools",
-        "chat: choices[].message.extra_content",
-        "chat: choices[].message.thought_signature",
-    ];
-    unknown.retain(|place| !expected.iter().any(|known| place.starts_with(known)));
-    assert!(unknown.is_empty(), "{unknown:#?}");
-}
-
-#[test]
-fn the_page_about_answers_is_written_from_the_table() {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/translation-answers.md");
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    if std::env::var_os("TOLLGATE_BLESS").is_some() {
-        std::fs::write(&path, page()).unwrap();
-        return;
-    }
-    assert!(
-        written == page(),
-        "TOLLGATE_BLESS=1 writes {} anew",
-        path.display()
-    );
+fn cell(fate: AnswerFate) -> String {
+    let (word, reason) = match fate {
+        AnswerFate::Carried => return "carried".to_owned(),
+        AnswerFate::Mapped(how) => ("mapped", how),
+        AnswerFate::Implied(why) => ("implied", why),
+        AnswerFate::LeftOut(why) => ("left out", why),
+        AnswerFate::Fails(why) => ("fails", why),
+    };
+    format!("{word}: {reason}")
 }

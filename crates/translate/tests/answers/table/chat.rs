@@ -1,6 +1,6 @@
 //! The fields of answers of the chat format.
 
-use crate::answer::table::{
+use super::{
     AnswerFate::{self, Carried, Implied, LeftOut, Mapped},
     AnswerFeature::{self, *},
     rows::{

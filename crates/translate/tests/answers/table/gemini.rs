@@ -1,6 +1,6 @@
 //! The fields of answers of Gemini.
 
-use crate::answer::table::{
+use super::{
     AnswerFate::{self, Carried, Fails, LeftOut, Mapped},
     AnswerFeature::{self, *},
     rows::{

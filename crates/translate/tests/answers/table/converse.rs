@@ -1,6 +1,6 @@
 //! The fields of answers of Converse.
 
-use crate::answer::table::{
+use super::{
     AnswerFate::{Carried, LeftOut, Mapped},
     AnswerFeature::*,
     rows::{

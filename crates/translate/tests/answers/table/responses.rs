@@ -1,6 +1,6 @@
 //! The fields of answers of the responses format.
 
-use crate::answer::table::{
+use super::{
     AnswerFate::{self, Carried, Fails, Implied, LeftOut, Mapped},
     AnswerFeature::{self, *},
     rows::{

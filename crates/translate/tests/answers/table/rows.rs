@@ -9,7 +9,7 @@ use super::{
 macro_rules! answer_rows {
     ($($row:expr),* $(,)?) => {
         /// The fields of a provider's answer.
-        pub(crate) const ROWS: &[$crate::answers::AnswerRow] = &[$($row),*];
+        pub(crate) const ROWS: &[$crate::table::AnswerRow] = &[$($row),*];
     };
 }
 pub(crate) use answer_rows;
