@@ -26,8 +26,6 @@ const WORDS: PerFormat<fn(ContextNumbers) -> Cow<'static, str>> = PerFormat {
     converse: ContextNumbers::in_messages,
     embeddings: ContextNumbers::in_chat,
     rerank: ContextNumbers::in_chat,
-    #[cfg(feature = "made-up-format")]
-    made_up: ContextNumbers::in_messages,
 };
 
 impl ContextNumbers {

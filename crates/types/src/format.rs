@@ -24,14 +24,11 @@ pub enum Format {
     Embeddings,
     /// Documents in the order of their relevance to a query, `POST /v1/rerank`.
     Rerank,
-    /// A format that no provider speaks.
-    #[cfg(feature = "made-up-format")]
-    MadeUp,
 }
 
 impl Format {
     /// The number of formats.
-    pub const COUNT: usize = 7 + cfg!(feature = "made-up-format") as usize;
+    pub const COUNT: usize = 7;
 
     /// Every format, in the order in which documents and metrics list them.
     pub const ALL: [Self; Self::COUNT] = [
@@ -42,8 +39,6 @@ impl Format {
         Self::Converse,
         Self::Embeddings,
         Self::Rerank,
-        #[cfg(feature = "made-up-format")]
-        Self::MadeUp,
     ];
 
     /// The formats of conversations, in the same order. Requests of the others are never translated.
@@ -77,8 +72,6 @@ impl Format {
             Self::Converse => "converse",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
-            #[cfg(feature = "made-up-format")]
-            Self::MadeUp => "made_up",
         }
     }
 }
@@ -127,9 +120,6 @@ pub struct PerFormat<T> {
     pub embeddings: T,
     /// The value for [`Format::Rerank`].
     pub rerank: T,
-    /// The value for [`Format::MadeUp`].
-    #[cfg(feature = "made-up-format")]
-    pub made_up: T,
 }
 
 impl<T> PerFormat<T> {
@@ -153,8 +143,6 @@ impl<T> PerFormat<T> {
             converse: value(Format::Converse)?,
             embeddings: value(Format::Embeddings)?,
             rerank: value(Format::Rerank)?,
-            #[cfg(feature = "made-up-format")]
-            made_up: value(Format::MadeUp)?,
         })
     }
 
@@ -169,8 +157,6 @@ impl<T> PerFormat<T> {
             Format::Converse => &self.converse,
             Format::Embeddings => &self.embeddings,
             Format::Rerank => &self.rerank,
-            #[cfg(feature = "made-up-format")]
-            Format::MadeUp => &self.made_up,
         }
     }
 
@@ -202,8 +188,6 @@ impl<T> IndexMut<Format> for PerFormat<T> {
             Format::Converse => &mut self.converse,
             Format::Embeddings => &mut self.embeddings,
             Format::Rerank => &mut self.rerank,
-            #[cfg(feature = "made-up-format")]
-            Format::MadeUp => &mut self.made_up,
         }
     }
 }

@@ -5,7 +5,6 @@
 //! Missing members are inserted after the opening brace.
 
 use crate::{
-    address::AddressRules,
     formats::{self, rules::FormatRules},
     json::Span,
     peek::{LimitSpan, ObjectSpan, Peeked},
@@ -63,8 +62,7 @@ impl<'a> BodyEdits<'a> {
     /// Sets the name of the model, unless the format keeps it in the
     /// [address](crate::address). At most once per body.
     pub fn set_model(&mut self, name: &str) {
-        let address = self.rules.request.address.as_ref();
-        if address.is_some_and(AddressRules::has_model) {
+        if self.rules.request.has_model_in_address {
             return;
         }
         let name = Value::from(name).to_string();

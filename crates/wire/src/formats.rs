@@ -1,26 +1,18 @@
-//! The wire formats: one folder for each, with the same files in each.
+//! The wire formats: one file for each, which decides where a request and an answer keep what the gateway
+//! reads, what each event does to its stream, how tokens are counted, how an error is written, and which
+//! headers only this format has.
 //!
-//! | File | Decides |
-//! |---|---|
-//! | `field_locations.rs` | where a request and an answer keep what the gateway reads |
-//! | `stream.rs` | which events a stream has and what each of them does to it |
-//! | `usage.rs` | how reported tokens are counted |
-//! | `errors.rs` | how the gateway writes an error |
-//! | `headers.rs` | which headers only this format has |
-//!
-//! Two formats without conversations, embeddings and rerank, are a file each and have the rest from chat.
+//! The two formats without conversations, embeddings and rerank, share most of their rules with chat.
 //!
 //! The rest of this crate knows no format by name. It looks the [`FormatRules`] up once for a
 //! body or a stream and follows them: tables of functions and plain data, all of them static.
 //!
-//! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
+//! To add a format: add it to `tollgate_types::Format`, write its file, name it in [`RULES`].
 
 mod chat;
 mod converse;
 mod embeddings;
 mod gemini;
-#[cfg(feature = "made-up-format")]
-mod made_up;
 mod messages;
 mod rerank;
 mod responses;
@@ -37,8 +29,6 @@ static RULES: PerFormat<FormatRules> = PerFormat {
     converse: converse::RULES,
     embeddings: embeddings::RULES,
     rerank: rerank::RULES,
-    #[cfg(feature = "made-up-format")]
-    made_up: made_up::RULES,
 };
 
 /// What the shared code must know of a format.

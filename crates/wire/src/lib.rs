@@ -1,5 +1,5 @@
 //! Reads and writes what clients and providers send: JSON in chunks, requests, answers, event
-//! streams, usage and errors. `formats` has one folder for each wire format; everything else is
+//! streams, usage and errors. `formats` has one file for each wire format; everything else is
 //! shared by the formats and knows none of them by name.
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! How the public error is written: body, headers, and the last event of a broken stream.
 //!
-//! This file and `formats/*/errors.rs` decide the bytes. `fault` and the filters decide what the
+//! This file and `formats/*.rs` decide the bytes. `fault` and the filters decide what the
 //! error says, and the gateway sends the status line.
 
 use crate::formats;

@@ -53,7 +53,6 @@ pub fn address(matched: Matched<'_>, query: Option<&str>) -> Result<Address, Pub
     Ok(Address {
         model: Some(model_in_path(name)?),
         stream: Some(stream),
-        version: None,
     })
 }
 

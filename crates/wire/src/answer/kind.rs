@@ -1,6 +1,6 @@
 //! What an event does to its stream.
 //!
-//! `formats/*/stream.rs` list the events of each format. The lists are allow-lists: any other
+//! `formats/*.rs` list the events of each format. The lists are allow-lists: any other
 //! event fails its stream, unless the operator names it as an extension of the provider. Sources: the event types of the
 //! providers' SDKs (openai 2.54, anthropic 2.11), the Open Responses specification, and
 //! recorded traffic.

@@ -5,11 +5,11 @@ use super::{
     chat,
     rules::{
         Conversation, DocumentRules, EntryRules, FormatRules, OutputLimitRules, RequestRules,
-        TextPlaces, ToolRules, UsageRules,
+        ToolRules, UsageRules,
     },
 };
 use crate::{
-    answer::{at, kind::EventKind, path::Key, text::TextClass},
+    answer::{at, kind::EventKind, path::Key},
     peek::location::{self, Slot},
     usage::Counting,
 };
@@ -27,7 +27,7 @@ pub(super) const RULES: FormatRules = FormatRules {
 };
 
 pub(super) const REQUEST: RequestRules = RequestRules {
-    address: None,
+    has_model_in_address: false,
     top,
     node: location::node,
     conversation: Conversation {
@@ -39,18 +39,12 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         entry: Slot::Content,
     },
     entries: EntryRules {
-        roles: None,
         null_role: true,
-        type_is_string: false,
         null_content: true,
         object_content: true,
-        lacks: |_| None,
+        ..EntryRules::STRICT
     },
-    tools: ToolRules {
-        function_is_object: false,
-        kind_is_key: false,
-        lacks: |_| None,
-    },
+    tools: ToolRules::ANY,
     output_limit: OutputLimitRules {
         field: "max_tokens",
         is_required: false,
@@ -78,16 +72,7 @@ pub(super) const BODY: DocumentRules = DocumentRules {
         b"list" => EventKind::Content,
         _ => EventKind::of_any_body(object),
     },
-    is_untyped: true,
-    text_class: TextClass::piece,
-    wrapper: None,
-    main_list: at::CHOICES,
-    text: TextPlaces::NONE,
-    whole_text: None,
-    reasoning: &[],
-    stored_ids: &[],
-    containers: &[],
-    usage_is_complete: true,
+    ..DocumentRules::PLAIN
 };
 
 pub(super) fn key(name: &[u8]) -> Key {

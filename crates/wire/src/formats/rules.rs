@@ -1,8 +1,8 @@
 //! The rules of a format that the shared code reads.
 
 use crate::{
-    address::AddressRules,
     answer::{
+        at,
         kind::EventKind,
         path::{Key, KeySet},
         text::TextClass,
@@ -31,9 +31,8 @@ pub(crate) struct FormatRules {
 /// How a request is read and edited.
 #[derive(Debug)]
 pub(crate) struct RequestRules {
-    /// Its path and query, if they say which model it asks for, whether it streams or which
-    /// version of the API it uses; `None` if the body says so.
-    pub(crate) address: Option<AddressRules>,
+    /// The path says which model it asks for and whether it streams; otherwise the body does.
+    pub(crate) has_model_in_address: bool,
     /// The meaning of a key of the body.
     pub(crate) top: fn(&[u8]) -> Slot,
     /// The meaning of a key of a message, an item or a content part.
@@ -83,6 +82,18 @@ pub(crate) struct EntryRules {
     pub(crate) lacks: fn(Entry) -> Option<Lack>,
 }
 
+impl EntryRules {
+    /// Any role, no `null`, and no required member.
+    pub(crate) const STRICT: Self = Self {
+        roles: None,
+        null_role: false,
+        type_is_string: false,
+        null_content: false,
+        object_content: false,
+        lacks: |_| None,
+    };
+}
+
 /// The roles of a format that has no others.
 #[derive(Debug)]
 pub(crate) struct Roles {
@@ -122,6 +133,15 @@ pub(crate) struct ToolRules {
     pub(crate) kind_is_key: bool,
     /// The required member that a tool with these members lacks.
     pub(crate) lacks: fn(NodeFlags) -> Option<&'static str>,
+}
+
+impl ToolRules {
+    /// No requirements.
+    pub(crate) const ANY: Self = Self {
+        function_is_object: false,
+        kind_is_key: false,
+        lacks: |_| None,
+    };
 }
 
 /// The field that limits the output.
@@ -167,6 +187,25 @@ pub(crate) struct DocumentRules {
     pub(crate) usage_is_complete: bool,
 }
 
+impl DocumentRules {
+    /// A document with a list of choices, without a name, a wrapper, text or ids.
+    pub(crate) const PLAIN: Self = Self {
+        key: Key::of,
+        name: at::TYPE,
+        kind: EventKind::of_any_body,
+        is_untyped: true,
+        text_class: TextClass::piece,
+        wrapper: None,
+        main_list: at::CHOICES,
+        text: TextPlaces::NONE,
+        whole_text: None,
+        reasoning: &[],
+        stored_ids: &[],
+        containers: &[],
+        usage_is_complete: true,
+    };
+}
+
 /// An object whose members count as the document's own.
 #[derive(Debug)]
 pub(crate) struct Wrapper {
@@ -210,6 +249,14 @@ pub(crate) struct StreamRules {
     pub(crate) ends_with_marker: bool,
     /// The answer is complete once every choice has a finish reason, even without an end event.
     pub(crate) ends_with_choices: bool,
+}
+
+impl StreamRules {
+    /// An event of its own ends the stream.
+    pub(crate) const WITH_END_EVENT: Self = Self {
+        ends_with_marker: false,
+        ends_with_choices: false,
+    };
 }
 
 /// How tokens are reported.

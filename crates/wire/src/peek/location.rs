@@ -1,5 +1,5 @@
 //! The meaning of keys and values of a request, and the tables that the formats share.
-//! The tables of a format itself stand in `formats/*/field_locations.rs`.
+//! The tables of a format itself stand in `formats/*.rs`.
 
 use super::extensions;
 use crate::formats::rules::FormatRules;

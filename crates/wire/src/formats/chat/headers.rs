@@ -1,9 +1,0 @@
-//! The headers of chat.
-
-use crate::headers::HeaderRules;
-
-pub(super) const RULES: HeaderRules = HeaderRules {
-    request_id: None,
-    version: None,
-    vendor: "openai-",
-};

@@ -1,9 +1,0 @@
-//! How chat reports usage.
-
-use super::super::rules::UsageRules;
-use crate::usage::Counting;
-
-pub(super) const RULES: UsageRules = UsageRules {
-    counting: Counting::Inclusive,
-    is_on_request: true,
-};

@@ -1,9 +1,0 @@
-//! The headers of Gemini.
-
-use crate::headers::HeaderRules;
-
-pub(super) const RULES: HeaderRules = HeaderRules {
-    request_id: None,
-    version: None,
-    vendor: "x-goog-",
-};

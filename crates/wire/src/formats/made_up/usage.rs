@@ -1,9 +1,0 @@
-//! How the made-up format reports usage.
-
-use super::super::rules::UsageRules;
-use crate::usage::Counting;
-
-pub(super) const RULES: UsageRules = UsageRules {
-    counting: Counting::Exclusive,
-    is_on_request: false,
-};
