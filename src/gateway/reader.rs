@@ -253,7 +253,7 @@ impl WholeAnswer {
 
     /// The kind of the body, once it is certain.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
-        self.translator.kind_so_far()
+        self.translator.scanner().kind_so_far()
     }
 }
 
@@ -322,6 +322,12 @@ fn keep(permit: &mut MemoryPermit, bytes: u64) -> Result<(), UpstreamFault> {
         events::request_shed(shed);
         UpstreamFault::out_of_memory()
     })
+}
+
+/// The scanner that reads the facts and the usage of an answer.
+enum Scanner<'a> {
+    Stream(&'a StreamScanner),
+    Whole(&'a AnswerScanner),
 }
 
 /// An event stream, forwarded or translated event by event.
@@ -421,15 +427,23 @@ impl Reader {
         }
     }
 
+    /// The scanner of the answer; `None` if it is not read.
+    fn scanner(&self) -> Option<Scanner<'_>> {
+        Some(match self {
+            Self::Stream(events) => Scanner::Stream(events.scanner()),
+            Self::Whole(answer) => Scanner::Whole(&answer.scanner),
+            Self::TranslatedWhole(answer) => Scanner::Whole(answer.translator.scanner()),
+            Self::Unpaid(response) => Scanner::Whole(&response.scanner),
+            Self::Count | Self::Unread | Self::Error => return None,
+        })
+    }
+
     /// The usage that the provider has reported so far.
     pub fn usage(&self) -> ReportedUsage {
-        match self {
-            Self::Stream(Events::Passing(scanner)) => scanner.usage(),
-            Self::Stream(Events::Translated(translator)) => translator.usage(),
-            Self::Whole(answer) => answer.scanner.usage(),
-            Self::TranslatedWhole(answer) => answer.translator.usage(),
-            Self::Unpaid(response) => response.scanner.usage(),
-            Self::Count | Self::Unread | Self::Error => ReportedUsage::default(),
+        match self.scanner() {
+            Some(Scanner::Stream(scanner)) => scanner.usage(),
+            Some(Scanner::Whole(scanner)) => scanner.usage(),
+            None => ReportedUsage::default(),
         }
     }
 
@@ -443,38 +457,28 @@ impl Reader {
     }
 
     /// The facts that the answer has reported so far.
-    pub const fn facts(&self) -> Option<&AnswerFacts> {
-        Some(match self {
-            Self::Stream(Events::Passing(scanner)) => scanner.facts(),
-            Self::Stream(Events::Translated(translator)) => translator.facts(),
-            Self::Whole(answer) => answer.scanner.facts(),
-            Self::TranslatedWhole(answer) => answer.translator.facts(),
-            Self::Unpaid(response) => response.scanner.facts(),
-            Self::Count | Self::Unread | Self::Error => return None,
+    pub fn facts(&self) -> Option<&AnswerFacts> {
+        Some(match self.scanner()? {
+            Scanner::Stream(scanner) => scanner.facts(),
+            Scanner::Whole(scanner) => scanner.facts(),
         })
     }
 
     /// Bytes of text and arguments of tool calls so far.
     pub fn text_bytes(&self) -> u64 {
-        match self {
-            Self::Stream(Events::Passing(scanner)) => scanner.text_bytes(),
-            Self::Stream(Events::Translated(translator)) => translator.text_bytes(),
-            Self::Whole(answer) => answer.scanner.text_bytes(),
-            Self::TranslatedWhole(answer) => answer.translator.text_bytes(),
-            Self::Unpaid(response) => response.scanner.text_bytes(),
-            Self::Count | Self::Unread | Self::Error => 0,
+        match self.scanner() {
+            Some(Scanner::Stream(scanner)) => scanner.text_bytes(),
+            Some(Scanner::Whole(scanner)) => scanner.text_bytes(),
+            None => 0,
         }
     }
 
     /// A sample of that text, about 1 KiB.
     pub fn text_sample(&self) -> String {
-        match self {
-            Self::Stream(Events::Passing(scanner)) => scanner.text_sample(),
-            Self::Stream(Events::Translated(translator)) => translator.text_sample(),
-            Self::Whole(answer) => answer.scanner.text_sample(),
-            Self::TranslatedWhole(answer) => answer.translator.text_sample(),
-            Self::Unpaid(response) => response.scanner.text_sample(),
-            Self::Count | Self::Unread | Self::Error => String::new(),
+        match self.scanner() {
+            Some(Scanner::Stream(scanner)) => scanner.text_sample(),
+            Some(Scanner::Whole(scanner)) => scanner.text_sample(),
+            None => String::new(),
         }
     }
 
@@ -535,6 +539,13 @@ impl Events {
         }
     }
 
+    fn scanner(&self) -> &StreamScanner {
+        match self {
+            Self::Passing(scanner) => scanner,
+            Self::Translated(translator) => translator.scanner(),
+        }
+    }
+
     /// How far the stream has come.
     pub fn phase(&self) -> &Phase {
         match self {
@@ -547,10 +558,7 @@ impl Events {
     pub fn progress(&self) -> Progress {
         match self.phase() {
             Phase::Preamble => Progress::Preamble,
-            _ => Progress::Events(match self {
-                Self::Passing(scanner) => scanner.events(),
-                Self::Translated(translator) => translator.events(),
-            }),
+            _ => Progress::Events(self.scanner().events()),
         }
     }
 

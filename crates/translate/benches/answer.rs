@@ -104,7 +104,7 @@ fn stream(c: &mut Criterion) {
                         black_box(&out);
                         out.clear();
                     }
-                    assert!(translator.events() >= EVENTS as u64);
+                    assert!(translator.scanner().events() >= EVENTS as u64);
                 });
             });
         }

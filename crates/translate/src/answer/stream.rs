@@ -18,18 +18,16 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::{
-    answer::{AnswerFacts, StreamEvents},
+    answer::StreamEvents,
     render,
-    stream::{EventReader, Phase, StreamEnd, StreamItem},
-    usage::ReportedUsage,
+    stream::{EventReader, Phase, StreamEnd, StreamItem, StreamScanner},
 };
 
 /// The largest event that is read, in bytes.
 const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Translates one event stream. Its methods are those of
-/// [`StreamScanner`](tollgate_wire::stream::StreamScanner), so that an answer is held, metered
-/// and settled in the same way whether it is translated or passes.
+/// Translates one event stream. Its [scanner](Self::scanner) is the one that reads a stream which passes, so
+/// that an answer is held, metered and settled in the same way.
 #[derive(Debug)]
 pub struct StreamTranslator {
     notes: Arc<TranslationNotes>,
@@ -116,30 +114,9 @@ impl StreamTranslator {
         is_over && *self.events.phase() != Phase::Terminal
     }
 
-    /// The facts about the answer so far, in the provider's words.
-    pub const fn facts(&self) -> &AnswerFacts {
-        self.events.facts()
-    }
-
-    /// The usage reported so far.
-    pub fn usage(&self) -> ReportedUsage {
-        self.events.usage()
-    }
-
-    /// Bytes of text and tool arguments that came: what output is estimated from where no
-    /// usage is reported.
-    pub fn text_bytes(&self) -> u64 {
-        self.events.text_bytes()
-    }
-
-    /// A sample of that text, about a KiB of it.
-    pub fn text_sample(&self) -> String {
-        self.events.text_sample()
-    }
-
-    /// Events of the answer that came.
-    pub const fn events(&self) -> u64 {
-        self.events.events()
+    /// The scanner, which has read the facts and the usage of the answer, in the provider's words.
+    pub const fn scanner(&self) -> &StreamScanner {
+        self.events.scanner()
     }
 
     /// Bytes held now, of events that are not complete, of calls that wait for their turn,
@@ -190,9 +167,10 @@ impl StreamTranslator {
         if std::mem::replace(&mut self.is_finished, true) {
             return Ok(());
         }
-        let reported = self.events.usage();
+        let scanner = self.events.scanner();
+        let reported = scanner.usage();
         let is_reported = reported.has_input || reported.has_output;
-        let facts = self.events.facts();
+        let facts = scanner.facts();
         self.flow.start(facts);
         self.flow
             .finish(facts.stop, is_reported.then_some(reported.usage))

@@ -13,9 +13,8 @@ use crate::{
 use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_wire::{
-    answer::{AnswerFacts, AnswerKind, AnswerScanner},
+    answer::{AnswerKind, AnswerScanner},
     fault::{UpstreamFault, classify_body},
-    usage::ReportedUsage,
 };
 
 /// The largest answer that is read, in bytes.
@@ -94,29 +93,9 @@ impl AnswerTranslator {
         Ok(flow.out.into_bytes().into())
     }
 
-    /// The kind of the body, as soon as it is certain.
-    pub const fn kind_so_far(&self) -> Option<AnswerKind> {
-        self.scanner.kind_so_far()
-    }
-
-    /// The facts of the body so far, in the provider's words.
-    pub const fn facts(&self) -> &AnswerFacts {
-        self.scanner.facts()
-    }
-
-    /// The usage reported so far.
-    pub fn usage(&self) -> ReportedUsage {
-        self.scanner.usage()
-    }
-
-    /// Bytes of text and tool arguments so far.
-    pub fn text_bytes(&self) -> u64 {
-        self.scanner.text_bytes()
-    }
-
-    /// A sample of that text, about a KiB of it.
-    pub fn text_sample(&self) -> String {
-        self.scanner.text_sample()
+    /// The scanner, which has read the facts and the usage of the body, in the provider's words.
+    pub const fn scanner(&self) -> &AnswerScanner {
+        &self.scanner
     }
 
     /// Bytes held now.

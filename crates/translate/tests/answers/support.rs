@@ -77,7 +77,7 @@ pub fn translate<'a>(notes: &TranslationNotes, chunks: impl IntoIterator<Item = 
         out: String::from_utf8(out.concat()).unwrap(),
         end,
         phase: translator.phase().clone(),
-        usage: translator.usage(),
+        usage: translator.scanner().usage(),
         failure: String::from_utf8(failure.to_vec()).unwrap(),
     }
 }

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     answer::{AnswerFacts, StreamEvents, kind::EventKind},
     fault::{UpstreamFault, classify_body},
-    usage::ReportedUsage,
 };
 use tollgate_types::Format;
 
@@ -161,35 +160,14 @@ impl EventReader {
         self.scanner.end()
     }
 
+    /// The scanner, which has read the facts and the usage of the answer.
+    pub const fn scanner(&self) -> &StreamScanner {
+        &self.scanner
+    }
+
     /// How far the stream has come.
     pub const fn phase(&self) -> &Phase {
         self.scanner.phase()
-    }
-
-    /// The facts about the answer so far.
-    pub const fn facts(&self) -> &AnswerFacts {
-        self.scanner.facts()
-    }
-
-    /// The usage reported so far.
-    pub fn usage(&self) -> ReportedUsage {
-        self.scanner.usage()
-    }
-
-    /// Bytes of text and tool arguments that were read: what output is estimated from where
-    /// no usage is reported.
-    pub fn text_bytes(&self) -> u64 {
-        self.scanner.text_bytes()
-    }
-
-    /// A sample of that text, about a KiB of it.
-    pub fn text_sample(&self) -> String {
-        self.scanner.text_sample()
-    }
-
-    /// Events of the answer that were read, without those that only say that more will come.
-    pub const fn events(&self) -> u64 {
-        self.scanner.events()
     }
 
     /// Bytes that are held of an event that is not complete.

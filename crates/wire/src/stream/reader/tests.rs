@@ -1,5 +1,6 @@
 use super::*;
 use crate::stream::tests::recorded::{random_chunks, recorded};
+use crate::usage::ReportedUsage;
 use bytes::Bytes;
 
 /// Everything that a caller of the reader can see of a stream.
@@ -37,9 +38,9 @@ fn read<'a>(format: Format, limit: usize, chunks: impl IntoIterator<Item = &'a [
         comments,
         phase: reader.phase().clone(),
         end: reader.end(),
-        usage: reader.usage(),
-        facts: reader.facts().clone(),
-        counted: (reader.events(), reader.text_bytes()),
+        usage: reader.scanner().usage(),
+        facts: reader.scanner().facts().clone(),
+        counted: (reader.scanner().events(), reader.scanner().text_bytes()),
     }
 }
 
