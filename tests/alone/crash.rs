@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 use tokio::task::JoinSet;
 use tollgate_ledger::{History, HistoryQuery, KeySelector, Timestamp, UsageRecord};
 
@@ -102,16 +102,20 @@ async fn output_delivered_before_kill_9_is_charged_but_for_a_quarter_second() {
     let orders = format!("tokens-1000,chunk-delay-{DELAY}ms");
     let request = Request::post(CHAT, &body).key(&key).orders(&orders);
     let mut streams = JoinSet::new();
+    let begun = Arc::new(Barrier::new(STREAMS + 1));
     for _ in 0..STREAMS {
         let (mut connection, request) = (gateway.connect().await, request.clone());
+        let begun = Arc::clone(&begun);
         streams.spawn(async move {
             connection.write(&request.bytes()).await;
             let mut answer = connection.head().await;
+            begun.wait().await;
             connection.read_body(&mut answer).await;
             answer
         });
     }
     // Lets time pass on purpose: the kill must come at a random moment of the streams.
+    bounded("the streams' heads", begun.wait()).await;
     tokio::time::sleep(Duration::from_millis(900 + fastrand::u64(..600))).await;
     let folder = gateway.killed().await;
     let received = bounded("the streams' end", streams.join_all()).await;
