@@ -1182,11 +1182,6 @@ impl HttpSession {
         })
     }
 
-    fn get_body(&self, buf_ref: &BufRef) -> &[u8] {
-        // TODO: these get_*() could panic. handle them better
-        self.body_reader.get_body(buf_ref)
-    }
-
     /// This function will (async) block forever until the client closes the connection.
     pub async fn idle(&mut self) -> Result<usize> {
         // OpenSSL read requires a non-empty buffer. Keep this probe at one byte
@@ -2915,7 +2910,7 @@ mod tests_stream {
         let res = http_stream.read_body().await.unwrap().unwrap();
         assert_eq!(res, BufRef::new(0, 3));
         assert_eq!(http_stream.body_reader.body_state, ParseState::Complete(3));
-        assert_eq!(input3, http_stream.get_body(&res));
+        assert_eq!(input3, http_stream.body_reader.get_body(&res));
     }
 
     #[tokio::test]
