@@ -209,23 +209,15 @@ impl Sample {
     }
 }
 
-/// Whether one of [`WHITE`] may stand more than [`GAP`] times in a row.
+/// Whether one of [`WHITE`] stands more than [`GAP`] times in a row.
 fn has_gap(source: &[u8]) -> bool {
-    static SPACES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("   "));
-    if SPACES.find(source).is_some() {
-        return true;
-    }
-    let (mut repeated, mut before) = (0, None);
-    for at in memchr::memchr_iter(b'\\', source) {
-        let escape = source.get(at + 1);
-        let is_repeated = before.is_some_and(|(place, same)| place + 2 == at && same == escape);
-        repeated = if is_repeated { repeated + 1 } else { 0 };
-        if repeated >= GAP {
-            return true;
-        }
-        before = Some((at, escape));
-    }
-    false
+    static GAPS: LazyLock<[Finder<'static>; WHITE.len()]> =
+        LazyLock::new(|| ["   ", r"\n\n\n", r"\r\r\r", r"\t\t\t"].map(Finder::new));
+    let has_escape = memchr::memchr(b'\\', source).is_some();
+    let searched = if has_escape { WHITE.len() } else { 1 };
+    GAPS.iter()
+        .take(searched)
+        .any(|gap| gap.find(source).is_some())
 }
 
 /// A run without the words that its ends cut, as far as a space is near.
