@@ -154,10 +154,7 @@ impl Answer {
     }
 
     fn note_sent(&mut self, piece: &Bytes) {
-        // Only the end of a stream is written again. Pingora copies a large piece that others refer to.
-        if self.is_stream() {
-            self.unflushed.add(piece);
-        }
+        self.unflushed.add(piece);
         if let Some(kept) = &mut self.kept {
             kept.add(piece);
         }

@@ -73,10 +73,6 @@ impl ProxyTaskState {
     }
 }
 
-/// A piece of a response body from this size on is not copied into an empty write buffer, and no
-/// write buffer of this size is kept.
-const LARGE_PIECE_SIZE: usize = 16 * 1024;
-
 /// The HTTP 1.x server session
 pub struct HttpSession {
     underlying_stream: Stream,
@@ -1060,11 +1056,7 @@ impl HttpSession {
         }
 
         // make sure this buf is safe to reuse
-        if self.body_write_buf.capacity() < LARGE_PIECE_SIZE {
-            self.body_write_buf.clear();
-        } else {
-            self.body_write_buf = BytesMut::new();
-        }
+        self.body_write_buf.clear();
 
         written
     }
@@ -1547,15 +1539,9 @@ impl HttpSession {
         let Some(d) = data else {
             return;
         };
-        if d.is_empty() || self.body_writer.finished() {
-            return;
-        }
-        if d.len() < LARGE_PIECE_SIZE || !self.body_write_buf.is_empty() {
+        if !d.is_empty() && !self.body_writer.finished() {
             self.body_write_buf.put_slice(&d);
-            return;
         }
-        // Nobody else has this piece, most likely: it becomes the buffer.
-        self.body_write_buf = d.try_into_mut().unwrap_or_else(|d| BytesMut::from(&d[..]));
     }
 
     // TODO: use vectored write to avoid copying
@@ -3014,21 +3000,6 @@ mod tests_stream {
             .unwrap();
         let written = http_stream.write_body_buf().await.unwrap();
         assert!(written.is_none());
-    }
-
-    #[tokio::test]
-    async fn a_large_piece_becomes_the_write_buffer() {
-        let mut http_stream = HttpSession::new(Box::new(Builder::new().build()));
-        let piece = Bytes::from(vec![b'a'; LARGE_PIECE_SIZE]);
-        let place = piece.as_ptr();
-        http_stream.buffer_body_data(Some(piece.clone()), false);
-        assert_ne!(http_stream.body_write_buf.as_ptr(), place);
-        http_stream.body_write_buf.clear();
-        http_stream.buffer_body_data(Some(piece), false);
-        assert_eq!(http_stream.body_write_buf.as_ptr(), place);
-        http_stream.buffer_body_data(Some(Bytes::from_static(b"bc")), false);
-        assert_eq!(http_stream.body_write_buf.len(), LARGE_PIECE_SIZE + 2);
-        assert!(http_stream.body_write_buf.ends_with(b"abc"));
     }
 
     #[tokio::test]
