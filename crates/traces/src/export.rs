@@ -23,7 +23,7 @@ const MOST_WAITING: usize = 4096;
 const BATCH: usize = 512;
 /// Bytes of content in one export, about: a collector accepts messages of 4 MiB.
 const CONTENT_BATCH: usize = 1 << 20;
-/// How long the thread sleeps between exports. A request that adds spans does not wake it: that takes a system call.
+/// How long the thread sleeps between exports of less than a batch. A request that adds spans does not wake it: that takes a system call.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long an export may take, with its retries.
 const EXPORT_LIMIT: Duration = Duration::from_secs(10);
@@ -100,58 +100,61 @@ fn run(
     let mut fails = false;
     let mut is_last = false;
     loop {
-        let batch = collect(waiting, writer);
-        let count = batch.len();
-        if count == 0 {
-            if is_last {
-                return;
-            }
-            is_last = stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
-            continue;
+        let (batch, is_full) = collect(waiting, writer);
+        if !batch.is_empty() {
+            fails = !export(runtime, exporter, batch, fails);
         }
-        let export = async { tokio::time::timeout(EXPORT_LIMIT, exporter.export(batch)).await };
-        let fault = match runtime.block_on(export) {
-            Ok(Ok(())) => None,
-            Ok(Err(cause)) => Some(cause.to_string()),
-            Err(_) => Some(format!("no answer within {} s", EXPORT_LIMIT.as_secs())),
-        };
-        // A line for each change, not for each batch.
-        let failed = fails;
-        fails = fault.is_some();
-        match fault {
-            Some(cause) => {
-                events::spans(SpanResult::Failed, count);
-                if !failed {
-                    log::warn!("traces: the collector does not accept spans: {cause}");
-                }
-            }
-            None => {
-                events::spans(SpanResult::Exported, count);
-                if failed {
-                    log::info!("traces: the collector accepts spans again");
-                }
-            }
-        }
-        if is_last && fails {
+        if is_last && (fails || !is_full) {
             return;
         }
+        is_last |= match is_full {
+            true => stopped.try_recv().is_ok(),
+            false => stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout),
+        };
     }
 }
 
-/// The spans that wait, at most about a batch of them.
-fn collect(waiting: &Receiver<Spans>, writer: Option<&Writer>) -> Vec<SpanData> {
+/// Exports spans. Returns whether the collector has accepted them. `failed`: it did not accept those before.
+fn export(runtime: &Runtime, exporter: &SpanExporter, batch: Vec<SpanData>, failed: bool) -> bool {
+    let count = batch.len();
+    let export = async { tokio::time::timeout(EXPORT_LIMIT, exporter.export(batch)).await };
+    let fault = match runtime.block_on(export) {
+        Ok(Ok(())) => None,
+        Ok(Err(cause)) => Some(cause.to_string()),
+        Err(_) => Some(format!("no answer within {} s", EXPORT_LIMIT.as_secs())),
+    };
+    // A line for each change, not for each batch.
+    match &fault {
+        Some(cause) => {
+            events::spans(SpanResult::Failed, count);
+            if !failed {
+                log::warn!("traces: the collector does not accept spans: {cause}");
+            }
+        }
+        None => {
+            events::spans(SpanResult::Exported, count);
+            if failed {
+                log::info!("traces: the collector accepts spans again");
+            }
+        }
+    }
+    fault.is_none()
+}
+
+/// The spans that wait, at most about a batch of them, and whether more may wait.
+fn collect(waiting: &Receiver<Spans>, writer: Option<&Writer>) -> (Vec<SpanData>, bool) {
     let mut batch = Vec::new();
     let mut content_bytes = 0_usize;
     while batch.len() < BATCH && content_bytes < CONTENT_BATCH {
         let Ok(Spans { mut spans, content }) = waiting.try_recv() else {
-            break;
+            return (batch, false);
         };
         if let (Some(writer), Some(content), Some(span)) = (writer, content, spans.last_mut()) {
             content_bytes = content_bytes.saturating_add(writer.write(&content, span));
         }
         batch.append(&mut spans);
     }
-    batch
+    (batch, true)
 }
 
 type Fault = Box<dyn std::error::Error>;
