@@ -102,8 +102,8 @@ pub(super) const GRANTED_UNTIL: &str = "(SELECT CASE WHEN count(*) = count(grant
 pub(super) const PAYS_MONEY: &str =
     "EXISTS (SELECT 1 FROM grants WHERE grants.key = keys.number AND unit = 'money')";
 
-/// Reads [`KEY_COLUMNS`], [`GRANTED_UNTIL`] and [`PAYS_MONEY`] from column `first` on. The inner error is a
-/// row that makes no sense.
+/// Reads [`KEY_COLUMNS`], [`GRANTED_UNTIL`] and [`PAYS_MONEY`] from column `first` on. The inner error is an
+/// invalid row.
 pub(super) fn key<R: StoredRow>(
     row: &R,
     first: usize,
@@ -316,7 +316,7 @@ pub(super) fn undamaged<R: StoredRow>(
     Ok((answer_checksum(&bytes, key, id) == sum).then(|| bytes.into()))
 }
 
-/// Of the contents, and of whose they are.
+/// The checksum of the contents, the key and the request.
 pub(super) fn answer_checksum(bytes: &[u8], key: &KeyId, id: RequestId) -> i64 {
     let mut hash = crc32fast::Hasher::new();
     hash.update(key.as_str().as_bytes());

@@ -191,7 +191,7 @@ fn extend(
     Ok(Outcome::Done)
 }
 
-/// The keys of a query. The inner error is a row that makes no sense.
+/// The keys of a query. The inner error is an invalid row.
 pub(super) fn find(
     file: &mut Session,
     query: &KeyQuery<'_>,
