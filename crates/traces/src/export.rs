@@ -23,7 +23,8 @@ const MOST_WAITING: usize = 4096;
 const BATCH: usize = 512;
 /// Bytes of content in one export, about: a collector accepts messages of 4 MiB.
 const CONTENT_BATCH: usize = 1 << 20;
-/// How long the thread sleeps between exports of less than a batch. A request that adds spans does not wake it: that takes a system call.
+/// How long the thread sleeps after an export of less than a batch. A request that adds spans does not wake it:
+/// that would take a system call.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long an export may take, with its retries.
 const EXPORT_LIMIT: Duration = Duration::from_secs(10);

@@ -102,8 +102,8 @@ impl Drop for Paying {
 
 /// How long to wait until earlier settlements are committed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
-/// The longest time for which a request without a record can still run. After that, it has crashed before
-/// any delivery.
+/// The longest time for which a request without a record can still run. After that, it counts as crashed
+/// before any delivery.
 const LONGEST_REQUEST: Duration = Duration::from_secs(86_400);
 
 impl Ownership {

@@ -229,8 +229,8 @@ pub(crate) trait Process: Send {
         now: Timestamp,
     ) -> Result<Recovered, StoreError>;
 
-    /// Deletes old records, a bounded number in bounded time, and does what else the database needs once a
-    /// second. Returns how many records of requests it has deleted.
+    /// Deletes old records, a bounded number in bounded time, and maintains the database. Called once a second.
+    /// Returns the number of deleted records of requests.
     fn maintain(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError>;
 
     /// Returns all leases and ends the process.
