@@ -1419,9 +1419,7 @@ impl BodyWriter {
                 } else {
                     to_write = buf.len();
                 }
-                let res = stream
-                    .write_all_buf(&mut Buf::chain(header, &buf[..to_write]))
-                    .await;
+                let res = stream.write_all_buf(&mut Buf::chain(header, &buf[..to_write])).await;
                 match res {
                     Ok(()) => {
                         self.body_mode = BM::ContentLength(total, written + to_write);
@@ -2134,11 +2132,7 @@ mod tests {
         let mut body_reader = BodyReader::new(true);
         body_reader.init_content_length(6, b"abc");
         let buffer = body_reader.body_buf.as_ref().unwrap();
-        assert!(
-            buffer.capacity() < BODY_BUFFER_SIZE,
-            "{}",
-            buffer.capacity()
-        );
+        assert!(buffer.capacity() < BODY_BUFFER_SIZE, "{}", buffer.capacity());
         let first = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
         assert_eq!(body_reader.get_body(&first), b"abc");
         let rest = body_reader.read_body(&mut mock_io).await.unwrap().unwrap();
@@ -2187,10 +2181,7 @@ mod tests {
 
     #[tokio::test]
     async fn little_is_reserved_after_little_was_read() {
-        let body = [
-            BODY_BUFFER_SIZE + 100,
-            SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1,
-        ];
+        let body = [BODY_BUFFER_SIZE + 100, SHORT_READ_SIZE + BODY_BUFFER_SIZE + 1];
         let (mut io, mut peer) = tokio::io::duplex(body[0] + body[1]);
         let mut body_reader = BodyReader::new(true);
         body_reader.init_content_length(body[0] + body[1], b"");
