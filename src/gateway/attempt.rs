@@ -21,7 +21,7 @@ use tollgate_providers::Proof;
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Http2, Provider};
-use tollgate_translate::{TranslationNotes, VectorsNotes};
+use tollgate_translate::{EmbeddingsNotes, TranslationNotes};
 use tollgate_types::{Format, Prices, PublicError};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -344,7 +344,7 @@ impl Attempts {
     }
 
     /// The same for embeddings in another API.
-    pub const fn embeddings(&self) -> Option<&VectorsNotes> {
+    pub const fn embeddings(&self) -> Option<&EmbeddingsNotes> {
         self.sent.embeddings.as_ref()
     }
 

@@ -18,8 +18,8 @@ use super::remembered::{self, Kept};
 use super::respond;
 use super::stage::Admitted;
 use crate::candidate::{
-    Fitted, accepted, first_that_carries, fit_reasoning, lacks_sampling, may_drop_sampling,
-    no_path_fault, purpose, target, vectors_api,
+    Fitted, accepted, embeddings_format, first_that_carries, fit_reasoning, lacks_sampling,
+    may_drop_sampling, no_path_fault, purpose, target,
 };
 use crate::clock;
 use crate::events::Shed;
@@ -31,8 +31,8 @@ use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, Strict, Target, TranslationNotes, VectorsNotes, lacks_any, needs_custom_tools,
-    vectors_request, within_capabilities, without_refused,
+    AnswerContext, EmbeddingsNotes, Strict, Target, TranslationNotes, embeddings_request,
+    lacks_any, needs_custom_tools, within_capabilities, without_refused,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -55,7 +55,7 @@ pub struct Outgoing {
     /// The facts of the request that the translation of the answer needs.
     pub notes: Option<Arc<TranslationNotes>>,
     /// The same for embeddings in another API.
-    pub embeddings: Option<VectorsNotes>,
+    pub embeddings: Option<EmbeddingsNotes>,
     /// The part of the request that is kept until its answer is remembered.
     pub kept: Option<Kept>,
 }
@@ -117,14 +117,18 @@ pub fn prepare(
         let mut sent = same.ok_or_else(fault)?;
         let upstream = upstream_model(admitted, &candidate.deployment);
         let api = base(format).and_then(|base| base.api);
-        if let Some(api) = vectors_api(api, upstream)? {
-            let body = sent.body.take().unwrap_or_default();
+        if let Some(to) = embeddings_format(api, upstream)? {
+            let asked = sent.body.take().unwrap_or_default();
             let model = admitted.model_asked();
-            let translated = vectors_request(api, &body, model, upstream, strict);
+            let translated = embeddings_request(to, &asked, model, upstream, strict);
             let translated = translated.map_err(PublicError::from)?;
+            // Settings that are repeated for each text make a large body of a small one.
+            let mut permit = no_room(exchange, body);
+            permit.grow(length(&translated.body))?;
             sent.dropped
                 .extend(translated.dropped.into_iter().map(Cow::Borrowed));
-            (sent.body, sent.embeddings) = (Some(translated.body), Some(translated.notes));
+            sent.body = Some(permit.keep(translated.body));
+            sent.embeddings = Some(translated.notes);
         }
         (format, sent)
     } else {

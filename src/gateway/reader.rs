@@ -11,8 +11,8 @@ use http::header::{AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_translate::{
-    AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes, VectorsNotes,
-    vectors_answer,
+    AnswerContext, AnswerTranslator, EmbeddingsNotes, StreamTranslator, TranslationNotes,
+    embeddings_answer,
 };
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
@@ -29,7 +29,7 @@ pub struct Expectation {
     /// The translation into the client's format, if that is another.
     pub translation: Option<Translation>,
     /// For embeddings in another API: what their answer lacks, and the memory for it until it is complete.
-    pub embeddings: Option<(VectorsNotes, MemoryPermit)>,
+    pub embeddings: Option<(EmbeddingsNotes, MemoryPermit)>,
     /// Whether the answer is a count of tokens.
     pub counts_tokens: bool,
     /// Whether the request is for an item that the provider stores.
@@ -189,7 +189,7 @@ impl PassingAnswer {
 
 /// Embeddings in another API: kept until they are complete, then translated.
 struct Embeddings {
-    notes: VectorsNotes,
+    notes: EmbeddingsNotes,
     permit: MemoryPermit,
     /// Input tokens by the headers of the answer.
     input_tokens: Option<u64>,
@@ -197,7 +197,7 @@ struct Embeddings {
 }
 
 impl Embeddings {
-    fn new((notes, permit): (VectorsNotes, MemoryPermit), headers: &HeaderMap) -> Self {
+    fn new((notes, permit): (EmbeddingsNotes, MemoryPermit), headers: &HeaderMap) -> Self {
         const INPUT_TOKENS: &str = "x-amzn-bedrock-input-token-count";
         Self {
             notes,
@@ -218,7 +218,7 @@ impl Embeddings {
             return Ok(None);
         }
         let body = std::mem::take(&mut self.body);
-        let answer = vectors_answer(&body, self.input_tokens, &self.notes);
+        let answer = embeddings_answer(&body, self.input_tokens, &self.notes);
         answer.map(Some).ok_or_else(UpstreamFault::broken_answer)
     }
 }

@@ -174,7 +174,8 @@ const PROFILE: &str = "arn:aws:bedrock:us-east-1:123456789012:application-infere
 #[tokio::test]
 async fn a_profile_of_cohere_gets_the_body_of_cohere_if_the_provider_says_so() {
     let upstream = Service::answering(|_| {
-        let body = r#"{"embeddings":{"float":[[0.5]]},"response_type":"embeddings_by_type"}"#;
+        let body =
+            r#"{"embeddings":{"float":[[0.5],[0.25]]},"response_type":"embeddings_by_type"}"#;
         vec![Act::send(json_answer("200 OK", "", body))]
     })
     .await;

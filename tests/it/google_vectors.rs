@@ -69,8 +69,11 @@ fn google(asked: &Seen) -> Vec<Act> {
 }
 
 async fn start() -> (Service, Gateway) {
+    start_with(Config::new()).await
+}
+
+async fn start_with(mut config: Config) -> (Service, Gateway) {
     let google = Service::answering(google).await;
-    let mut config = Config::new();
     for api in ["gemini", "vertex_predict", "vertex_embed_content"] {
         let mut settings = provider(google.address);
         settings["formats"] = json!([{"name": "embeddings", "api": api}]);
@@ -187,6 +190,21 @@ async fn inputs_that_google_does_not_take_are_refused_before_it_is_asked() {
 }
 
 #[tokio::test]
+async fn a_small_request_that_becomes_a_large_one_counts_with_its_size_at_the_provider() {
+    let limit = json!("250kB");
+    let config = Config::new()
+        .with("server.limits.body_bytes", json!("100kB"))
+        .with("server.limits.bodies_in_memory", limit);
+    let (google, gateway) = start_with(config).await;
+    let texts = |count| json!({"model": "two", "input": vec![""; count], "dimensions": 2});
+    gateway.post(EMBEDDINGS, &texts(2)).await.assert_ok();
+    let answer = gateway.post(EMBEDDINGS, &texts(2048)).await;
+    answer.assert_error(503, "service_unavailable");
+    assert_eq!(google.seen().len(), 1, "only the small one was sent");
+    gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
+}
+
+#[tokio::test]
 async fn errors_of_google_are_classified_and_free() {
     let (_google, gateway) = start().await;
     for (model, status, code) in [
@@ -194,6 +212,8 @@ async fn errors_of_google_are_classified_and_free() {
         ("unknown", 404, "invalid_model"),
         ("full", 429, "rate_limit_exceeded"),
         ("broken", 502, "upstream_error"),
+        // It answers one text with two vectors.
+        ("two", 502, "upstream_error"),
     ] {
         let body = json!({"model": model, "input": "a"});
         let answer = gateway.post(EMBEDDINGS, &body).await;

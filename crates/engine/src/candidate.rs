@@ -10,7 +10,7 @@ use tollgate_routing::health::Full;
 use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
 use tollgate_translate::{
-    Lossy, Refusal, Strict, Target, ThinkingObstacles, VectorsApi, sampling_settings,
+    EmbeddingsFormat, Lossy, Refusal, Strict, Target, ThinkingObstacles, sampling_settings,
 };
 use tollgate_types::{
     Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
@@ -56,17 +56,17 @@ pub fn first_that_carries<T>(
 /// # Errors
 ///
 /// The name of the model does not say it: a client can choose any under a pattern.
-pub fn vectors_api(
+pub fn embeddings_format(
     api: Option<EmbeddingsApi>,
     upstream_model: &str,
-) -> Result<Option<VectorsApi>, PublicError> {
+) -> Result<Option<EmbeddingsFormat>, PublicError> {
     let Some(api) = api else { return Ok(None) };
     Ok(Some(match api.of_model(upstream_model) {
-        Some(EmbeddingsApi::BedrockTitan) => VectorsApi::Titan,
-        Some(EmbeddingsApi::BedrockCohere) => VectorsApi::Cohere,
-        Some(EmbeddingsApi::Gemini) => VectorsApi::Gemini,
-        Some(EmbeddingsApi::VertexPredict) => VectorsApi::VertexPredict,
-        Some(EmbeddingsApi::VertexEmbedContent) => VectorsApi::VertexEmbedContent,
+        Some(EmbeddingsApi::BedrockTitan) => EmbeddingsFormat::Titan,
+        Some(EmbeddingsApi::BedrockCohere) => EmbeddingsFormat::Cohere,
+        Some(EmbeddingsApi::Gemini) => EmbeddingsFormat::Gemini,
+        Some(EmbeddingsApi::VertexPredict) => EmbeddingsFormat::VertexPredict,
+        Some(EmbeddingsApi::VertexEmbedContent) => EmbeddingsFormat::VertexEmbedContent,
         Some(EmbeddingsApi::Bedrock) | None => {
             let message = "the vendor of this model of embeddings is unknown";
             return Err(PublicError::new(ErrorCode::InvalidModel, message));

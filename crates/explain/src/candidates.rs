@@ -6,8 +6,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_engine::candidate::{
-    self, accepted, check_path, first_that_carries, fit_reasoning, full_fault, may_drop_sampling,
-    no_token_fault, purpose, target, vectors_api,
+    self, accepted, check_path, embeddings_format, first_that_carries, fit_reasoning, full_fault,
+    may_drop_sampling, no_token_fault, purpose, target,
 };
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
@@ -19,7 +19,7 @@ use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
-    AnswerMemory, Strict, Target, needs_custom_tools, vectors_request, within_capabilities,
+    AnswerMemory, Strict, Target, embeddings_request, needs_custom_tools, within_capabilities,
 };
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
@@ -254,9 +254,9 @@ impl Question<'_> {
         let endpoint = deployment.provider.endpoint(self.format);
         let api = endpoint.and_then(|at| at.whole.api);
         let upstream_model = self.upstream_model(deployment);
-        if let Some(api) = vectors_api(api, upstream_model)? {
+        if let Some(api) = embeddings_format(api, upstream_model)? {
             let model = &self.model.id;
-            let translated = vectors_request(api, &fitted.body, model, upstream_model, strict)?;
+            let translated = embeddings_request(api, &fitted.body, model, upstream_model, strict)?;
             dropped.extend(translated.dropped);
         }
         Ok(dropped.into_iter().map(str::to_owned).collect())

@@ -18,28 +18,30 @@ const MOST_TEXTS: usize = 2048;
 
 /// A request for embeddings in another API, and what must be remembered until its answer comes.
 #[derive(Clone, Debug)]
-pub struct VectorsRequest {
+pub struct EmbeddingsRequest {
     /// The body to send.
     pub body: Bytes,
     /// The fields that were left out, by their names; `*` for those that the API does not define.
     pub dropped: Vec<&'static str>,
     /// The notes for the answer.
-    pub notes: VectorsNotes,
+    pub notes: EmbeddingsNotes,
 }
 
 /// Facts that the answer does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VectorsNotes {
-    api: VectorsApi,
+pub struct EmbeddingsNotes {
+    format: EmbeddingsFormat,
+    /// The texts of the request, of which each has a vector in the answer.
+    texts: usize,
     /// The model as the client named it.
     pub model: String,
     /// Whether the client takes vectors in base64.
     pub is_packed: bool,
 }
 
-/// An API of embeddings, which decides the form of bodies.
+/// The form of the bodies in an API of embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VectorsApi {
+pub enum EmbeddingsFormat {
     /// InvokeModel of Amazon Bedrock with a model of Amazon Titan.
     Titan,
     /// The same with a model of Cohere.
@@ -58,32 +60,32 @@ pub enum VectorsApi {
 /// # Errors
 /// The model does not take such an input, a field has a value that OpenAI's API does not define, or the operator
 /// does not allow a field to be dropped.
-pub fn vectors_request(
-    api: VectorsApi,
+pub fn embeddings_request(
+    format: EmbeddingsFormat,
     body: &[u8],
     model: &str,
     upstream_model: &str,
     strict: Strict<'_>,
-) -> Result<VectorsRequest, Refusal> {
-    use VectorsApi as A;
+) -> Result<EmbeddingsRequest, Refusal> {
+    use EmbeddingsFormat as F;
     let document = Document::of_valid(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
     let root = document.root();
     let mut asked = Asked::default();
     let mut dropped = Vec::new();
     let mut is_packed = false;
     for (key, value) in root.members() {
-        match (api, &*key.decode()) {
-            (_, "input") => asked.texts = texts(api, value)?,
+        match (format, &*key.decode()) {
+            (_, "input") => asked.texts = texts(format, value)?,
             (_, "model") => {}
             _ if value.is_null() => {}
             (_, "dimensions") => asked.dimensions = Some(dimensions(value)?),
-            (A::Titan, "normalize") => asked.own.push(("normalize", value)),
-            (A::Cohere, "input_type") => asked.own.push(("input_type", value)),
-            (A::Cohere, "truncate") => asked.own.push(("truncate", value)),
-            (A::Gemini | A::VertexEmbedContent, "task_type") => {
+            (F::Titan, "normalize") => asked.own.push(("normalize", value)),
+            (F::Cohere, "input_type") => asked.own.push(("input_type", value)),
+            (F::Cohere, "truncate") => asked.own.push(("truncate", value)),
+            (F::Gemini | F::VertexEmbedContent, "task_type") => {
                 asked.own.push(("taskType", task(value)?));
             }
-            (A::VertexPredict, "task_type") => asked.own.push(("task_type", task(value)?)),
+            (F::VertexPredict, "task_type") => asked.own.push(("task_type", task(value)?)),
             (_, "encoding_format") => {
                 is_packed = match value.as_str().as_deref() {
                     Some("base64") => true,
@@ -106,13 +108,14 @@ pub fn vectors_request(
     }
     let mut out = Output::with_capacity(body.len());
     out.begin_object();
-    asked.write(api, upstream_model, &mut out);
+    asked.write(format, upstream_model, &mut out);
     out.end_object();
-    Ok(VectorsRequest {
+    Ok(EmbeddingsRequest {
         body: out.into_bytes().into(),
         dropped,
-        notes: VectorsNotes {
-            api,
+        notes: EmbeddingsNotes {
+            format,
+            texts: asked.texts.len(),
             model: model.to_owned(),
             is_packed,
         },
@@ -129,16 +132,16 @@ struct Asked<'d> {
 }
 
 impl Asked<'_> {
-    fn write(&self, api: VectorsApi, upstream_model: &str, out: &mut Output) {
+    fn write(&self, format: EmbeddingsFormat, upstream_model: &str, out: &mut Output) {
         let Some(first) = self.texts.first() else {
             return;
         };
-        match api {
-            VectorsApi::Titan => {
+        match format {
+            EmbeddingsFormat::Titan => {
                 out.key("inputText").raw(first.raw());
                 self.write_settings("dimensions", out);
             }
-            VectorsApi::Cohere => {
+            EmbeddingsFormat::Cohere => {
                 out.key("texts").begin_array();
                 for text in &self.texts {
                     out.item().raw(text.raw());
@@ -150,7 +153,7 @@ impl Asked<'_> {
                 }
                 self.write_settings("output_dimension", out);
             }
-            VectorsApi::Gemini => {
+            EmbeddingsFormat::Gemini => {
                 let model = format!("models/{upstream_model}");
                 out.key("requests").begin_array();
                 for text in &self.texts {
@@ -161,7 +164,7 @@ impl Asked<'_> {
                 }
                 out.end_array();
             }
-            VectorsApi::VertexPredict => {
+            EmbeddingsFormat::VertexPredict => {
                 out.key("instances").begin_array();
                 for text in &self.texts {
                     out.item().begin_object();
@@ -176,7 +179,7 @@ impl Asked<'_> {
                     out.end_object();
                 }
             }
-            VectorsApi::VertexEmbedContent => self.write_content(*first, out),
+            EmbeddingsFormat::VertexEmbedContent => self.write_content(*first, out),
         }
     }
 
@@ -208,7 +211,7 @@ impl Asked<'_> {
 }
 
 /// The texts of an input.
-fn texts(api: VectorsApi, input: Value<'_>) -> Result<Vec<Value<'_>>, Refusal> {
+fn texts(format: EmbeddingsFormat, input: Value<'_>) -> Result<Vec<Value<'_>>, Refusal> {
     let texts: Vec<_> = match input.kind() {
         Kind::String => vec![input],
         Kind::Array => input
@@ -218,7 +221,10 @@ fn texts(api: VectorsApi, input: Value<'_>) -> Result<Vec<Value<'_>>, Refusal> {
         _ => Vec::new(),
     };
     let is_texts = !texts.is_empty() && texts.iter().all(|it| it.kind() == Kind::String);
-    let takes_one = matches!(api, VectorsApi::Titan | VectorsApi::VertexEmbedContent);
+    let takes_one = matches!(
+        format,
+        EmbeddingsFormat::Titan | EmbeddingsFormat::VertexEmbedContent
+    );
     let why = match texts.len() {
         1 if is_texts => return Ok(texts),
         _ if takes_one => {
@@ -253,15 +259,16 @@ fn task(value: Value<'_>) -> Result<Value<'_>, Refusal> {
     }
 }
 
-/// Writes an answer as OpenAI does. `input_tokens`: the number in its head. Returns `None` if it has no vector.
-pub fn vectors_answer(
+/// Writes an answer as OpenAI does. `input_tokens`: the number in its head. Returns `None`
+/// if it does not have a vector for each text.
+pub fn embeddings_answer(
     body: &[u8],
     input_tokens: Option<u64>,
-    notes: &VectorsNotes,
+    notes: &EmbeddingsNotes,
 ) -> Option<Bytes> {
     let document = Document::parse(body).ok()?;
-    let (vectors, tokens) = vectors(notes.api, document.root())?;
-    if vectors.is_empty() || vectors.iter().any(|it| it.kind() != Kind::Array) {
+    let (vectors, tokens) = vectors(notes.format, document.root())?;
+    if vectors.len() != notes.texts || vectors.iter().any(|it| it.kind() != Kind::Array) {
         return None;
     }
     let mut out = Output::with_capacity(body.len());
@@ -291,29 +298,30 @@ pub fn vectors_answer(
 }
 
 /// The vectors of an answer, and its input tokens if it has them.
-fn vectors(api: VectorsApi, root: Value<'_>) -> Option<(Vec<Value<'_>>, Option<u64>)> {
+fn vectors(format: EmbeddingsFormat, root: Value<'_>) -> Option<(Vec<Value<'_>>, Option<u64>)> {
     let usage = || member(member(root, "usageMetadata")?, "promptTokenCount")?.as_u64();
-    Some(match api {
-        VectorsApi::Titan => {
+    Some(match format {
+        EmbeddingsFormat::Titan => {
             let tokens = member(root, "inputTextTokenCount").and_then(Value::as_u64);
             (vec![member(root, "embedding")?], tokens)
         }
-        VectorsApi::Cohere => {
+        EmbeddingsFormat::Cohere => {
             let vectors = member(root, "embeddings")?;
             // Older models leave the kind of numbers out.
             let vectors = member(vectors, "float").unwrap_or(vectors);
             (vectors.elements().collect(), None)
         }
-        VectorsApi::Gemini => {
+        EmbeddingsFormat::Gemini => {
             let vectors = member(root, "embeddings")?.elements();
             let vectors = vectors.map(|it| member(it, "values"));
             (vectors.collect::<Option<_>>()?, usage())
         }
-        VectorsApi::VertexPredict => {
+        EmbeddingsFormat::VertexPredict => {
             let embeddings = member(root, "predictions")?.elements();
             let embeddings: Vec<_> = embeddings
                 .map(|it| member(it, "embeddings"))
                 .collect::<Option<_>>()?;
+            // Unknown if one is missing: the gateway counts the input then.
             let tokens = embeddings.iter().try_fold(0_u64, |sum, it| {
                 let tokens = member(member(*it, "statistics")?, "token_count")?;
                 sum.checked_add(tokens.as_u64()?)
@@ -321,7 +329,7 @@ fn vectors(api: VectorsApi, root: Value<'_>) -> Option<(Vec<Value<'_>>, Option<u
             let vectors = embeddings.iter().map(|it| member(*it, "values"));
             (vectors.collect::<Option<_>>()?, tokens)
         }
-        VectorsApi::VertexEmbedContent => {
+        EmbeddingsFormat::VertexEmbedContent => {
             (vec![member(member(root, "embedding")?, "values")?], usage())
         }
     })
@@ -345,30 +353,31 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    const TITAN: VectorsApi = VectorsApi::Titan;
-    const COHERE: VectorsApi = VectorsApi::Cohere;
-    const GEMINI: VectorsApi = VectorsApi::Gemini;
-    const PREDICT: VectorsApi = VectorsApi::VertexPredict;
-    const EMBED_CONTENT: VectorsApi = VectorsApi::VertexEmbedContent;
-    const ALL: [VectorsApi; 5] = [TITAN, COHERE, GEMINI, PREDICT, EMBED_CONTENT];
+    const TITAN: EmbeddingsFormat = EmbeddingsFormat::Titan;
+    const COHERE: EmbeddingsFormat = EmbeddingsFormat::Cohere;
+    const GEMINI: EmbeddingsFormat = EmbeddingsFormat::Gemini;
+    const PREDICT: EmbeddingsFormat = EmbeddingsFormat::VertexPredict;
+    const EMBED_CONTENT: EmbeddingsFormat = EmbeddingsFormat::VertexEmbedContent;
+    const ALL: [EmbeddingsFormat; 5] = [TITAN, COHERE, GEMINI, PREDICT, EMBED_CONTENT];
 
     /// Cohere alone has the tokens in the head.
-    fn in_head(api: VectorsApi) -> Option<u64> {
-        (api == COHERE).then_some(3)
+    fn in_head(format: EmbeddingsFormat) -> Option<u64> {
+        (format == COHERE).then_some(3)
     }
 
-    fn asked(api: VectorsApi, body: &Json) -> Result<VectorsRequest, Refusal> {
+    fn asked(format: EmbeddingsFormat, body: &Json) -> Result<EmbeddingsRequest, Refusal> {
         let body = body.to_string();
-        vectors_request(api, body.as_bytes(), "vectors", "m", Strict(&[]))
+        embeddings_request(format, body.as_bytes(), "vectors", "m", Strict(&[]))
     }
 
-    fn sent(request: &VectorsRequest) -> Json {
+    fn sent(request: &EmbeddingsRequest) -> Json {
         serde_json::from_slice(&request.body).unwrap()
     }
 
-    fn notes(api: VectorsApi, is_packed: bool) -> VectorsNotes {
-        VectorsNotes {
-            api,
+    fn notes(format: EmbeddingsFormat, texts: usize, is_packed: bool) -> EmbeddingsNotes {
+        EmbeddingsNotes {
+            format,
+            texts,
             model: "vectors".to_owned(),
             is_packed,
         }
@@ -429,20 +438,20 @@ mod tests {
 
     #[test]
     fn inputs_that_an_api_does_not_take_and_unknown_encodings_are_refused_by_name() {
-        let refused = |api, body: &Json| asked(api, body).unwrap_err().path;
+        let refused = |format, body: &Json| asked(format, body).unwrap_err().path;
         for input in [json!([1, 2]), json!([[1]]), json!([]), json!(1)] {
-            for api in ALL {
-                assert_eq!(refused(api, &json!({"input": input})), "input");
+            for format in ALL {
+                assert_eq!(refused(format, &json!({"input": input})), "input");
             }
         }
-        for api in [TITAN, EMBED_CONTENT] {
-            assert_eq!(refused(api, &json!({"input": ["a", "b"]})), "input");
+        for format in [TITAN, EMBED_CONTENT] {
+            assert_eq!(refused(format, &json!({"input": ["a", "b"]})), "input");
         }
-        for api in ALL {
+        for format in ALL {
             let body = json!({"input": vec!["a"; MOST_TEXTS + 1]});
-            assert_eq!(refused(api, &body), "input");
+            assert_eq!(refused(format, &body), "input");
             let body = json!({"input": "a", "dimensions": "many"});
-            assert_eq!(refused(api, &body), "dimensions");
+            assert_eq!(refused(format, &body), "dimensions");
         }
         for task in [json!(1), json!("T".repeat(100))] {
             let body = json!({"input": "a", "task_type": task});
@@ -452,13 +461,7 @@ mod tests {
         assert_eq!(refused(TITAN, &body), "encoding_format");
         let strict = ["user".to_owned()];
         let body = json!({"input": "a", "user": "u"}).to_string();
-        let refused = vectors_request(
-            VectorsApi::Titan,
-            body.as_bytes(),
-            "m",
-            "m",
-            Strict(&strict),
-        );
+        let refused = embeddings_request(TITAN, body.as_bytes(), "m", "m", Strict(&strict));
         assert_eq!(refused.unwrap_err().path, "user");
     }
 
@@ -471,7 +474,7 @@ mod tests {
         let predict = r#"{"predictions":[{"embeddings":{"statistics":{"token_count":1,"truncated":false},"values":[0.5,-1.25e-1]}},{"embeddings":{"statistics":{"token_count":2},"values":[0.5,-1.25e-1]}}],"metadata":{"billableCharacterCount":9}}"#;
         let embed_content =
             r#"{"embedding":{"values":[0.5,-1.25e-1]},"usageMetadata":{"promptTokenCount":3}}"#;
-        for (api, body, count) in [
+        for (format, body, count) in [
             (TITAN, titan, 1),
             (COHERE, by_kind, 2),
             (COHERE, plain, 2),
@@ -480,7 +483,11 @@ mod tests {
             (EMBED_CONTENT, embed_content, 1),
         ] {
             let answer = |is_packed| {
-                let answer = vectors_answer(body.as_bytes(), in_head(api), &notes(api, is_packed));
+                let answer = embeddings_answer(
+                    body.as_bytes(),
+                    in_head(format),
+                    &notes(format, count, is_packed),
+                );
                 serde_json::from_slice::<Json>(&answer.unwrap()).unwrap()
             };
             let of = |embedding: &Json| {
@@ -494,6 +501,8 @@ mod tests {
             let bytes = [0.5_f32.to_le_bytes(), (-0.125_f32).to_le_bytes()].concat();
             assert_eq!(answer(true), of(&json!(BASE64_STANDARD.encode(bytes))));
         }
+        let too_few = embeddings_answer(gemini.as_bytes(), None, &notes(GEMINI, 3, false));
+        assert_eq!(too_few, None, "one text has no vector");
         for body in [
             r#"{"message":"no"}"#,
             r#"{"embedding":["a"],"embeddings":["a"]}"#,
@@ -502,8 +511,8 @@ mod tests {
             r#"{"embeddings":[{"values":["a"]}],"predictions":[{"embeddings":{"values":["a"]}}]}"#,
             "{",
         ] {
-            for api in ALL {
-                let answer = vectors_answer(body.as_bytes(), None, &notes(api, true));
+            for format in ALL {
+                let answer = embeddings_answer(body.as_bytes(), None, &notes(format, 1, true));
                 assert_eq!(answer, None, "{body}");
             }
         }

@@ -15,7 +15,7 @@
 //! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
 //! - [`within_capabilities`] makes such a body fit what its provider accepts.
 //! - [`ThinkingObstacles`] are what of such a body is in the way of thinking.
-//! - [`vectors_request`] and [`vectors_answer`] do the same for embeddings in other APIs.
+//! - [`embeddings_request`] and [`embeddings_answer`] do the same for embeddings in other APIs.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 
@@ -44,7 +44,9 @@ pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use capabilities::{
     Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
 };
-pub use embeddings::{VectorsApi, VectorsNotes, VectorsRequest, vectors_answer, vectors_request};
+pub use embeddings::{
+    EmbeddingsFormat, EmbeddingsNotes, EmbeddingsRequest, embeddings_answer, embeddings_request,
+};
 pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
