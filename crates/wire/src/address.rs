@@ -1,5 +1,8 @@
 //! What the path of a request says, in formats that keep the model and the choice of a stream there.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::borrow::Cow;
+
 /// What an address says about its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Address {
@@ -20,17 +23,14 @@ pub fn with_model(template: &str, model: &str) -> Option<String> {
 }
 
 /// Percent-encodes a value, so that it stays within its part of a path or a query.
-fn encode(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(byte.into());
-            }
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
+fn encode(value: &str) -> Cow<'_, str> {
+    /// All but what RFC 3986 calls unreserved.
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
+    utf8_percent_encode(value, RESERVED).into()
 }
 
 /// Decodes the percent-escapes of a part of a path. `None` if one is incomplete, or if the bytes are

@@ -77,7 +77,7 @@ impl Head {
 
     /// The answer's id with the prefix of a format.
     pub(crate) fn answer_id(&self, prefix: &str) -> String {
-        format!("{prefix}{}", self.id)
+        [prefix, &self.id].concat()
     }
 }
 
@@ -93,7 +93,9 @@ fn plain_id(id: &str) -> String {
     if bare.len() <= LONGEST && bare.bytes().all(is_plain_byte) {
         return bare.to_owned();
     }
-    bare.chars().filter(is_plain).take(LONGEST).collect()
+    let mut plain = String::with_capacity(bare.len().min(LONGEST));
+    plain.extend(bare.chars().filter(is_plain).take(LONGEST));
+    plain
 }
 
 const fn is_plain(c: &char) -> bool {

@@ -81,7 +81,7 @@ impl<'t> Scope<'t> {
     pub(crate) fn backend(&self) -> Cow<'t, str> {
         let Target { backend, model, .. } = *self.target;
         match self.rules.binds_reasoning {
-            true => format!("{backend} {model}").into(),
+            true => [backend, " ", model].concat().into(),
             false => backend.into(),
         }
     }
