@@ -20,6 +20,7 @@ pub struct FixedBuffer {
     buffer: BytesMut,
     capacity: usize,
     truncated: bool,
+    replacement: Option<Bytes>,
 }
 
 impl FixedBuffer {
@@ -28,6 +29,7 @@ impl FixedBuffer {
             buffer: BytesMut::new(),
             capacity,
             truncated: false,
+            replacement: None,
         }
     }
 
@@ -46,9 +48,16 @@ impl FixedBuffer {
         }
     }
 
+    /// Makes `data` the content of the buffer, even if it is empty or exceeds the capacity.
+    pub fn replace(&mut self, data: Bytes) {
+        self.clear();
+        self.replacement = Some(data);
+    }
+
     pub fn clear(&mut self) {
         self.truncated = false;
         self.buffer.clear();
+        self.replacement = None;
     }
     pub fn is_empty(&self) -> bool {
         self.buffer.len() == 0
@@ -58,7 +67,9 @@ impl FixedBuffer {
     }
     pub fn get_buffer(&self) -> Option<Bytes> {
         // TODO: return None if truncated?
-        if !self.is_empty() {
+        if self.replacement.is_some() {
+            self.replacement.clone()
+        } else if !self.is_empty() {
             Some(self.buffer.clone().freeze())
         } else {
             None
@@ -81,5 +92,18 @@ mod tests {
         assert!(buffer.is_truncated());
         assert_eq!(buffer.buffer.capacity(), 0);
         assert!(buffer.get_buffer().is_none());
+    }
+
+    #[test]
+    fn a_replacement_has_any_length() {
+        for data in [&b""[..], b"123456789"] {
+            let mut buffer = FixedBuffer::new(4);
+            buffer.write_to_buffer(&Bytes::from_static(b"12345"));
+            buffer.replace(Bytes::from_static(data));
+            assert!(!buffer.is_truncated());
+            assert_eq!(buffer.get_buffer().as_deref(), Some(data));
+            buffer.clear();
+            assert!(buffer.get_buffer().is_none());
+        }
     }
 }

@@ -678,6 +678,16 @@ impl Session {
         }
     }
 
+    /// Make `body` the request body that every attempt sends, whatever was read of the request's own.
+    pub fn set_retry_buffer(&mut self, body: Bytes) {
+        match self {
+            Self::H1(s) => s.set_retry_buffer(body),
+            Self::H2(s) => s.set_retry_buffer(body),
+            Self::Subrequest(s) => s.set_retry_buffer(body),
+            Self::Custom(s) => s.set_retry_buffer(body),
+        }
+    }
+
     pub fn get_retry_buffer(&self) -> Option<Bytes> {
         match self {
             Self::H1(s) => s.get_retry_buffer(),
@@ -1250,6 +1260,10 @@ mod tests {
         }
 
         fn enable_retry_buffering(&mut self) {
+            unreachable!("not used by proxy task dispatch test")
+        }
+
+        fn set_retry_buffer(&mut self, _: Bytes) {
             unreachable!("not used by proxy task dispatch test")
         }
 

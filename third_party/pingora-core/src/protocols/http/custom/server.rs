@@ -134,6 +134,8 @@ pub trait Session: Send + Sync + Unpin + 'static {
 
     fn enable_retry_buffering(&mut self);
 
+    fn set_retry_buffer(&mut self, body: Bytes);
+
     fn retry_buffer_truncated(&self) -> bool;
 
     fn get_retry_buffer(&self) -> Option<Bytes>;
@@ -297,6 +299,10 @@ impl Session for () {
 
     fn enable_retry_buffering(&mut self) {
         unreachable!("server session: enable_retry_bufferings")
+    }
+
+    fn set_retry_buffer(&mut self, _: Bytes) {
+        unreachable!("server session: set_retry_buffer")
     }
 
     fn retry_buffer_truncated(&self) -> bool {

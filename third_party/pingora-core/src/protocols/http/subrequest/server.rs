@@ -587,6 +587,16 @@ impl HttpSession {
         }
     }
 
+    /// Make `body` the request body that every attempt sends, whatever was read of the request's own.
+    ///
+    /// Without it, a body that is larger than the retry buffer and was read before an upstream is
+    /// connected is not sent at all.
+    pub fn set_retry_buffer(&mut self, body: Bytes) {
+        self.retry_buffer
+            .get_or_insert_with(|| FixedBuffer::new(BODY_BUF_LIMIT))
+            .replace(body)
+    }
+
     pub fn get_retry_buffer(&self) -> Option<Bytes> {
         self.retry_buffer.as_ref().and_then(|b| {
             if b.is_truncated() {
