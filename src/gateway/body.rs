@@ -1,16 +1,7 @@
 //! Reads the body of a request once, so that every attempt can send it.
 //!
-//! Pingora replays a body from a buffer of 64 KiB, and calls the body filter of an attempt only if that
-//! buffer is not empty or the body was not read to its end. The gateway reads so that one of the two is
-//! always true, and the filter then inserts the body from here:
-//!
-//! - length known, at most 64 KiB: buffered from the start;
-//! - length known, more: unbuffered until at most 64 KiB remain, buffered from there;
-//! - length unknown: buffered from the start. If it turns out longer than the buffer, the very end of an
-//!   HTTP/1.1 body is left unread, and the body can be sent only once, after the gateway has checked that
-//!   nothing follows. An HTTP/2 body is refused, because neither way works for it.
-//!
-//! `collect` decides on the pieces while the body is read.
+//! Pingora calls the body filter of an attempt if there is a body to send again. The gateway has read the body by then
+//! and says that there is one; the filter inserts it. `collect` decides on the pieces while the body is read.
 
 mod collect;
 mod unpack;
@@ -19,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_core::Error;
 use pingora_proxy::Session;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
 use tollgate_wire::conversation;
 use tollgate_wire::field_path;
@@ -35,19 +26,11 @@ use collect::Reader;
 pub use collect::peeker;
 pub use unpack::Coding;
 
-/// The size of Pingora's retry buffer in bytes (`BODY_BUF_LIMIT`).
-const RETRY_BUFFER: u64 = 65_536;
-
 /// A request's body and what one pass over it found.
 pub struct RequestBody {
     chunks: Vec<Bytes>,
     length: u64,
     peeked: Peeked,
-    replay: Replay,
-    /// The part that may still follow.
-    rest: Rest,
-    /// Why the body is not sent after all.
-    refusal: Option<PublicError>,
     /// The memory of a small body. The bytes of a large body own their permit, because a provider may still
     /// receive them after the body was released here.
     permit: Option<MemoryPermit>,
@@ -55,25 +38,6 @@ pub struct RequestBody {
     waited: Duration,
     /// The caller's own request, if remembered answers were inserted into this one.
     asked: Option<Box<Asked>>,
-}
-
-/// The unread end of a body: only white space may follow its JSON.
-#[derive(Clone, Copy, Debug)]
-struct Rest {
-    bytes: u64,
-    ends: Instant,
-    /// The most bytes of the body.
-    limit: u64,
-}
-
-/// Whether the body can be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replay {
-    Always,
-    /// Pingora calls the body filter for one attempt only.
-    Once {
-        sent: bool,
-    },
 }
 
 /// The facts that the gateway looks for in a body.
@@ -104,8 +68,8 @@ impl RequestBody {
     ///
     /// # Errors
     ///
-    /// 400 if it is not a valid request, 408 if it takes too long or is too slow, 411 if a length is needed,
-    /// 413 if it is too large, 429 if the bodies of the key take too much memory, 503 if all bodies do.
+    /// 400 if it is not a valid request, 408 if it takes too long or is too slow, 413 if it is too large, 429 if the
+    /// bodies of the key take too much memory, 503 if all bodies do.
     pub async fn read(
         session: &mut Session,
         peeker: Option<Peeker>,
@@ -121,6 +85,7 @@ impl RequestBody {
         send_continue(session).await?;
         let mut reader = Reader::new(peeker, coding, length, limits, bounds, of_key);
         reader.read(session).await?;
+        session.set_retry_buffer(Bytes::new());
         reader.finish()
     }
 
@@ -209,52 +174,6 @@ impl RequestBody {
         field_path::longest_in(self.chunks.iter().map(|chunk| &**chunk), path)
     }
 
-    /// Whether an attempt can send the body (again).
-    pub const fn can_be_sent(&self) -> bool {
-        !matches!(self.replay, Replay::Once { sent: true })
-    }
-
-    /// Whether the caller has not ended the body yet, so that it cannot be sent.
-    pub const fn is_awaited(&self) -> bool {
-        matches!(self.replay, Replay::Once { sent: false })
-    }
-
-    /// Checks a piece that follows the JSON of a body whose end was left unread.
-    ///
-    /// # Errors
-    ///
-    /// It is not only white space, is too long or too late: the body must not be sent.
-    pub fn check_trailing(&mut self, piece: &[u8], now: Instant) -> Result<(), ()> {
-        if !self.is_awaited() {
-            return Ok(());
-        }
-        let size = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        let left = self.rest.bytes.checked_sub(size);
-        let is_white = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-        self.refusal = match left {
-            _ if !piece.iter().all(is_white) => Some(PublicError::invalid_request(
-                "the request body is not JSON: data follows its end",
-            )),
-            _ if now > self.rest.ends => Some(took_too_long()),
-            None => Some(too_large(self.rest.limit)),
-            Some(_) => None,
-        };
-        self.rest.bytes = left.unwrap_or(0);
-        self.refusal.as_ref().map_or(Ok(()), |_| Err(()))
-    }
-
-    /// Why the body was not sent after all.
-    pub const fn take_refusal(&mut self) -> Option<PublicError> {
-        self.refusal.take()
-    }
-
-    /// Notes that an attempt has begun to send the body.
-    pub const fn note_sent(&mut self) {
-        if let Replay::Once { sent } = &mut self.replay {
-            *sent = true;
-        }
-    }
-
     /// Releases the body once an answer is committed, after which no attempt needs it. Otherwise a
     /// stream of minutes would keep a body of megabytes.
     pub fn release(&mut self) {
@@ -313,9 +232,8 @@ pub async fn send_continue(session: &mut Session) -> Result<(), BodyFault> {
 ///
 /// 408 if it takes too long, 413 if it has more than 64 KiB.
 pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
+    const LONGEST: u64 = 64 * 1024;
     let ends = tokio::time::Instant::now() + BodyLimits::GRACE;
-    // Pingora ends the request to the provider with what it replays.
-    session.enable_retry_buffering();
     let mut read = 0_u64;
     while !session.is_body_done() {
         let reading = session.read_request_body();
@@ -326,10 +244,12 @@ pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
             break;
         };
         read = read.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
-        if read > RETRY_BUFFER {
-            return Err(too_large(RETRY_BUFFER).into());
+        if read > LONGEST {
+            return Err(too_large(LONGEST).into());
         }
     }
+    // Pingora ends the request to the provider with it.
+    session.set_retry_buffer(Bytes::new());
     Ok(())
 }
 
@@ -393,13 +313,4 @@ pub fn took_too_long() -> PublicError {
     const REQUEST_TIMEOUT: u16 = 408;
     PublicError::invalid_request("the request body took too long to arrive")
         .with_status(REQUEST_TIMEOUT)
-}
-
-fn length_required() -> PublicError {
-    const LENGTH_REQUIRED: u16 = 411;
-    PublicError::invalid_request(
-        "a compressed or HTTP/2 request body of more than 65536 bytes needs a content-length, and so does \
-         one to a provider that verifies signatures",
-    )
-    .with_status(LENGTH_REQUIRED)
 }

@@ -211,14 +211,12 @@ impl Exchange {
 
     /// Whether the client has not sent the whole body yet, so that its provider cannot answer.
     pub fn awaits_body(&self) -> bool {
-        let is_on_its_way = self.upload().is_some_and(StreamedBody::is_awaited);
-        is_on_its_way || self.stage.body().is_some_and(RequestBody::is_awaited)
+        self.upload().is_some_and(StreamedBody::is_awaited)
     }
 
     /// Whether another attempt can send the body.
     pub fn can_send_body(&self) -> bool {
         self.upload().is_none_or(StreamedBody::can_be_sent)
-            && self.stage.body().is_none_or(RequestBody::can_be_sent)
     }
 
     /// Bytes of the body.
@@ -229,8 +227,7 @@ impl Exchange {
 
     /// Why the body is not sent after all.
     pub fn take_refusal(&mut self) -> Option<PublicError> {
-        let refusal = self.upload_mut().and_then(StreamedBody::take_refusal);
-        refusal.or_else(|| self.stage.body_mut()?.take_refusal())
+        self.upload_mut().and_then(StreamedBody::take_refusal)
     }
 
     /// Whether the request is free: it counts tokens, or retrieves what is stored. A free request must not

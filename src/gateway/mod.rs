@@ -296,24 +296,8 @@ impl ProxyHttp for Gateway {
             exchange.timer.restart(now);
             return Ok(());
         }
-        if let Some(read) = exchange.stage.body_mut() {
-            let piece = body.as_deref().unwrap_or_default();
-            if read.check_trailing(piece, Instant::now()).is_err() {
-                let error = Error::explain(ErrorType::InvalidHTTPHeader, "no body follows");
-                return Err(error.into_down());
-            }
-            if read.is_awaited() && !end {
-                // Sends nothing now: more of the body follows.
-                *body = Some(Bytes::new());
-                return Ok(());
-            }
-        }
-        // The body replaces whatever Pingora has read or replays, once.
         let whole = exchange.attempts.take_body();
         *body = whole.map(|whole| attempt::send(exchange, whole));
-        if let Some(read) = exchange.stage.body_mut() {
-            read.note_sent();
-        }
         Ok(())
     }
 

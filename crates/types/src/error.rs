@@ -70,7 +70,7 @@ error_codes! {
     /// The path exists, but not with this method. `allow` lists the methods.
     MethodNotAllowed = "method_not_allowed", 405, InvalidRequestError;
     /// The request is malformed or impossible (400); the message names the field. Also: too slow (408),
-    /// without a length (411), of an unsupported type or coding (415), a WebSocket (426).
+    /// of an unsupported type or coding (415), a WebSocket (426).
     InvalidRequest = "invalid_request", 400, InvalidRequestError;
     /// The body (413) or the head (431) exceeds its limit.
     RequestTooLarge = "request_too_large", 413, InvalidRequestError;

@@ -70,15 +70,6 @@ impl Default for PeekLimits {
     }
 }
 
-/// Whether a body has been read to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// The top-level object is still open.
-    NeedMore,
-    /// The top-level object has ended; only white space may follow.
-    Complete,
-}
-
 /// The result of a peek.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peeked {
@@ -168,12 +159,12 @@ pub struct ObjectSpan {
 ///
 /// ```
 /// use tollgate_types::Format;
-/// use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
+/// use tollgate_wire::peek::{PeekLimits, Peeker};
 ///
 /// let mut peeker = Peeker::new(Format::Chat, &PeekLimits::default());
 /// let body = br#"{"model":"alpha-opus-4-8","messages":[{"role":"user","content":""}],"stream":true}"#;
-/// assert_eq!(peeker.push(&body[..20])?, Progress::NeedMore);
-/// assert_eq!(peeker.push(&body[20..])?, Progress::Complete);
+/// peeker.push(&body[..20])?;
+/// peeker.push(&body[20..])?;
 /// let peeked = peeker.finish()?;
 /// assert_eq!(peeked.facts.model.as_deref(), Some("alpha-opus-4-8"));
 /// assert!(peeked.facts.stream);
@@ -221,13 +212,8 @@ impl Peeker {
     ///
     /// # Errors
     /// The gateway cannot act on the body. The peeker cannot go on.
-    pub fn push(&mut self, chunk: &[u8]) -> Result<Progress, PeekError> {
-        self.lexer.feed(chunk, &mut self.walk)?;
-        Ok(if self.lexer.is_complete() {
-            Progress::Complete
-        } else {
-            Progress::NeedMore
-        })
+    pub fn push(&mut self, chunk: &[u8]) -> Result<(), PeekError> {
+        self.lexer.feed(chunk, &mut self.walk)
     }
 
     /// Ends the body and returns the result.

@@ -2,8 +2,7 @@
 
 use super::unpack::{Coding, Unpacker};
 use super::{
-    BodyFault, BodyLimits, RETRY_BUFFER, Reading, Replay, RequestBody, Rest, length_required,
-    read_fault, too_large, took_too_long, within,
+    BodyFault, BodyLimits, Reading, RequestBody, read_fault, too_large, took_too_long, within,
 };
 use crate::events::Shed;
 use crate::gateway::load;
@@ -12,7 +11,7 @@ use bytes::Bytes;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
 use tollgate_types::{Format, KeyShares, PublicError};
-use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
+use tollgate_wire::peek::{PeekLimits, Peeker};
 
 /// The inspection of a body.
 pub fn peeker(format: Format, reading: Reading) -> Peeker {
@@ -40,16 +39,13 @@ pub(super) struct Reader {
     whole: Vec<u8>,
     /// Bytes of the body so far, decompressed.
     read: u64,
-    /// Bytes that have arrived, before decompression. `declared` is the length in the head.
+    /// Bytes that have arrived, before decompression.
     arrived: u64,
-    declared: Option<u64>,
     /// The length of the decompressed body, if it is known in advance.
     length: Option<u64>,
     coding: Option<Coding>,
     unpacker: Option<Unpacker>,
     limits: BodyLimits,
-    complete: bool,
-    replay: Replay,
     permit: MemoryPermit,
     bounds: Bounds,
     of_key: Option<KeyShares>,
@@ -73,13 +69,10 @@ impl Reader {
             whole: Vec::new(),
             read: 0,
             arrived: 0,
-            declared: length,
             length: length.filter(|_| coding.is_none()),
             coding,
             unpacker: None,
             limits: body_limits,
-            complete: false,
-            replay: Replay::Always,
             permit: MemoryPermit::new(bounds.for_reading(), of_key),
             bounds,
             of_key: of_key.cloned(),
@@ -93,20 +86,6 @@ impl Reader {
             self.unpacker = Some(Unpacker::new(coding).map_err(|_| load::shed(Shed::Memory))?);
         }
         loop {
-            if self
-                .declared
-                .is_none_or(|length| length.saturating_sub(self.arrived) <= RETRY_BUFFER)
-            {
-                session.enable_retry_buffering();
-            }
-            if self.must_stop_before_the_end(session) {
-                self.replay = Replay::Once { sent: false };
-                // Only the last chunk is missing, and the provider waits for it from now on.
-                session
-                    .as_downstream_mut()
-                    .set_read_timeout(Some(self.limits.time.min(BodyLimits::GRACE)));
-                return Ok(());
-            }
             let taken = || begun.elapsed().saturating_sub(self.waited);
             let left = || self.limits.left(self.arrived, taken());
             let Some(chunk) = within(left, session.read_request_body()).await else {
@@ -116,19 +95,7 @@ impl Reader {
                 Some(chunk) => self.take_arrived(chunk).await?,
                 None => return self.end_unpacking().await,
             }
-            // Without a peeker, the last chunk cannot be recognised.
-            let must_have_length =
-                session.is_http2() || self.coding.is_some() || self.peeker.is_none();
-            if self.declared.is_none() && self.arrived > RETRY_BUFFER && must_have_length {
-                return Err(length_required().into());
-            }
         }
-    }
-
-    /// Whether Pingora would not call the body filter if the gateway read the rest.
-    fn must_stop_before_the_end(&self, session: &Session) -> bool {
-        let is_long = self.declared.is_none() && self.arrived > RETRY_BUFFER;
-        self.complete && is_long && !session.is_http2()
     }
 
     /// Takes a piece as it came, compressed or not.
@@ -193,8 +160,7 @@ impl Reader {
             .grow_or_wait(needed, Duration::ZERO, &mut self.waited);
         room.await.map_err(load::shed)?;
         if let Some(peeker) = &mut self.peeker {
-            let progress = peeker.push(&chunk).map_err(|fault| fault.public())?;
-            self.complete = matches!(progress, Progress::Complete);
+            peeker.push(&chunk).map_err(|fault| fault.public())?;
         }
         self.keep(chunk).await.map_err(load::shed)?;
         Ok(())
@@ -267,13 +233,6 @@ impl Reader {
             chunks,
             length: self.read,
             peeked,
-            replay: self.replay,
-            rest: Rest {
-                bytes: self.limits.size.saturating_sub(self.read),
-                ends: Instant::now() + self.limits.time.min(BodyLimits::GRACE),
-                limit: self.limits.size,
-            },
-            refusal: None,
             permit,
             waited: self.waited,
             asked: None,
