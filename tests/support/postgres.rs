@@ -3,6 +3,7 @@
 use super::skip_without;
 use std::{
     io::{BufRead, BufReader},
+    net::SocketAddr,
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
 };
@@ -56,6 +57,16 @@ impl Postgres {
         let password = password.replace(' ', "%20");
         let port = &self.port;
         format!("postgres://tollgate:{password}@127.0.0.1:{port}/{database}")
+    }
+
+    /// The URL over a connection without TLS that leads to the database.
+    pub fn url_through(&self, address: SocketAddr) -> String {
+        let password = Self::PASSWORD.replace(' ', "%20");
+        format!("postgres://tollgate:{password}@{address}/tollgate")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        format!("127.0.0.1:{}", self.port).parse().unwrap()
     }
 
     /// The authority of its certificate.
