@@ -408,6 +408,107 @@ async fn a_slow_database_delays_charges_and_no_request_of_a_known_key() {
     }
 }
 
+/// The server restarts with too few connections for all gateways, then with enough.
+#[tokio::test]
+async fn gateways_that_reconnect_at_once_keep_their_bounds_and_take_turns() {
+    const GATEWAYS: usize = 4;
+    // Two for look-ups, and at most six of its own.
+    const CONNECTIONS: usize = GATEWAYS * (2 + 6);
+    const OF_THE_OWNER: usize = 3;
+    const FEW: usize = 8;
+    const MOST: u64 = 20_000;
+    let Some(mut server) = migrated().await else {
+        return;
+    };
+    let all = CONNECTIONS + OF_THE_OWNER;
+    server.sql(&format!("ALTER SYSTEM SET max_connections = {all}"));
+    server.sql("ALTER SYSTEM SET log_connections = on");
+    server.stop();
+    server.start_again();
+    let provider = Provider::start().await;
+    let mut gateways = Vec::new();
+    for _ in 0..GATEWAYS {
+        let folder = TempDir::new().unwrap();
+        let config = config(&server, &folder, &provider)
+            .with("store.postgres.connections", json!(2))
+            .with("store.postgres.lease_term", json!("30s"));
+        let gateway = Gateway::start_in(folder, config).await;
+        let fresh = [gateway.create_key(&[]).await, gateway.create_key(&[]).await];
+        gateways.push((gateway, fresh));
+    }
+    for (gateway, _) in &gateways {
+        is_known(gateway, &gateway.key).await;
+        // Its bound decides how much is leased.
+        ask(gateway, &gateway.key, MOST).await.assert_ok();
+        committed(gateway).await;
+    }
+    let open = |server: &Postgres| {
+        let open = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'tollgate'";
+        let open: usize = server.sql(open).parse().unwrap();
+        assert!(open <= CONNECTIONS, "{open}");
+        open
+    };
+    let attempts = |server: &Postgres| {
+        let log = server.log();
+        log.matches("connection received: host=127.0.0.1").count()
+    };
+    let before = attempts(&server);
+    let for_owner = all - FEW;
+    server.sql(&format!(
+        "ALTER SYSTEM SET superuser_reserved_connections = {for_owner}"
+    ));
+    server.stop();
+    let down = Instant::now();
+    while down.elapsed() < Duration::from_secs(1) {
+        for (gateway, _) in &gateways {
+            ask(gateway, &gateway.key, MOST).await.assert_ok();
+        }
+    }
+    server.start_again();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        assert!(open(&server) <= FEW);
+        for (gateway, fresh) in &gateways {
+            ask(gateway, &gateway.key, MOST).await.assert_ok();
+            let unknown = ask(gateway, &fresh[0], 20).await;
+            assert!([200, 503].contains(&unknown.status), "{unknown:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let tried = attempts(&server) - before;
+    println!("{tried} attempts to connect, {} connections", open(&server));
+    // Each lost connection is opened again once; then a gateway tries once in half a second or less often.
+    assert!(tried <= CONNECTIONS + GATEWAYS * 20, "{tried}");
+    server.sql("ALTER SYSTEM RESET superuser_reserved_connections");
+    server.stop();
+    server.start_again();
+    let begun = Instant::now();
+    for (gateway, fresh) in &gateways {
+        until(gateway, &fresh[1], 200).await;
+        committed(gateway).await;
+        open(&server);
+    }
+    let listening =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tollgate changes'";
+    eventually("announced changes", async || {
+        (server.sql(listening) == GATEWAYS.to_string()).then_some(())
+    })
+    .await;
+    let took = begun.elapsed();
+    println!(
+        "all work again after {took:?}, with {} connections",
+        open(&server)
+    );
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    for (gateway, _) in &gateways {
+        assert_eq!(gateway.sample("tollgate_ledger_fenced").await, Some(0.0));
+    }
+    let folder = TempDir::new().unwrap();
+    let verify = config(&server, &folder, &provider);
+    let verified = run(&verify, &["ledger", "verify"], &folder).await;
+    assert!(verified.status.success(), "{verified:?}");
+}
+
 #[tokio::test]
 async fn a_ledger_moves_from_a_file_to_the_server_with_its_keys_and_its_history() {
     let Some(server) = migrated().await else {
