@@ -1,8 +1,8 @@
 //! Gateways on several machines that share one PostgreSQL database.
 
 use crate::support::{
-    Answer, CHAT, Config, Gateway, Output, Postgres, Provider, RESPONSES, Request, eventually,
-    prompt, tollgate,
+    Answer, CHAT, Config, Gateway, Output, Postgres, Provider, RESPONSES, Request, SlowLink,
+    eventually, prompt, tollgate,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -271,6 +271,32 @@ async fn a_gateway_that_is_killed_loses_no_charge_and_leaves_its_tokens_to_the_o
     assert!(verified.status.success(), "{verified:?}");
 }
 
+/// Waits until all charges are in the database.
+async fn committed(gateway: &Gateway) {
+    gateway
+        .sample_is("tollgate_ledger_open_requests", 0.0)
+        .await;
+}
+
+/// Makes a key stay in memory.
+async fn is_known(gateway: &Gateway, key: &str) {
+    ask(gateway, key, 20).await.assert_ok();
+    // The first charge begins the time of the grant: a change, after which the key is read again.
+    committed(gateway).await;
+    // An announced change arrives within half a second.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    ask(gateway, key, 20).await.assert_ok();
+}
+
+/// How many answers are on record, of how many requests, and what they charged.
+fn on_record(server: &Postgres) -> [u64; 3] {
+    let records = "SELECT count(*), count(DISTINCT request), coalesce(sum(charged), 0) FROM usage
+                   WHERE status = 200";
+    let row = server.sql_in("tollgate", records);
+    let mut numbers = row.split('|').map(|number| number.parse().unwrap());
+    [(); 3].map(|()| numbers.next().unwrap())
+}
+
 #[tokio::test]
 async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
     let Some(server) = migrated().await else {
@@ -279,16 +305,7 @@ async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
     let provider = Provider::start().await;
     let gateway = start(&server, &provider).await;
     let (key, fresh) = (gateway.key.clone(), gateway.create_key(&[]).await);
-    ask(&gateway, &key, 20).await.assert_ok();
-    // The first charge begins the time of the grant: a change, after which the key is read again.
-    eventually("the commit", async || {
-        let open = gateway.sample("tollgate_ledger_open_requests").await;
-        (open == Some(0.0)).then_some(())
-    })
-    .await;
-    // An announced change arrives within half a second.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    ask(&gateway, &key, 20).await.assert_ok();
+    is_known(&gateway, &key).await;
     server.admit(false);
     let begun = Instant::now();
     ask(&gateway, &key, 20).await.assert_ok();
@@ -312,6 +329,184 @@ async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
         .sample("tollgate_ledger_late_settlements_total")
         .await;
     assert_eq!(lines, Some(0.0));
+}
+
+/// Two seconds for each statement: a commit takes longer than a gateway waits for a renewal.
+#[tokio::test]
+async fn a_slow_database_delays_charges_and_no_request_of_a_known_key() {
+    const A_STATEMENT: Duration = Duration::from_secs(2);
+    let Some(server) = migrated().await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let link = SlowLink::to(server.address()).await;
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("url"), server.url_through(link.address)).unwrap();
+    let store = json!({"path": "ledger", "postgres": {"url": "file:url", "tls": false, "lease_term": "30s"}});
+    let gateway = Gateway::start_in(folder, Config::of(&provider).with("store", store)).await;
+    let (key, fresh) = (gateway.key.clone(), gateway.create_key(&[]).await);
+    // Its bound decides how much is leased.
+    let asked = async || {
+        let begun = Instant::now();
+        let answer = ask(&gateway, &key, 20_000).await;
+        answer.assert_ok();
+        (begun.elapsed(), answer)
+    };
+    is_known(&gateway, &key).await;
+    asked().await;
+    committed(&gateway).await;
+    let before = on_record(&server);
+    link.delay(A_STATEMENT);
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    let (mut answers, mut unknown) = (Vec::new(), Vec::new());
+    while begun.elapsed() < Duration::from_secs(45) {
+        let (took, answer) = asked().await;
+        longest = longest.max(took);
+        answers.push(answer);
+        // A key that is not in memory is looked up, and then leases.
+        if unknown.len() < 8 && begun.elapsed() > Duration::from_secs(5 * unknown.len() as u64) {
+            let begun = Instant::now();
+            let answer = ask(&gateway, &fresh, 20).await;
+            println!("unknown key: {} after {:?}", answer.status, begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(6), "{answer:?}");
+            unknown.push(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    println!("{} requests, the longest took {longest:?}", answers.len());
+    assert!(longest < A_STATEMENT / 2, "{longest:?}");
+    let late = gateway.sample("tollgate_ledger_open_requests").await;
+    assert!(late.is_some_and(|late| late > 10.0), "{late:?}");
+    assert_eq!(unknown[0].status, 503, "{unknown:?}");
+    for answer in &unknown {
+        assert!([200, 503].contains(&answer.status), "{answer:?}");
+        let is_repeatable = answer.header("retry-after").is_some();
+        assert_eq!(is_repeatable, answer.status == 503, "{answer:?}");
+    }
+    link.delay(Duration::ZERO);
+    let known = eventually("the unknown key", async || {
+        let answer = ask(&gateway, &fresh, 20).await;
+        (answer.status == 200).then_some(answer)
+    });
+    answers.push(known.await);
+    answers.extend(unknown.into_iter().filter(|answer| answer.status == 200));
+    let mut charged = 0;
+    for answer in &answers {
+        charged += gateway.line_of(answer).await["charged"].as_u64().unwrap();
+    }
+    committed(&gateway).await;
+    let after = on_record(&server);
+    let requests = answers.len() as u64;
+    let new: [u64; 3] = std::array::from_fn(|place| after[place] - before[place]);
+    assert_eq!(new, [requests, requests, charged]);
+    for none in [
+        "tollgate_ledger_fenced",
+        "tollgate_ledger_late_settlements_total",
+    ] {
+        assert_eq!(gateway.sample(none).await, Some(0.0), "{none}");
+    }
+}
+
+/// The server restarts with too few connections for all gateways, then with enough.
+#[tokio::test]
+async fn gateways_that_reconnect_at_once_keep_their_bounds_and_take_turns() {
+    const GATEWAYS: usize = 4;
+    // Two for look-ups, and at most six of its own.
+    const CONNECTIONS: usize = GATEWAYS * (2 + 6);
+    const OF_THE_OWNER: usize = 3;
+    const FEW: usize = 8;
+    const MOST: u64 = 20_000;
+    let Some(mut server) = migrated().await else {
+        return;
+    };
+    let all = CONNECTIONS + OF_THE_OWNER;
+    server.sql(&format!("ALTER SYSTEM SET max_connections = {all}"));
+    server.sql("ALTER SYSTEM SET log_connections = on");
+    server.stop();
+    server.start_again();
+    let provider = Provider::start().await;
+    let mut gateways = Vec::new();
+    for _ in 0..GATEWAYS {
+        let folder = TempDir::new().unwrap();
+        let config = config(&server, &folder, &provider)
+            .with("store.postgres.connections", json!(2))
+            .with("store.postgres.lease_term", json!("30s"));
+        let gateway = Gateway::start_in(folder, config).await;
+        let fresh = [gateway.create_key(&[]).await, gateway.create_key(&[]).await];
+        gateways.push((gateway, fresh));
+    }
+    for (gateway, _) in &gateways {
+        is_known(gateway, &gateway.key).await;
+        // Its bound decides how much is leased.
+        ask(gateway, &gateway.key, MOST).await.assert_ok();
+        committed(gateway).await;
+    }
+    let open = |server: &Postgres| {
+        let open = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'tollgate'";
+        let open: usize = server.sql(open).parse().unwrap();
+        assert!(open <= CONNECTIONS, "{open}");
+        open
+    };
+    let attempts = |server: &Postgres| {
+        let log = server.log();
+        log.matches("connection received: host=127.0.0.1").count()
+    };
+    let before = attempts(&server);
+    let for_owner = all - FEW;
+    server.sql(&format!(
+        "ALTER SYSTEM SET superuser_reserved_connections = {for_owner}"
+    ));
+    server.stop();
+    let down = Instant::now();
+    while down.elapsed() < Duration::from_secs(1) {
+        for (gateway, _) in &gateways {
+            ask(gateway, &gateway.key, MOST).await.assert_ok();
+        }
+    }
+    server.start_again();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        assert!(open(&server) <= FEW);
+        for (gateway, fresh) in &gateways {
+            ask(gateway, &gateway.key, MOST).await.assert_ok();
+            let unknown = ask(gateway, &fresh[0], 20).await;
+            assert!([200, 503].contains(&unknown.status), "{unknown:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let tried = attempts(&server) - before;
+    println!("{tried} attempts to connect, {} connections", open(&server));
+    // Each lost connection is opened again once; then a gateway tries once in half a second or less often.
+    assert!(tried <= CONNECTIONS + GATEWAYS * 20, "{tried}");
+    server.sql("ALTER SYSTEM RESET superuser_reserved_connections");
+    server.stop();
+    server.start_again();
+    let begun = Instant::now();
+    for (gateway, fresh) in &gateways {
+        until(gateway, &fresh[1], 200).await;
+        committed(gateway).await;
+        open(&server);
+    }
+    let listening =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tollgate changes'";
+    eventually("announced changes", async || {
+        (server.sql(listening) == GATEWAYS.to_string()).then_some(())
+    })
+    .await;
+    let took = begun.elapsed();
+    println!(
+        "all work again after {took:?}, with {} connections",
+        open(&server)
+    );
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    for (gateway, _) in &gateways {
+        assert_eq!(gateway.sample("tollgate_ledger_fenced").await, Some(0.0));
+    }
+    let folder = TempDir::new().unwrap();
+    let verify = config(&server, &folder, &provider);
+    let verified = run(&verify, &["ledger", "verify"], &folder).await;
+    assert!(verified.status.success(), "{verified:?}");
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ mod redis;
 mod request;
 mod service;
 pub mod slow;
+mod slow_link;
 mod tls;
 mod upstream;
 
@@ -63,6 +64,7 @@ pub use redis::Redis;
 pub use request::{Request, prompt};
 pub use service::{Seen, Service};
 pub use slow::Crowd;
+pub use slow_link::SlowLink;
 pub use tls::{Authority, Front, Identity, in_front_of};
 pub use upstream::{Act, Upstream, closed_port};
 

@@ -2,9 +2,10 @@
 
 use super::skip_without;
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
+    net::SocketAddr,
     path::Path,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 /// A running server. It stops when this is dropped.
@@ -12,6 +13,7 @@ pub struct Postgres {
     home: String,
     port: String,
     input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
     child: Child,
 }
 
@@ -41,6 +43,7 @@ impl Postgres {
             home: home.to_owned(),
             port: port.to_owned(),
             input: child.stdin.take(),
+            output,
             child,
         };
         server.sql(&format!(
@@ -56,6 +59,38 @@ impl Postgres {
         let password = password.replace(' ', "%20");
         let port = &self.port;
         format!("postgres://tollgate:{password}@127.0.0.1:{port}/{database}")
+    }
+
+    /// The URL over a connection without TLS that leads to the database.
+    pub fn url_through(&self, address: SocketAddr) -> String {
+        let password = Self::PASSWORD.replace(' ', "%20");
+        format!("postgres://tollgate:{password}@{address}/tollgate")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        format!("127.0.0.1:{}", self.port).parse().unwrap()
+    }
+
+    /// Stops the server, and closes its connections.
+    pub fn stop(&mut self) {
+        self.order("stop");
+    }
+
+    /// Starts it again.
+    pub fn start_again(&mut self) {
+        self.order("start");
+    }
+
+    fn order(&mut self, order: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{order}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "done", "{order}");
+    }
+
+    /// The server's log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(format!("{}/log", self.home)).unwrap()
     }
 
     /// The authority of its certificate.

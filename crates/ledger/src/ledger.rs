@@ -276,6 +276,9 @@ impl Ledger {
             }
         });
         store.database().wake_on_changes(&wake)?;
+        if let Some(renew) = process.renewal() {
+            renewal::start(&inner.shared, renew, path)?;
+        }
         let writer = Writer {
             shared: Arc::clone(&inner.shared),
             process,

@@ -1,11 +1,26 @@
 //! How long this process can rely on its leases. A database that several machines share gives them to others
 //! if the process is not renewed within its term.
 
+use super::Shared;
+use crate::{
+    directory::spawn,
+    store::{StoreError, database::Renewal},
+};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    path::Path,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::Duration,
 };
+
+/// How often a thread looks whether the writer has renewed the process.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After this time the thread renews it: commits take long.
+const LATE_MS: u64 = 2_000;
 
 /// The renewals of a process.
 pub(super) struct Renewals {
@@ -47,10 +62,48 @@ impl Renewals {
 
     /// Whether the process must not admit requests.
     pub(super) fn are_overdue(&self) -> bool {
-        self.patience_ms.is_some_and(|patience| {
-            now_ms().saturating_sub(self.last_ms.load(Ordering::Acquire)) >= patience
-        })
+        self.patience_ms
+            .is_some_and(|patience| self.age_ms() >= patience)
     }
+
+    /// Whether the writer takes long to renew it.
+    fn are_late(&self) -> bool {
+        self.patience_ms
+            .is_some_and(|patience| self.age_ms() >= LATE_MS.min(patience / 2))
+    }
+
+    fn age_ms(&self) -> u64 {
+        now_ms().saturating_sub(self.last_ms.load(Ordering::Acquire))
+    }
+}
+
+/// Starts the thread that renews the process while the writer waits for the database.
+pub(super) fn start(shared: &Arc<Shared>, renew: Renewal, place: &Path) -> Result<(), StoreError> {
+    let shared = Arc::downgrade(shared);
+    spawn("ledger-renewals", place, move || run(&shared, renew))
+}
+
+fn run(shared: &Weak<Shared>, mut renew: Renewal) {
+    loop {
+        thread::park_timeout(LOOK_EVERY);
+        match living(shared) {
+            None => return,
+            Some(shared) if !shared.renewals.are_late() => continue,
+            Some(_) => {}
+        }
+        let begun = Begun::now();
+        // The writer notices and reports other results.
+        if renew().is_ok_and(|is_renewed| is_renewed)
+            && let Some(shared) = living(shared)
+        {
+            shared.renewals.done(begun);
+        }
+    }
+}
+
+fn living(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
+    let shared = shared.upgrade()?;
+    (!shared.abandoned.load(Ordering::Acquire)).then_some(shared)
 }
 
 /// Milliseconds of a clock that cannot be set and that goes on while the machine is suspended.

@@ -40,9 +40,9 @@ pub(crate) trait Database: Send + Sync {
     /// The path beside which the settlement files of processes lie; their names begin with its name.
     fn path(&self) -> &Path;
 
-    /// How long after it was last renewed (by [`Process::commit`] or [`Process::check_in`]) a process may
-    /// be recovered by others that do not see its settlement file. It must have stopped admitting
-    /// requests by then. `None`: all processes are on one machine. They share no limits here, and the numbers
+    /// How long after it was last renewed (by [`Process::commit`], [`Process::check_in`] or
+    /// [`Process::renewal`]) a process may be recovered by others that do not see its settlement file. It must
+    /// have stopped admitting requests by then. `None`: all processes are on one machine. They share no limits here, and the numbers
     /// of records grow with their commits: a reader of a number has seen all smaller ones.
     fn lease_term(&self) -> Option<Duration> {
         None
@@ -218,6 +218,12 @@ pub(crate) trait Process: Send {
     /// Whether this process still counts as living, and which others do. Called once a second.
     fn check_in(&mut self) -> Result<CheckIn, StoreError>;
 
+    /// A function for another thread that counts this process as living while its own operations take long.
+    /// `None`: it needs none.
+    fn renewal(&self) -> Option<Renewal> {
+        None
+    }
+
     /// Enters what a crashed process left, and ends that process. `None`: it is not known any more,
     /// or never was. A repetition is noticed by the request ids. Not atomic: some of it may be entered
     /// after an error. Without a leftover, which is out of reach, a process is ended that
@@ -312,6 +318,9 @@ pub(crate) struct KeyChanges {
 
 /// The function to call after a change. It must not wait.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Returns whether the process has not ended.
+pub(crate) type Renewal = Box<dyn FnMut() -> Result<bool, StoreError> + Send>;
 
 /// The number of a process in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,8 @@
 //!
 //! The client is the blocking one of the crate `postgres`: every caller of the trait is a thread that
 //! may wait, and drives its connection itself, without another thread in between. A process has a
-//! connection of its own, and so have the readers of changes and the leases of limits; everything else shares
-//! a small, bounded set.
+//! connection of its own, and so have its renewals, the readers of changes, the leases of limits and the thread
+//! that drops old weeks; everything else shares a small, bounded set.
 
 mod answers;
 mod changes;

@@ -162,11 +162,12 @@ impl Connection {
         Self::new(Arc::clone(&self.server))
     }
 
-    /// Runs one statement that can be repeated.
+    /// Runs statements that can be repeated, each a transaction of its own.
     pub(super) fn run<T>(
         &mut self,
         mut run: impl FnMut(&mut Session) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
+        self.check()?;
         let begun = self.begin(&mut run);
         let (session, done) = begun.map_err(|fault| self.server.describe(&fault))?;
         self.session = Some(session);
@@ -197,6 +198,7 @@ impl Connection {
         begin: &str,
         mut run: impl FnMut(&mut Session) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
+        self.check()?;
         for tries in 1.. {
             match self.try_transaction(begin, &mut run) {
                 Err(fault) if is_conflict(&fault) && tries < TRIES => {}
@@ -205,6 +207,14 @@ impl Connection {
             }
         }
         Err(error::busy(&self.server))
+    }
+
+    /// Fails without a try if a connection is needed and it is too early for one.
+    fn check(&self) -> Result<(), StoreError> {
+        match self.session {
+            Some(_) => Ok(()),
+            None => self.server.may_connect(),
+        }
     }
 
     /// The session is kept if its transaction is over; a panic or a lost connection drops it.

@@ -19,7 +19,7 @@ use std::{
 const LISTEN: &str = "LISTEN tollgate_changes";
 /// The name of the connection among the server's sessions.
 pub(super) const NAME: &str = "tollgate changes";
-/// How long a lost connection stays lost before it is opened again, and the longest time until the
+/// How long a lost connection stays lost at most before it is opened again, and the longest time until the
 /// thread ends.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The shortest time between two calls, so that a flood of changes is not looked at one by one.
@@ -82,7 +82,13 @@ fn run(server: &Server, readers: &Weak<Readers>) {
             };
             log::warn!("the database does not announce changes, which are polled for: {cause}");
         }
-        std::thread::park_timeout(PAUSE);
+        // Gateways that lost their connections together come back at different times.
+        while readers.strong_count() > 0 {
+            std::thread::park_timeout(PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0));
+            if server.may_connect().is_ok() {
+                break;
+            }
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! Locks are taken in one order by every transaction: the row of the process, the rows of keys by
 //! number, then the rest. The row of a key guards its grants, leases, totals and record times.
 //!
-//! Processes may be on several machines. Each renews its row with every commit and every check-in. A
-//! process may be recovered without its settlement file if its row was the same for a whole term, in
+//! Processes may be on several machines. Each renews its row with every commit and every check-in, and over
+//! another connection while these take long. A process may be recovered without its settlement file if its row was the same for a whole term, in
 //! which the observer itself reached the database all the time. It has stopped admitting requests by
 //! then ([`crate::store::database::Database::lease_term`]). No clock of one machine is compared with that of another.
 
@@ -19,9 +19,10 @@ use crate::{
     store::{
         StoreError,
         database::{
-            Batch, CheckIn, Committed, Leftover, Look, News, Peer, Process, ProcessNumber,
-            Recovered, Retention,
+            Batch, CheckIn, Committed, LeaseMode, Leftover, Look, News, Peer, Process,
+            ProcessNumber, Quarantined, Recovered, Renewal, Retention,
         },
+        rows,
     },
 };
 use std::{
@@ -45,6 +46,8 @@ pub(super) struct PostgresProcess {
     commits: i64,
     /// A commit that moved tokens has failed, but may have been applied.
     in_doubt: bool,
+    /// The process may have lease requests.
+    has_lease_requests: bool,
     /// The newest change and lease request at the last look, and how many requests there were.
     version: Option<(i64, i64, i64)>,
     /// The row of each peer, and since when it is the same.
@@ -76,6 +79,7 @@ impl PostgresProcess {
             term,
             commits: 0,
             in_doubt: false,
+            has_lease_requests: false,
             version: None,
             renewals: HashMap::new(),
             checked_in_at: Instant::now(),
@@ -136,6 +140,8 @@ fn renew(session: &mut Session, process: ProcessNumber) -> Result<bool, postgres
 /// answered. `in_doubt`: one more that moved tokens may have been carried out. If it was, or if one that
 /// was answered is gone (a standby has taken over that did not have it), the process does not know what
 /// it leases, and ends: memory would give back the same tokens twice, or never use what was leased.
+///
+/// The row is locked against the end of the process, but not against renewals, until the last statement.
 fn commit(
     session: &mut Session,
     process: ProcessNumber,
@@ -143,11 +149,16 @@ fn commit(
     in_doubt: bool,
     batch: &Batch<'_>,
 ) -> Result<(Committed, i64), postgres::Error> {
-    let row = session.query_opt(
-        "UPDATE processes SET renewals = renewals + 1, commits = commits + 1
-         WHERE number = $1 AND ended_at IS NULL RETURNING commits",
-        &[&process.0],
-    )?;
+    // The server may still work on the commit in doubt, and has its row locked.
+    let lock = if in_doubt {
+        "NO KEY UPDATE"
+    } else {
+        "KEY SHARE"
+    };
+    let read = format!(
+        "SELECT commits + 1 FROM processes WHERE number = $1 AND ended_at IS NULL FOR {lock}"
+    );
+    let row = session.query_opt(&read, &[&process.0])?;
     let number: i64 = row.as_ref().map_or(Ok(0), |row| row.try_get(0))?;
     let is_unclear = number <= known || (in_doubt && number > known.saturating_add(1));
     let is_fenced = row.is_none() || is_unclear;
@@ -172,7 +183,15 @@ fn commit(
         let share = leases::lease(session, process, lease, now)?;
         shares.push((lease.key.clone(), share));
     }
-    Ok((Committed { shares, is_fenced }, number))
+    if is_fenced {
+        return Ok((Committed { shares, is_fenced }, number));
+    }
+    let counted = session.query_one(
+        "UPDATE processes SET renewals = renewals + 1, commits = commits + 1 WHERE number = $1
+         RETURNING commits",
+        &[&process.0],
+    )?;
+    Ok((Committed { shares, is_fenced }, counted.try_get(0)?))
 }
 
 /// Locks the rows of keys: by id, by number, and those of grants.
@@ -215,12 +234,12 @@ fn end(
     Ok(())
 }
 
-/// Locks the row of a process. Returns its renewals.
+/// Locks the row of a process, after its commits. Returns its renewals.
 fn lock_process(
     session: &mut Session,
     process: ProcessNumber,
 ) -> Result<Option<i64>, postgres::Error> {
-    let lock = "SELECT renewals FROM processes WHERE number = $1 FOR NO KEY UPDATE";
+    let lock = "SELECT renewals FROM processes WHERE number = $1 FOR UPDATE";
     let row = session.query_opt(lock, &[&process.0])?;
     row.map(|row| row.try_get(0)).transpose()
 }
@@ -283,6 +302,7 @@ impl Process for PostgresProcess {
             let version = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             Ok((version, row.try_get::<_, bool>(3)?))
         })?;
+        self.has_lease_requests = has_lease_request;
         // What another process gives back is no change that a process without lease requests misses.
         if self.version == Some(version) && look == Look::IfChanged && !has_lease_request {
             return Ok(None);
@@ -302,6 +322,8 @@ impl Process for PostgresProcess {
 
     fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError> {
         let (number, known, in_doubt) = (self.number, self.commits, self.in_doubt);
+        let mut leases = batch.leases.iter();
+        self.has_lease_requests |= leases.any(|lease| lease.mode == LeaseMode::Need);
         let committed = self
             .connection
             .change(|session| commit(session, number, known, in_doubt, batch));
@@ -319,6 +341,9 @@ impl Process for PostgresProcess {
     }
 
     fn keep_lease_requests(&mut self, keys: &HashSet<KeyId>) -> Result<(), StoreError> {
+        if !self.has_lease_requests {
+            return Ok(());
+        }
         let kept: Vec<&str> = keys.iter().map(KeyId::as_str).collect();
         let number = self.number.0;
         self.connection.run(|session| {
@@ -333,23 +358,37 @@ impl Process for PostgresProcess {
 
     fn check_in(&mut self) -> Result<CheckIn, StoreError> {
         let (number, asked_at) = (self.number, Instant::now());
-        let (is_fenced, rows, quarantined) = self.connection.change(|session| {
-            let is_fenced = !renew(session, number)?;
-            let peers = session.query(
-                "SELECT number, settlements, renewals FROM processes
-                 WHERE ended_at IS NULL AND number <> $1",
-                &[&number.0],
+        // One statement: on a slow server each one delays the settlements.
+        let (is_renewed, rows, quarantined) = self.connection.run(|session| {
+            let rows = session.query(
+                "WITH renewed AS (
+                     UPDATE processes SET renewals = renewals + 1
+                     WHERE number = $1 AND ended_at IS NULL RETURNING number),
+                 oldest AS (SELECT cause FROM quarantine ORDER BY number LIMIT 1000)
+                 SELECT (SELECT count(*) FROM oldest WHERE starts_with(cause, $2)),
+                        (SELECT count(*) FROM oldest WHERE cause = $3),
+                        (SELECT count(*) FROM oldest),
+                        number, settlements, renewals, number IN (SELECT number FROM renewed)
+                 FROM processes WHERE ended_at IS NULL",
+                &[&number.0, &quarantine::TORN, &quarantine::UNREADABLE],
             )?;
-            let peers = peers.iter().map(|row| {
+            let (mut is_renewed, mut peers) = (false, Vec::new());
+            let mut quarantined = Quarantined::default();
+            for row in &rows {
+                quarantined = rows::quarantined(row)?;
+                let other = ProcessNumber(row.try_get(3)?);
+                if other == number {
+                    is_renewed = row.try_get(6)?;
+                    continue;
+                }
                 let peer = Peer {
-                    number: ProcessNumber(row.try_get(0)?),
-                    journal: row.try_get(1)?,
+                    number: other,
+                    journal: row.try_get(4)?,
                     is_silent: false,
                 };
-                Ok((peer, row.try_get(2)?))
-            });
-            let peers: Vec<(Peer, i64)> = peers.collect::<Result<_, postgres::Error>>()?;
-            Ok((is_fenced, peers, quarantine::count(session)?))
+                peers.push((peer, row.try_get(5)?));
+            }
+            Ok((is_renewed, peers, quarantined))
         })?;
         self.observe(&rows, asked_at);
         let peers = rows.into_iter().map(|(peer, _)| Peer {
@@ -357,10 +396,17 @@ impl Process for PostgresProcess {
             ..peer
         });
         Ok(CheckIn {
-            is_fenced,
+            is_fenced: !is_renewed,
             peers: peers.collect(),
             quarantined,
         })
+    }
+
+    fn renewal(&self) -> Option<Renewal> {
+        let (mut connection, number) = (self.connection.another(), self.number);
+        Some(Box::new(move || {
+            connection.run(|session| renew(session, number))
+        }))
     }
 
     fn recover(

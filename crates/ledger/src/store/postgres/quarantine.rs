@@ -1,10 +1,7 @@
 //! Records that could not be entered, with the cause. A person looks at them.
 
 use super::{connection::Session, storable_time};
-use crate::{
-    clock::Timestamp,
-    store::{database::Quarantined, rows},
-};
+use crate::clock::Timestamp;
 
 /// How the cause of a slot without a whole record begins.
 pub(super) const TORN: &str = "torn in the settlement file";
@@ -23,15 +20,4 @@ pub(super) fn add(
         &[&storable_time(now), &record, &cause],
     )?;
     Ok(added > 0)
-}
-
-/// Counts the records by cause: the thousand oldest, because this is done every second.
-pub(super) fn count(file: &mut Session) -> Result<Quarantined, postgres::Error> {
-    let row = file.query_one(
-        "SELECT count(*) FILTER (WHERE starts_with(cause, $1)),
-                count(*) FILTER (WHERE cause = $2), count(*)
-         FROM (SELECT cause FROM quarantine ORDER BY number LIMIT 1000) AS oldest",
-        &[&TORN, &UNREADABLE],
-    )?;
-    rows::quarantined(&row)
 }

@@ -2,6 +2,7 @@
 
 use super::error;
 use crate::store::StoreError;
+use parking_lot::Mutex;
 use postgres::{
     Client, Config, Error,
     config::{Host, SslMode, TargetSessionAttrs},
@@ -11,7 +12,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -19,6 +20,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long sent bytes may stay unacknowledged: a server whose machine is gone ends a statement.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The shortest and the longest pause after an attempt to connect that failed.
+const LEAST_PAUSE: Duration = Duration::from_millis(50);
+const MOST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a connection to PostgreSQL is protected. A Unix socket needs no protection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +42,17 @@ pub struct Server {
     config: Config,
     tls: MakeRustlsConnect,
     place: PathBuf,
+    /// The last attempt to connect, if it failed.
+    failed: Mutex<Option<Failed>>,
+}
+
+/// An attempt to connect that failed. The next one has to wait, so that the gateways do not hinder a server
+/// that starts or has no connection left.
+struct Failed {
+    at: Instant,
+    cause: String,
+    pause: Duration,
+    next_at: Instant,
 }
 
 impl Server {
@@ -73,6 +89,7 @@ impl Server {
             tls: MakeRustlsConnect::new(client_config(tls, is_off)?),
             config,
             place,
+            failed: Mutex::default(),
         })
     }
 
@@ -85,15 +102,66 @@ impl Server {
         self.config.get_user().unwrap_or_default()
     }
 
+    /// Whether it is time for another attempt to connect. After a failure, only one caller at a time may try,
+    /// and after a pause.
+    ///
+    /// # Errors
+    /// It is too early. The error is that of the last attempt.
+    pub(super) fn may_connect(&self) -> Result<(), StoreError> {
+        let mut failed = self.failed.lock();
+        let Some(failed) = &mut *failed else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if now < failed.next_at {
+            return Err(StoreError::Other {
+                path: self.place.clone(),
+                cause: failed.cause.clone(),
+            });
+        }
+        failed.next_at = now.checked_add(CONNECT_TIMEOUT).unwrap_or(now);
+        Ok(())
+    }
+
     pub(super) fn connect(&self) -> Result<Client, Error> {
-        self.config.connect(self.tls.clone())
+        self.connect_with(&self.config)
+    }
+
+    fn connect_with(&self, config: &Config) -> Result<Client, Error> {
+        let begun = Instant::now();
+        let connected = config.connect(self.tls.clone());
+        let mut failed = self.failed.lock();
+        match &connected {
+            Ok(_) => *failed = None,
+            // Connections that are lost together fail together.
+            Err(_) if failed.as_ref().is_some_and(|it| it.at > begun) => {}
+            Err(fault) => {
+                let pause = failed
+                    .as_ref()
+                    .map_or(LEAST_PAUSE, |it| it.pause.saturating_mul(2));
+                let pause = pause.min(MOST_PAUSE);
+                let at = Instant::now();
+                // Gateways that failed together try at different times.
+                let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+                *failed = Some(Failed {
+                    at,
+                    cause: match self.describe(fault) {
+                        StoreError::Other { cause, .. } => cause,
+                        other => other.to_string(),
+                    },
+                    pause,
+                    next_at: at.checked_add(jittered).unwrap_or(at),
+                });
+            }
+        }
+        connected
     }
 
     /// Connects with an application name of its own, which identifies the session in `pg_stat_activity`.
     pub(super) fn connect_as(&self, name: &str) -> Result<Client, Error> {
         let mut config = self.config.clone();
         config.application_name(name);
-        config.connect(self.tls.clone())
+        self.connect_with(&config)
     }
 
     pub(super) fn describe(&self, fault: &Error) -> StoreError {

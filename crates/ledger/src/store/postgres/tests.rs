@@ -10,6 +10,7 @@ mod limits;
 mod partition;
 mod refusals;
 mod server;
+mod transactions;
 
 use super::{Postgres, ServerSettings, migrate};
 use crate::{
