@@ -102,6 +102,13 @@ try {
       assert.deepEqual(breaker.slice(1, 4), ["deployment", "open", "server error"]);
       assert.match(breaker[5], / min$/);
       assert.ok(await page.getByText("Rates are of the last").isVisible());
+      // The legends show every series, whatever the length of their numbers.
+      const cut = await page.evaluate(() => {
+        for (const value of document.querySelectorAll(".u-value")) value.textContent = "123,456.7K";
+        return [...document.querySelectorAll(".plot")].some((it) => getComputedStyle(it).overflowY !== "visible" && it.scrollHeight > it.clientHeight);
+      });
+      assert.ok(!cut, `${name}: a legend is cut off`);
+      await page.waitForTimeout(2500);
       await page.screenshot({ path: `${SHOTS}/overview-${name}.png` });
       await page.screenshot({ path: `${SHOTS}/overview-${name}-full.png`, fullPage: true });
 
