@@ -399,3 +399,32 @@ async fn a_model_that_always_thinks_is_asked_to_by_clients_of_its_own_format_too
         assert!(sent.as_str().unwrap().eq_ignore_ascii_case("low"), "{sent}");
     }
 }
+
+#[tokio::test]
+async fn levels_that_a_model_of_gemini_does_not_accept_become_the_nearest() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!(["gemini"]))
+        .model("picky", json!(["sim/m"]))
+        .with("models.picky.efforts", json!(["low", "high"]))
+        .model("plain", json!(["sim/m"]))
+        .with("models.plain.reasoning", json!("none"));
+    let gateway = Gateway::start(config).await;
+    for (model, asked, expected) in [
+        ("picky", "MEDIUM", json!("LOW")),
+        ("picky", "minimal", json!("LOW")),
+        ("picky", "HIGH", json!("HIGH")),
+        ("plain", "HIGH", Value::Null),
+    ] {
+        let body = json!({"contents": [{"parts": [{"text": "Hello!"}]}],
+            "generationConfig": {"thinkingConfig": {"thinkingLevel": asked}}});
+        let path = format!("/v1beta/models/{model}:generateContent");
+        let answer = gateway.post(&path, &body).await;
+        let field = "/generationConfig/thinkingConfig/thinkingLevel";
+        let sent = sent(&provider);
+        assert_eq!(sent.pointer(field), Some(&expected), "{model}, {asked}");
+        let is_changed = expected != asked;
+        let dropped = answer.header("x-dropped-fields").unwrap_or_default();
+        assert_eq!(dropped.contains("thinkingLevel"), is_changed, "{dropped}");
+    }
+}

@@ -337,10 +337,10 @@ fn integer(
     }
 }
 
-/// An effort; `None` if the word is unknown: providers add levels.
+/// An effort; `None` if the word is unknown: providers add levels. Google writes them in capitals, too.
 fn effort(word: &[u8]) -> Option<Effort> {
     let mut efforts = Effort::ALL.into_iter();
-    efforts.find(|effort| effort.as_str().as_bytes() == word)
+    efforts.find(|effort| effort.as_str().as_bytes().eq_ignore_ascii_case(word))
 }
 
 fn thinking(word: &[u8]) -> Thinking {
