@@ -127,6 +127,18 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 }
 
 #[test]
+fn modes_with_a_price_of_their_own_are_noticed() {
+    for (member, is_fast) in [
+        (r#""speed":"fast""#, true),
+        (r#""speed":"standard""#, false),
+        (r#""service_tier":"ultrafast""#, true),
+        (r#""service_tier":"fast""#, false),
+    ] {
+        assert_eq!(chat(member).unwrap().facts.fast, is_fast, "{member}");
+    }
+}
+
+#[test]
 fn the_address_of_a_file_at_google_is_that_of_something_stored() {
     let ids = |uri: &str| {
         let part = format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#);

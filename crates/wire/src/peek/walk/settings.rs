@@ -41,8 +41,9 @@ impl Walk {
                 self.found.facts.stream = stream.unwrap_or(false);
                 self.found.spans.stream = Some(span);
             }
-            Slot::Speed => {
-                self.found.facts.fast = matches!(value, Value::Text(text) if text.bytes == b"fast");
+            Slot::Speed(word) => {
+                let is_fast = matches!(value, Value::Text(text) if text.bytes == word.as_bytes());
+                self.found.facts.fast |= is_fast;
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::InferenceGeo => {
