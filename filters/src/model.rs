@@ -156,12 +156,16 @@ impl Model {
             ));
         }
         if !needs.is_mode_payable(model, identity) {
+            let (field, mode) = match needs.format {
+                Some(Format::Messages) => ("speed", "fast"),
+                _ => ("service_tier", "ultrafast"),
+            };
             return Err(PublicError::invalid_request(format!(
-                "'speed' cannot be 'fast': the API key pays in money, and the model '{}' has no price for \
-                 fast mode: leave 'speed' out",
+                "'{field}' cannot be '{mode}': the API key pays in money, and the model '{}' has no price for \
+                 this mode: leave '{field}' out",
                 model.id
             ))
-            .with_param("speed"));
+            .with_param(field));
         }
         needs.served_by(model)?;
         refuse_thinking_without_reason(model, facts)?;
@@ -398,6 +402,9 @@ mod tests {
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
         assert_eq!(error.param.as_deref(), Some("speed"));
+        scene.request.endpoint = Endpoint::Responses;
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!(error.param.as_deref(), Some("service_tier"));
         scene.change_facts(|facts| facts.fast = false);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
     }

@@ -18,8 +18,8 @@ use super::remembered::{self, Kept};
 use super::respond;
 use super::stage::Admitted;
 use crate::candidate::{
-    Fitted, accepted, embeddings_format, first_that_carries, fit_reasoning, lacks_sampling,
-    may_drop_sampling, no_path_fault, purpose, target,
+    Fitted, accepted, default_effort, embeddings_format, first_that_carries, fit_reasoning,
+    lacks_sampling, may_drop_sampling, no_path_fault, purpose, target,
 };
 use crate::clock;
 use crate::events::Shed;
@@ -32,7 +32,7 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
     AnswerContext, EmbeddingsNotes, Strict, Target, TranslationNotes, embeddings_request,
-    lacks_any, needs_custom_tools, within_capabilities, without_refused,
+    lacks_any, needs_custom_tools, with_default_effort, within_capabilities, without_refused,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -294,7 +294,9 @@ fn most_memory(admitted: &Admitted, candidate: &Candidate) -> u64 {
     let capabilities = &candidate.deployment.capabilities;
     let lacks_any = lacks_any(admitted.format, capabilities, peeked.has_top_k);
     let lacks_any = lacks_any || lacks_sampling(&admitted.model, peeked);
-    let is_read = peeked.has_seals || adds_thinking || lacks_any;
+    let (request, deployment) = (&admitted.request, &candidate.deployment);
+    let adds_effort = default_effort(request, deployment, &admitted.model, &peeked.facts).is_some();
+    let is_read = peeked.has_seals || adds_thinking || adds_effort || lacks_any;
     // Obstacles to thinking are looked for later, with the memory that is taken here.
     let is_edited = adds_thinking || {
         let (edits, _) = edits(admitted, candidate, || None);
@@ -408,7 +410,19 @@ fn same_format(
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);
     }
-    let capabilities = accepted(&candidate.deployment, &admitted.model);
+    let deployment = &candidate.deployment;
+    let effort = default_effort(
+        &admitted.request,
+        deployment,
+        &admitted.model,
+        &peeked.facts,
+    );
+    if let Some(effort) = effort
+        && let Some(with_effort) = with_default_effort(candidate.format, &sent, effort)
+    {
+        sent = with_effort;
+    }
+    let capabilities = accepted(deployment, &admitted.model);
     let has_top_k = peeked.has_top_k;
     let fitted = within_capabilities(candidate.format, sent, &capabilities, has_top_k, strict)?;
     dropped.extend(fitted.dropped);

@@ -352,3 +352,79 @@ async fn sampling_and_efforts_that_a_model_does_not_accept_are_left_out_of_its_o
         assert_eq!(sent["temperature"], 0.5, "{sent}");
     }
 }
+
+#[tokio::test]
+async fn a_model_that_always_thinks_is_asked_to_by_clients_of_its_own_format_too() {
+    let gemini = "/v1beta/models/keen:generateContent";
+    let contents =
+        json!({"contents": [{"parts": [{"text": "Hello!"}]}], "generationConfig": {"topK": 1}});
+    for (format, field, effort) in [
+        ("chat", "/reasoning_effort", "medium"),
+        ("responses", "/reasoning/effort", "medium"),
+        (
+            "gemini",
+            "/generationConfig/thinkingConfig/thinkingLevel",
+            "MEDIUM",
+        ),
+    ] {
+        let (provider, gateway) = {
+            let provider = Provider::start().await;
+            let config = Config::of(&provider)
+                .with("providers.sim.formats", json!([format]))
+                .model("keen", json!(["sim/m"]))
+                .with("models.keen.reasoning", json!("extended"));
+            let gateway = Gateway::start(config).await;
+            (provider, gateway)
+        };
+        let more = |path| match path {
+            MESSAGES => json!({"max_tokens": 64}),
+            _ => json!({}),
+        };
+        for path in [CHAT, RESPONSES, MESSAGES, gemini] {
+            let body = match path {
+                path if path == gemini => contents.clone(),
+                path => prompt(path, "keen", "Hello!", more(path)),
+            };
+            gateway.post(path, &body).await;
+            let sent = sent(&provider);
+            assert_eq!(
+                sent.pointer(field),
+                Some(&json!(effort)),
+                "{path} to {format}: {sent}"
+            );
+        }
+        let own = json!({"reasoning_effort": "low"});
+        gateway.post(CHAT, &prompt(CHAT, "keen", "Hi.", own)).await;
+        let sent = sent(&provider).pointer(field).cloned().unwrap_or_default();
+        assert!(sent.as_str().unwrap().eq_ignore_ascii_case("low"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn levels_that_a_model_of_gemini_does_not_accept_become_the_nearest() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!(["gemini"]))
+        .model("picky", json!(["sim/m"]))
+        .with("models.picky.efforts", json!(["low", "high"]))
+        .model("plain", json!(["sim/m"]))
+        .with("models.plain.reasoning", json!("none"));
+    let gateway = Gateway::start(config).await;
+    for (model, asked, expected) in [
+        ("picky", "MEDIUM", json!("LOW")),
+        ("picky", "minimal", json!("LOW")),
+        ("picky", "HIGH", json!("HIGH")),
+        ("plain", "HIGH", Value::Null),
+    ] {
+        let body = json!({"contents": [{"parts": [{"text": "Hello!"}]}],
+            "generationConfig": {"thinkingConfig": {"thinkingLevel": asked}}});
+        let path = format!("/v1beta/models/{model}:generateContent");
+        let answer = gateway.post(&path, &body).await;
+        let field = "/generationConfig/thinkingConfig/thinkingLevel";
+        let sent = sent(&provider);
+        assert_eq!(sent.pointer(field), Some(&expected), "{model}, {asked}");
+        let is_changed = expected != asked;
+        let dropped = answer.header("x-dropped-fields").unwrap_or_default();
+        assert_eq!(dropped.contains("thinkingLevel"), is_changed, "{dropped}");
+    }
+}

@@ -10,10 +10,11 @@ use tollgate_routing::health::Full;
 use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, MODEL, Model, Provider, Purpose};
 use tollgate_translate::{
-    EmbeddingsFormat, Lossy, Refusal, Strict, Target, ThinkingObstacles, sampling_settings,
+    AcceptedEfforts, EmbeddingsFormat, Lossy, Refusal, Strict, Target, ThinkingObstacles,
+    sampling_settings,
 };
 use tollgate_types::{
-    Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
+    Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, RequestFacts, ThinkingStyle,
 };
 use tollgate_wire::address::with_model;
 use tollgate_wire::body::BodyEdits;
@@ -154,6 +155,24 @@ pub fn fit_reasoning(
         None => Vec::new(),
     };
     Fitted { dropped, sampling }
+}
+
+/// What the model accepts as an effort, if a request of its own format may have to be given one. Counters take no
+/// settings.
+pub fn default_effort<'a>(
+    request: &RequestContext,
+    deployment: &Deployment,
+    model: &'a Model,
+    facts: &RequestFacts,
+) -> Option<AcceptedEfforts<'a>> {
+    let format = request.format()?;
+    let adds =
+        !request.endpoint.is_count() && reasoning::adds_effort(model.reasoning, format, facts);
+    adds.then(|| AcceptedEfforts {
+        efforts: &model.efforts,
+        thinking_levels: model.thinking_levels(),
+        beside_tools: deployment.capabilities.chat.effort_with_tools,
+    })
 }
 
 /// Checks that these sampling settings can be dropped for a model that does not accept them.

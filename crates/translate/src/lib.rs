@@ -14,7 +14,8 @@
 //! - [`references`] puts what the gateway remembers into a request that refers to it.
 //! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
 //! - [`within_capabilities`] makes such a body fit what its provider accepts.
-//! - [`ThinkingObstacles`] are what of such a body is in the way of thinking.
+//! - [`ThinkingObstacles`] are what of such a body is in the way of thinking, and [`with_default_effort`] asks
+//!   models for it that always think.
 //! - [`embeddings_request`] and [`embeddings_answer`] do the same for embeddings in other APIs.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
@@ -23,6 +24,7 @@
 
 mod answer;
 mod capabilities;
+mod default_effort;
 mod embeddings;
 pub mod features;
 mod fingerprint;
@@ -44,6 +46,7 @@ pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use capabilities::{
     Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
 };
+pub use default_effort::{AcceptedEfforts, with_default_effort};
 pub use embeddings::{
     EmbeddingsFormat, EmbeddingsNotes, EmbeddingsRequest, embeddings_answer, embeddings_request,
 };

@@ -382,6 +382,7 @@ mod tests {
         assert_eq!(at("default"), "0.013678");
         assert_eq!(at("flex"), "0.011839");
         assert_eq!(at("priority"), "0.017356");
+        assert_eq!(at("fast"), "0.017356", "OpenAI's new name");
         assert_eq!(at("batch"), "0.013678");
     }
 

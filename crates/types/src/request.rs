@@ -30,7 +30,7 @@ pub struct RequestFacts {
     pub thinking: Option<Thinking>,
     /// Messages only: `thinking.budget_tokens`.
     pub thinking_budget: Option<u64>,
-    /// `speed: "fast"`: the provider's fast mode, which has its own price.
+    /// `speed: "fast"` or `service_tier: "ultrafast"`: the provider's fastest mode, which has its own price.
     pub fast: bool,
     /// Messages only: `inference_geo` other than `global`, which has its own price.
     pub regional: bool,

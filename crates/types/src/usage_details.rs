@@ -33,11 +33,11 @@ pub enum ServiceTier {
     Standard,
     /// Slower and cheaper.
     Flex,
-    /// Faster and more expensive.
+    /// Faster and more expensive. OpenAI also calls it `fast`.
     Priority,
     /// Within a day.
     Batch,
-    /// Anthropic's fast mode (`speed: "fast"`).
+    /// Anthropic's fast mode (`speed: "fast"`), and OpenAI's tier `ultrafast`.
     Fast,
 }
 
@@ -48,7 +48,8 @@ impl ServiceTier {
             ("flex", Self::Flex),
             ("priority", Self::Priority),
             ("batch", Self::Batch),
-            ("fast", Self::Fast),
+            ("fast", Self::Priority),
+            ("ultrafast", Self::Fast),
         ];
         let known = |it: &&(&str, Self)| it.0.eq_ignore_ascii_case(name);
         tiers.iter().find(known).map_or(Self::Standard, |it| it.1)

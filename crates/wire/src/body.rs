@@ -131,7 +131,11 @@ impl<'a> BodyEdits<'a> {
         let Some(span) = self.peeked.spans.effort else {
             return false;
         };
-        self.splice.replace(span, json!(effort).to_string());
+        let mut word = json!(effort).to_string();
+        if self.rules.request.capital_efforts {
+            word.make_ascii_uppercase();
+        }
+        self.splice.replace(span, word);
         true
     }
 

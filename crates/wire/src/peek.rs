@@ -124,7 +124,7 @@ pub struct Spans {
     /// The value of `stream_options.include_usage` (chat), `null` included.
     pub include_usage: Option<Span>,
     /// The value of the effort in the field of the format: `reasoning_effort`, `reasoning.effort`,
-    /// `output_config.effort`.
+    /// `output_config.effort`, `thinkingLevel`.
     pub effort: Option<Span>,
     /// The value of `thinking` (messages).
     pub thinking: Option<Span>,

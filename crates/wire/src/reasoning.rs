@@ -26,6 +26,16 @@ pub fn adds_thinking(mode: ReasoningMode, format: Format, facts: &RequestFacts) 
     formats::rules(format).request.has_thinking_budget && facts.thinking_to_add(mode).is_some()
 }
 
+/// Whether the mode can add an effort to such a request.
+pub fn adds_effort(mode: ReasoningMode, format: Format, facts: &RequestFacts) -> bool {
+    mode == ReasoningMode::Extended
+        && !formats::rules(format).request.has_thinking_budget
+        && facts.effort.is_none()
+        && facts.thinking.is_none()
+        && !facts.thinks
+        && !facts.needs.reasoning
+}
+
 /// Makes the request fit the mode. Returns the fields that were left out, and `thinking` if the
 /// model should think and the request has no room for it.
 pub fn fit(

@@ -160,13 +160,13 @@ pub struct TierSettings {
     /// `flex`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub flex: Option<f64>,
-    /// `priority`. Default: 1.
+    /// `priority`, which OpenAI also calls `fast`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub priority: Option<f64>,
     /// `batch`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub batch: Option<f64>,
-    /// Fast mode (`speed: fast`). Default: unknown; keys that pay in money cannot use it.
+    /// `speed: fast` and `service_tier: ultrafast`. Default: unknown; keys that pay in money cannot use them.
     #[schemars(range(min = 0, max = 1000))]
     pub fast: Option<f64>,
 }

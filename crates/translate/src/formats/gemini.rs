@@ -17,6 +17,18 @@ use super::{
 use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
 use tollgate_types::Effort;
 
+/// The level of thinking for an effort. `efforts`: those that the model accepts.
+pub(crate) fn level(effort: Effort, efforts: &[Effort]) -> &'static str {
+    match effort {
+        Effort::None | Effort::Minimal => "MINIMAL",
+        Effort::Low => "LOW",
+        Effort::Medium => "MEDIUM",
+        // Few models have more, and they list it.
+        Effort::Xhigh | Effort::Max if efforts.contains(&Effort::Xhigh) => "XHIGH",
+        Effort::High | Effort::Xhigh | Effort::Max => "HIGH",
+    }
+}
+
 static SOURCE: SourceRules = SourceRules {
     shapes: &[request_fields::SHAPES],
     kinds: &[request_fields::KINDS],

@@ -176,6 +176,8 @@ fn named(name: &str) -> Option<FaultClass> {
         }
         "insufficientquota" | "arrearage" | "billingerror" | "billingdisabled" => FaultClass::Quota,
         "modelnotfound" | "deploymentnotfound" | "invalidmodel" => FaultClass::InvalidModel,
+        // Amazon: the model is unknown in this region, retired, or closed to this account.
+        "resourcenotfoundexception" => FaultClass::InvalidModel,
         "contentfilter"
         | "contentpolicyviolation"
         | "imagecontentpolicyviolation"

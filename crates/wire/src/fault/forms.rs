@@ -89,6 +89,8 @@ const UNKNOWN_MODEL: &[&str] = &[
     "model not found: *",
     // Bedrock.
     "the provided model identifier is invalid",
+    "invocation of model id * with on-demand throughput isn't supported. retry your request with the \
+     id or arn of an inference profile that contains this model",
     "this model version has reached the end of its life. please refer to the aws documentation \
      for more details",
     "model use case details have not been submitted for this account. fill out the anthropic use \

@@ -50,7 +50,8 @@ pub(super) const RULES: FormatRules = FormatRules {
             field: "generationConfig.maxOutputTokens",
             is_required: false,
         },
-        effort: "generationConfig.thinkingConfig.thinkingLevel",
+        effort: THINKING_LEVEL,
+        capital_efforts: true,
         has_thinking_budget: false,
         null_is_absent: true,
     },
@@ -77,6 +78,8 @@ pub(super) const RULES: FormatRules = FormatRules {
         vendor: "x-goog-",
     },
 };
+
+const THINKING_LEVEL: &str = "generationConfig.thinkingConfig.thinkingLevel";
 
 fn top(key: &[u8]) -> Slot {
     match key {
@@ -108,9 +111,8 @@ static GENERATION_CONFIG: Settings = Settings {
 static THINKING_CONFIG: Settings = Settings {
     field: "generationConfig.thinkingConfig",
     location: Location::Table(Table(|key| match key {
-        b"thinkingBudget" | b"thinking_budget" | b"thinkingLevel" | b"thinking_level" => {
-            Slot::Thinks
-        }
+        b"thinkingBudget" | b"thinking_budget" => Slot::Thinks,
+        b"thinkingLevel" | b"thinking_level" => Slot::Effort(THINKING_LEVEL),
         _ => Slot::Ignored,
     })),
 };

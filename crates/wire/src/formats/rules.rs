@@ -43,6 +43,8 @@ pub(crate) struct RequestRules {
     pub(crate) output_limit: OutputLimitRules,
     /// The path of the field that asks for an effort.
     pub(crate) effort: &'static str,
+    /// Its values are written in capitals.
+    pub(crate) capital_efforts: bool,
     /// A request can give the thinking a budget in tokens.
     pub(crate) has_thinking_budget: bool,
     /// `null` stands for an absent `stream` or output limit; otherwise it is refused.

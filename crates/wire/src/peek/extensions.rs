@@ -44,7 +44,8 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"extra_body" => Slot::Within(Location::Extra),
 
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
-        b"speed" => Slot::Speed,
+        b"speed" => Slot::Speed("fast"),
+        b"service_tier" => Slot::Speed("ultrafast"),
         b"inference_geo" => Slot::InferenceGeo,
 
         b"plugins" => Slot::Plugins,

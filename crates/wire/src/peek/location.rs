@@ -164,8 +164,8 @@ pub(crate) enum Slot {
     Seed,
     Modalities,
     AudioOutput,
-    /// How fast the answer comes.
-    Speed,
+    /// How fast the answer comes, with the word for the fastest mode.
+    Speed(&'static str),
     /// Where the model runs.
     InferenceGeo,
     Background,

@@ -119,13 +119,17 @@ fn is_elsewhere(address: Text<'_>) -> bool {
 
 /// The name of a key whose value names things stored at a provider. The `id` in such a value keeps the name.
 fn stored_field(slot: Slot, key: &[u8]) -> Option<&'static str> {
-    const FIELDS: [&str; 10] = [
+    const FIELDS: [&str; 14] = [
         "audio",
+        "cachedContent",
+        "cached_content",
         "container",
         "container_id",
         "conversation",
+        "fileUri",
         "file_id",
         "file_ids",
+        "file_uri",
         "previous_response_id",
         "prompt",
         "skill_id",
@@ -133,7 +137,7 @@ fn stored_field(slot: Slot, key: &[u8]) -> Option<&'static str> {
     ];
     if !matches!(
         slot,
-        Slot::StoredId | Slot::Reference | Slot::Container | Slot::Prompt
+        Slot::StoredId | Slot::FileUri | Slot::Reference | Slot::Container | Slot::Prompt
     ) {
         return None;
     }

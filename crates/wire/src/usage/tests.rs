@@ -283,6 +283,14 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
             },
         ),
         (
+            Responses,
+            r#"{"object":"response","output":[],"usage":{"input_tokens":10,"output_tokens":4},"service_tier":"ultrafast"}"#,
+            UsageDetails {
+                tier: ServiceTier::Fast,
+                ..details
+            },
+        ),
+        (
             Messages,
             r#"{"usage":{"speed":"fast","input_tokens":10,"output_tokens":4,"service_tier":"standard"},"content":[]}"#,
             UsageDetails {

@@ -109,11 +109,8 @@ fn every_way_to_ask_for_thinking_is_noticed() {
         (r#""includeThoughts":true"#, false),
     ] {
         let members = format!(r#","generationConfig":{{"thinkingConfig":{{{setting}}}}}"#);
-        assert_eq!(
-            gemini(r#"{"text":"hi"}"#, &members).thinks,
-            thinks,
-            "{setting}"
-        );
+        let facts = gemini(r#"{"text":"hi"}"#, &members);
+        assert_eq!(facts.thinks || facts.needs.reasoning, thinks, "{setting}");
     }
     for (member, thinks) in [
         (r#""reasoning":{"max_tokens":2000}"#, true),
@@ -130,11 +127,27 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 }
 
 #[test]
+fn modes_with_a_price_of_their_own_are_noticed() {
+    for (member, is_fast) in [
+        (r#""speed":"fast""#, true),
+        (r#""speed":"standard""#, false),
+        (r#""service_tier":"ultrafast""#, true),
+        (r#""service_tier":"fast""#, false),
+    ] {
+        assert_eq!(chat(member).unwrap().facts.fast, is_fast, "{member}");
+    }
+}
+
+#[test]
 fn the_address_of_a_file_at_google_is_that_of_something_stored() {
     let ids = |uri: &str| {
         let part = format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#);
-        gemini(&part, "").stored_ids.len()
+        let stored = gemini(&part, "").stored_ids;
+        assert!(stored.iter().all(|it| it.field == "fileUri"), "{stored:?}");
+        stored.len()
     };
+    let cached = gemini(r#"{"text":"hi"}"#, r#","cachedContent":"cachedContents/1""#);
+    assert_eq!(cached.stored_ids[0].field, "cachedContent");
     for uri in [
         "files/abc",
         "gs://bucket/a.png",

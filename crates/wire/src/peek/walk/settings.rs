@@ -41,8 +41,9 @@ impl Walk {
                 self.found.facts.stream = stream.unwrap_or(false);
                 self.found.spans.stream = Some(span);
             }
-            Slot::Speed => {
-                self.found.facts.fast = matches!(value, Value::Text(text) if text.bytes == b"fast");
+            Slot::Speed(word) => {
+                let is_fast = matches!(value, Value::Text(text) if text.bytes == word.as_bytes());
+                self.found.facts.fast |= is_fast;
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::InferenceGeo => {
@@ -337,10 +338,10 @@ fn integer(
     }
 }
 
-/// An effort; `None` if the word is unknown: providers add levels.
+/// An effort; `None` if the word is unknown: providers add levels. Google writes them in capitals, too.
 fn effort(word: &[u8]) -> Option<Effort> {
     let mut efforts = Effort::ALL.into_iter();
-    efforts.find(|effort| effort.as_str().as_bytes() == word)
+    efforts.find(|effort| effort.as_str().as_bytes().eq_ignore_ascii_case(word))
 }
 
 fn thinking(word: &[u8]) -> Thinking {

@@ -3,7 +3,7 @@
 use crate::{
     Refusal,
     document::Value,
-    formats::ReasoningUse,
+    formats::{ReasoningUse, gemini::level},
     request::{
         conversation::{AnswerFormat, Choice, Conversation, Reasoning, ThinkingMode},
         reasoning::{self, effort_field},
@@ -143,7 +143,7 @@ impl Writer<'_, '_> {
         self.out.key("thinkingConfig").begin_object();
         match effort {
             Some(effort) if self.scope.target.thinking_levels => {
-                let level = self.level(effort);
+                let level = level(effort, self.scope.target.efforts);
                 self.out.key("thinkingLevel").string(level);
             }
             Some(Effort::None) => self.out.key("thinkingBudget").number(0),
@@ -179,19 +179,6 @@ impl Writer<'_, '_> {
         let known = target.efforts.iter().copied();
         let least = known.filter(|it| *it != Effort::None).min();
         Ok(Some(least.unwrap_or(Effort::Minimal)))
-    }
-
-    fn level(&self, effort: Effort) -> &'static str {
-        match effort {
-            Effort::None | Effort::Minimal => "MINIMAL",
-            Effort::Low => "LOW",
-            Effort::Medium => "MEDIUM",
-            // Few models have more, and they list it.
-            Effort::Xhigh | Effort::Max if self.scope.target.efforts.contains(&Effort::Xhigh) => {
-                "XHIGH"
-            }
-            Effort::High | Effort::Xhigh | Effort::Max => "HIGH",
-        }
     }
 }
 
