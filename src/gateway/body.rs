@@ -85,7 +85,7 @@ impl RequestBody {
         send_continue(session).await?;
         let mut reader = Reader::new(peeker, coding, length, limits, bounds, of_key);
         reader.read(session).await?;
-        session.set_retry_buffer(Bytes::new());
+        announce(session);
         reader.finish()
     }
 
@@ -225,6 +225,14 @@ pub async fn send_continue(session: &mut Session) -> Result<(), BodyFault> {
     Ok(())
 }
 
+/// Lets Pingora call the body filter, which ends the request to the provider. A request without a body ends with its
+/// head: nothing may follow that.
+fn announce(session: &mut Session) {
+    if !session.is_body_empty() {
+        session.set_retry_buffer(Bytes::new());
+    }
+}
+
 /// Reads and discards a body that has no meaning: the path names the stored item. If it were left unread,
 /// Pingora would wait for its end during the attempt.
 ///
@@ -248,8 +256,7 @@ pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
             return Err(too_large(LONGEST).into());
         }
     }
-    // Pingora ends the request to the provider with it.
-    session.set_retry_buffer(Bytes::new());
+    announce(session);
     Ok(())
 }
 

@@ -72,6 +72,21 @@ async fn its_maker_gets_it_lists_what_it_answered_and_deletes_it() {
 }
 
 #[tokio::test]
+async fn a_provider_over_http2_is_asked_for_it_with_and_without_a_body() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("providers.sim.http2", json!("always"));
+    let gateway = Gateway::start(config).await;
+    let id = make(&gateway, "test-model", json!({})).await;
+    let target = format!("{RESPONSES}/{id}");
+    gateway.get(&target).await.assert_ok();
+    let get = Request::new("GET", &target).key(&gateway.key);
+    gateway.send(&get.body("{}")).await.assert_ok();
+    let deleted = send(&gateway, "DELETE", &target, &gateway.key).await;
+    deleted.assert_ok();
+    assert_eq!(deleted.header("x-attempts"), None, "{deleted:?}");
+}
+
+#[tokio::test]
 async fn each_look_up_is_one_of_the_keys_requests_and_of_no_tokens() {
     let (_provider, gateway) = one_provider().await;
     let key = gateway

@@ -257,8 +257,8 @@ impl Reader {
             at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {
                 let tier = ServiceTier::from_name(text.as_str());
                 let is_fast = self.usage.details.tier == ServiceTier::Fast;
-                // Fast mode is beside the tier, which is the standard one.
-                if !(is_fast && tier == ServiceTier::Standard) {
+                // Anthropic's fast mode is beside the tier, which is the standard one.
+                if !(here == at::USAGE_TIER && is_fast && tier == ServiceTier::Standard) {
                     self.usage.details.tier = tier;
                 }
             }

@@ -45,7 +45,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
 
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
         b"speed" => Slot::Speed("fast"),
-        b"service_tier" => Slot::Speed("ultrafast"),
+        b"service_tier" | b"serviceTier" => Slot::Speed("ultrafast"),
         b"inference_geo" => Slot::InferenceGeo,
 
         b"plugins" => Slot::Plugins,
