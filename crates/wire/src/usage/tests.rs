@@ -290,6 +290,12 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
                 ..details
             },
         ),
+        // As the first and the last event of a stream say it, one after the other.
+        (
+            Responses,
+            r#"{"service_tier":"ultrafast","object":"response","output":[],"usage":{"input_tokens":10,"output_tokens":4},"service_tier":"default"}"#,
+            details,
+        ),
         (
             Messages,
             r#"{"usage":{"speed":"fast","input_tokens":10,"output_tokens":4,"service_tier":"standard"},"content":[]}"#,

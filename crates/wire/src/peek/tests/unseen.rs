@@ -132,6 +132,7 @@ fn modes_with_a_price_of_their_own_are_noticed() {
         (r#""speed":"fast""#, true),
         (r#""speed":"standard""#, false),
         (r#""service_tier":"ultrafast""#, true),
+        (r#""serviceTier":"ultrafast""#, true),
         (r#""service_tier":"fast""#, false),
     ] {
         assert_eq!(chat(member).unwrap().facts.fast, is_fast, "{member}");
