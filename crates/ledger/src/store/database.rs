@@ -42,8 +42,9 @@ pub(crate) trait Database: Send + Sync {
 
     /// How long after it was last renewed (by [`Process::commit`], [`Process::check_in`] or
     /// [`Process::renewal`]) a process may be recovered by others that do not see its settlement file. It must
-    /// have stopped admitting requests by then. `None`: all processes are on one machine. They share no limits here, and the numbers
-    /// of records grow with their commits: a reader of a number has seen all smaller ones.
+    /// have stopped admitting requests by then. `None`: all processes are on one machine. They share no limits
+    /// here, and the numbers of records grow with their commits: a reader of a number has seen all smaller
+    /// ones.
     fn lease_term(&self) -> Option<Duration> {
         None
     }

@@ -4,9 +4,9 @@
 //! number, then the rest. The row of a key guards its grants, leases, totals and record times.
 //!
 //! Processes may be on several machines. Each renews its row with every commit and every check-in, and over
-//! another connection while these take long. A process may be recovered without its settlement file if its row was the same for a whole term, in
-//! which the observer itself reached the database all the time. It has stopped admitting requests by
-//! then ([`crate::store::database::Database::lease_term`]). No clock of one machine is compared with that of another.
+//! another connection while these take long. A process may be recovered without its settlement file if its
+//! row was the same for a whole term, in which the observer itself reached the database all the time. It has
+//! stopped admitting requests by then ([`crate::store::database::Database::lease_term`]). No clock of one machine is compared with that of another.
 
 use super::{
     changes,
