@@ -21,6 +21,8 @@ use std::{
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After this time the thread renews it: commits take long.
 const LATE_MS: u64 = 2_000;
+/// After this time without a renewal of its own the writer counts as stuck, and other processes may take over.
+const STUCK_MS: u64 = 120_000;
 
 /// The renewals of a process.
 pub(super) struct Renewals {
@@ -29,6 +31,8 @@ pub(super) struct Renewals {
     patience_ms: Option<u64>,
     /// When the last successful renewal began.
     last_ms: AtomicU64,
+    /// The same of those by the writer.
+    of_writer_ms: AtomicU64,
 }
 
 /// When a renewal began.
@@ -47,11 +51,18 @@ impl Renewals {
         Self {
             patience_ms: term.map(half),
             last_ms: AtomicU64::new(begun.0),
+            of_writer_ms: AtomicU64::new(begun.0),
         }
     }
 
-    /// The database has renewed the process, at `begun` or later.
+    /// The writer has renewed the process, at `begun` or later.
     pub(super) fn done(&self, begun: Begun) {
+        self.of_writer_ms.fetch_max(begun.0, Ordering::AcqRel);
+        self.done_for_writer(begun);
+    }
+
+    /// The thread has renewed it.
+    fn done_for_writer(&self, begun: Begun) {
         self.last_ms.fetch_max(begun.0, Ordering::AcqRel);
     }
 
@@ -66,10 +77,12 @@ impl Renewals {
             .is_some_and(|patience| self.age_ms() >= patience)
     }
 
-    /// Whether the writer takes long to renew it.
+    /// Whether the writer takes long to renew it, but is not stuck.
     fn are_late(&self) -> bool {
-        self.patience_ms
-            .is_some_and(|patience| self.age_ms() >= LATE_MS.min(patience / 2))
+        let is_late = |patience: u64| self.age_ms() >= LATE_MS.min(patience / 2);
+        let of_writer = self.of_writer_ms.load(Ordering::Acquire);
+        let is_stuck = now_ms().saturating_sub(of_writer) >= STUCK_MS;
+        self.patience_ms.is_some_and(is_late) && !is_stuck
     }
 
     fn age_ms(&self) -> u64 {
@@ -92,11 +105,14 @@ fn run(shared: &Weak<Shared>, mut renew: Renewal) {
             Some(_) => {}
         }
         let begun = Begun::now();
-        // The writer notices and reports other results.
-        if renew().is_ok_and(|is_renewed| is_renewed)
-            && let Some(shared) = living(shared)
-        {
-            shared.renewals.done(begun);
+        // The writer notices and reports faults, and that the process has ended.
+        match renew() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => continue,
+        }
+        if let Some(shared) = living(shared) {
+            shared.renewals.done_for_writer(begun);
         }
     }
 }
@@ -112,4 +128,22 @@ fn now_ms() -> u64 {
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let millis = u64::try_from(now.tv_nsec / 1_000_000).unwrap_or(0);
     seconds.saturating_mul(1000).saturating_add(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_renewed_for_a_slow_writer_but_not_for_one_that_is_stuck() {
+        let term = Some(Duration::from_secs(30));
+        let renewed = |ago| Renewals::new(term, Begun(now_ms().saturating_sub(ago)));
+        assert!(!renewed(0).are_late());
+        assert!(renewed(LATE_MS).are_late());
+        let slow = renewed(LATE_MS);
+        slow.done_for_writer(Begun::now());
+        assert!(!slow.are_late() && !slow.are_overdue());
+        assert!(!renewed(STUCK_MS).are_late());
+        assert!(renewed(STUCK_MS).are_overdue());
+    }
 }
