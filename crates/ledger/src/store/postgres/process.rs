@@ -44,7 +44,7 @@ pub(super) struct PostgresProcess {
     term: Duration,
     /// The number of confirmed commits.
     commits: i64,
-    /// A commit that moved tokens has failed, but may have been applied.
+    /// A commit that moved tokens may have been applied: its COMMIT was answered with an error, or not at all.
     in_doubt: bool,
     /// The process may have lease requests.
     has_lease_requests: bool,
@@ -136,6 +136,13 @@ fn renew(session: &mut Session, process: ProcessNumber) -> Result<bool, postgres
     Ok(renewed == 1)
 }
 
+/// Waits for the end of a commit whose connection was lost: the server may still work on it. The wait is a
+/// transaction of its own, because its lock keeps out renewals as well.
+fn await_doubtful(session: &mut Session, process: ProcessNumber) -> Result<u64, postgres::Error> {
+    let lock = "SELECT FROM processes WHERE number = $1 FOR NO KEY UPDATE";
+    session.execute(lock, &[&process.0])
+}
+
 /// Commits a batch, and returns the number of the commit as well. `known`: how many commits were
 /// answered. `in_doubt`: one more that moved tokens may have been carried out. If it was, or if one that
 /// was answered is gone (a standby has taken over that did not have it), the process does not know what
@@ -149,16 +156,9 @@ fn commit(
     in_doubt: bool,
     batch: &Batch<'_>,
 ) -> Result<(Committed, i64), postgres::Error> {
-    // The server may still work on the commit in doubt, and has its row locked.
-    let lock = if in_doubt {
-        "NO KEY UPDATE"
-    } else {
-        "KEY SHARE"
-    };
-    let read = format!(
-        "SELECT commits + 1 FROM processes WHERE number = $1 AND ended_at IS NULL FOR {lock}"
-    );
-    let row = session.query_opt(&read, &[&process.0])?;
+    let read =
+        "SELECT commits + 1 FROM processes WHERE number = $1 AND ended_at IS NULL FOR KEY SHARE";
+    let row = session.query_opt(read, &[&process.0])?;
     let number: i64 = row.as_ref().map_or(Ok(0), |row| row.try_get(0))?;
     let is_unclear = number <= known || (in_doubt && number > known.saturating_add(1));
     let is_fenced = row.is_none() || is_unclear;
@@ -324,9 +324,17 @@ impl Process for PostgresProcess {
         let (number, known, in_doubt) = (self.number, self.commits, self.in_doubt);
         let mut leases = batch.leases.iter();
         self.has_lease_requests |= leases.any(|lease| lease.mode == LeaseMode::Need);
-        let committed = self
-            .connection
-            .change(|session| commit(session, number, known, in_doubt, batch));
+        if in_doubt {
+            self.connection
+                .run(|session| await_doubtful(session, number))?;
+        }
+        let mut is_complete = false;
+        let committed = self.connection.change(|session| {
+            is_complete = false;
+            let done = commit(session, number, known, in_doubt, batch)?;
+            is_complete = true;
+            Ok(done)
+        });
         match committed {
             Ok((committed, number)) => {
                 self.commits = number;
@@ -334,7 +342,8 @@ impl Process for PostgresProcess {
                 Ok(committed)
             }
             Err(fault) => {
-                self.in_doubt |= !batch.returned.is_empty() || !batch.leases.is_empty();
+                let moves_tokens = !batch.returned.is_empty() || !batch.leases.is_empty();
+                self.in_doubt |= is_complete && moves_tokens;
                 Err(fault)
             }
         }

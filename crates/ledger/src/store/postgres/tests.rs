@@ -65,6 +65,15 @@ impl Empty {
         Postgres::open(self.settings(), pepper)
     }
 
+    /// From now on the answer to each COMMIT of new leases is an error.
+    fn fail_commits(&self) {
+        self.sql(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$;
+             CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON leases DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION fail()",
+        );
+    }
+
     fn sql(&self, sql: &str) {
         self.server.sql(&self.name, sql);
     }
@@ -183,10 +192,9 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
             now: &|| now,
             pause: &|| {},
         };
-        // The database refuses the commit.
-        case.sql("ALTER TABLE leases RENAME TO gone");
+        case.fail_commits();
         process.commit(&batch).unwrap_err();
-        case.sql("ALTER TABLE gone RENAME TO leases");
+        case.sql("DROP FUNCTION fail CASCADE");
         if was_carried_out {
             case.sql(
                 "UPDATE processes SET commits = commits + 1;

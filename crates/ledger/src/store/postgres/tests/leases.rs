@@ -11,7 +11,7 @@ use crate::{
     clock::Clock,
     store::{
         Store,
-        database::{Batch, Leftover},
+        database::{Batch, Lease, LeaseMode, Leftover},
         migrate,
         postgres::connection::LOCK_TIMEOUT,
     },
@@ -44,6 +44,17 @@ impl Empty {
         let lock = format!("BEGIN; SELECT 1 FROM keys WHERE id = '{key}' FOR UPDATE");
         client.batch_execute(&lock).unwrap();
         client
+    }
+
+    /// Waits until a transaction waits for a lock.
+    fn wait_for_waiter(&self) {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                     AND wait_event_type = 'Lock'";
+        let begun = Instant::now();
+        while self.number(waits) == 0 {
+            assert!(begun.elapsed() < PATIENCE);
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
     }
 }
 
@@ -137,6 +148,42 @@ fn a_long_leftover_is_entered_in_parts_and_once() {
     assert_eq!((found.faults, found.leased), (vec![], 0));
 }
 
+#[test]
+fn a_process_is_renewed_while_a_commit_after_a_failed_one_waits() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 100);
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let mut renew = process.renewal().unwrap();
+    case.fail_commits();
+    let batch = Batch {
+        settled: &[],
+        stored: &[],
+        returned: &[],
+        leases: &[Lease {
+            key: key.clone(),
+            mode: LeaseMode::Take,
+            most: PerUnit::from_fn(|_| 60),
+        }],
+        now: &|| now,
+        pause: &|| (),
+    };
+    process.commit(&batch).unwrap_err();
+    case.sql("DROP FUNCTION fail CASCADE");
+    let lock = case.lock(&key);
+    std::thread::scope(|scope| {
+        let renewed = scope.spawn(|| {
+            case.wait_for_waiter();
+            let renewed = renew();
+            drop(lock);
+            renewed
+        });
+        assert!(!process.commit(&batch).unwrap().is_fenced);
+        assert!(renewed.join().unwrap().unwrap());
+    });
+}
+
 /// As after a fail-over to a standby that had not received the last commits.
 #[test]
 fn a_process_whose_commit_is_rolled_back_ends() {
@@ -191,16 +238,10 @@ fn a_request_is_served_by_the_second_try_of_a_commit_whose_connection_was_lost()
     let store = open(&case);
     let key = key_with(&store, 1_000_000);
     let node = Node::start(&case, 1);
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-                 AND wait_event_type = 'Lock'";
     let held = std::thread::scope(|scope| {
         let lock = case.lock(&key);
         let held = scope.spawn(|| node.reserve(&key, 100));
-        let begun = Instant::now();
-        while case.number(waits) == 0 {
-            assert!(begun.elapsed() < PATIENCE);
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
+        case.wait_for_waiter();
         case.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
              WHERE datname = current_database() AND wait_event_type = 'Lock'",
