@@ -10,7 +10,8 @@ use tollgate_filter::{
     Services, SettingsFault, Verdict, settings,
 };
 use tollgate_types::{
-    ErrorCode, Format, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt, Unsupported,
+    ErrorCode, FastMode, Format, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt,
+    Unsupported,
 };
 
 pub(crate) const KIND: FilterKind = FilterKind {
@@ -83,7 +84,7 @@ impl Model {
             format: request.format(),
             stored_at: request.stored_at.as_ref(),
             is_answered: !request.endpoint.is_count(),
-            is_fast: facts.fast,
+            fast_mode: facts.fast_mode,
         };
         if self.catalog.is_auto(name) {
             let asked = Asked {
@@ -155,13 +156,9 @@ impl Model {
                 ),
             ));
         }
-        if !needs.is_mode_payable(model, identity) {
-            let (field, mode) = match needs.format {
-                Some(Format::Messages) => ("speed", "fast"),
-                _ => ("service_tier", "ultrafast"),
-            };
+        if let Some(FastMode { field, value }) = needs.unpayable_mode(model, identity) {
             return Err(PublicError::invalid_request(format!(
-                "'{field}' cannot be '{mode}': the API key pays in money, and the model '{}' has no price for \
+                "'{field}' cannot be '{value}': the API key pays in money, and the model '{}' has no price for \
                  this mode: leave '{field}' out",
                 model.id
             ))
@@ -185,7 +182,7 @@ impl Model {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group)
                 && needs.is_payable(model, identity)
-                && needs.is_mode_payable(model, identity)
+                && needs.unpayable_mode(model, identity).is_none()
                 && needs.served_by(model).is_ok()
         };
         let chosen = self.catalog.choose(asked, &allowed).ok_or_else(|| {
@@ -214,8 +211,8 @@ struct Needs<'a> {
     stored_at: Option<&'a StoredAt>,
     /// Whether the model answers. `false` for a request that only counts tokens, which is free.
     is_answered: bool,
-    /// Whether the request asks for fast mode, which has a price of its own.
-    is_fast: bool,
+    /// The mode that the request asks for.
+    fast_mode: Option<FastMode>,
 }
 
 impl Needs<'_> {
@@ -224,10 +221,10 @@ impl Needs<'_> {
         !self.is_answered || !identity.pays_money || model.is_priced
     }
 
-    /// The same for the mode of the request.
-    fn is_mode_payable(self, model: ModelView<'_>, identity: &Identity) -> bool {
-        let is_fast = self.is_fast && self.is_answered;
-        !is_fast || !identity.pays_money || model.has_fast_price
+    /// The mode of the request if the key cannot pay for it.
+    fn unpayable_mode(self, model: ModelView<'_>, identity: &Identity) -> Option<FastMode> {
+        let is_unpayable = self.is_answered && identity.pays_money && !model.has_fast_price;
+        self.fast_mode.filter(|_| is_unpayable)
     }
 
     /// Whether a model can answer, in this format or by a translation.
@@ -395,17 +392,23 @@ mod tests {
     #[test]
     fn fast_mode_without_a_price_is_not_for_keys_that_pay_in_money() {
         let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-        scene.change_facts(|facts| facts.fast = true);
+        let set_mode = |scene: &mut Scene, field| {
+            let value = "fastest";
+            scene.change_facts(|facts| facts.fast_mode = Some(FastMode { field, value }));
+        };
+        set_mode(&mut scene, "speed");
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let identity = scene.request.identity.as_mut().expect("an identity");
         std::sync::Arc::make_mut(identity).pays_money = true;
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
         assert_eq!(error.param.as_deref(), Some("speed"));
-        scene.request.endpoint = Endpoint::Responses;
+        set_mode(&mut scene, "serviceTier");
         let error = refusal(scene.run(&KIND, "{}"));
-        assert_eq!(error.param.as_deref(), Some("service_tier"));
-        scene.change_facts(|facts| facts.fast = false);
+        assert_eq!(error.param.as_deref(), Some("serviceTier"));
+        let said = "'serviceTier' cannot be 'fastest'";
+        assert!(error.message.starts_with(said), "{error}");
+        scene.change_facts(|facts| facts.fast_mode = None);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
     }
 

@@ -509,7 +509,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     };
     let mut attempts = Attempts::default();
     let needs_price = exchange.settlement.pays_money();
-    let is_fast = admitted.facts().fast;
+    let is_fast = admitted.facts().fast_mode.is_some();
     let left_out = plan(&served.handles, &model.balancing, &asked, |choice| {
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);

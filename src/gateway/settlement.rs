@@ -296,7 +296,9 @@ fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
     let facts = exchange.stage.admitted().map(Admitted::facts);
     let tier = match report.details.tier {
         // The provider has not reported yet whether it serves in this mode.
-        _ if !report.has_input && facts.is_some_and(|facts| facts.fast) => ServiceTier::Fast,
+        _ if !report.has_input && facts.is_some_and(|facts| facts.fast_mode.is_some()) => {
+            ServiceTier::Fast
+        }
         tier => tier,
     };
     let mut details = UsageDetails {

@@ -428,7 +428,7 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
         Some(Format::Rerank) => facts.rerank_searches(),
         _ => facts.hosted_tools.saturating_mul(CALLS_PER_TOOL),
     });
-    let is_fast = facts.is_some_and(|facts| facts.fast);
+    let is_fast = facts.is_some_and(|facts| facts.fast_mode.is_some());
     let prices = model.dearest_prices(at, SystemTime::now());
     let prices = match is_fast {
         true => prices,

@@ -50,8 +50,8 @@ pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use money::{InvalidMoney, Money};
 pub use prices::{LongPrompt, Prices, SpecialPrices};
 pub use request::{
-    LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, OutputKind, RequestFacts, RequestNeeds,
-    StoredId, ThinkingRoom,
+    FastMode, LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, OutputKind, RequestFacts,
+    RequestNeeds, StoredId, ThinkingRoom,
 };
 pub use share::{KeyShares, Resource, Share, leaves_room};
 pub use shortage::{Shortage, Unavailable};

@@ -8,6 +8,15 @@ use crate::{ConversationFacts, Effort, ReasoningMode, Thinking};
 /// The lowest output limit that the responses format accepts, in tokens.
 pub const LEAST_RESPONSES_OUTPUT: u64 = 16;
 
+/// A field that asks for the provider's fastest mode, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastMode {
+    /// `speed`, `service_tier` or `serviceTier`.
+    pub field: &'static str,
+    /// `fast` or `ultrafast`.
+    pub value: &'static str,
+}
+
 /// The facts of a request body, from one pass over it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFacts {
@@ -30,8 +39,8 @@ pub struct RequestFacts {
     pub thinking: Option<Thinking>,
     /// Messages only: `thinking.budget_tokens`.
     pub thinking_budget: Option<u64>,
-    /// `speed: "fast"` or `service_tier: "ultrafast"`: the provider's fastest mode, which has its own price.
-    pub fast: bool,
+    /// The provider's fastest mode, which has its own price.
+    pub fast_mode: Option<FastMode>,
     /// Messages only: `inference_geo` other than `global`, which has its own price.
     pub regional: bool,
     /// Responses only: `background: true`.

@@ -3,6 +3,7 @@
 
 use super::extensions;
 use crate::formats::rules::FormatRules;
+use tollgate_types::FastMode;
 
 /// The object or array around a value: it decides what keys mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +165,8 @@ pub(crate) enum Slot {
     Seed,
     Modalities,
     AudioOutput,
-    /// How fast the answer comes, with the word for the fastest mode.
-    Speed(&'static str),
+    /// How fast the answer comes; the fastest mode.
+    FastMode(FastMode),
     /// Where the model runs.
     InferenceGeo,
     Background,

@@ -128,14 +128,15 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 
 #[test]
 fn modes_with_a_price_of_their_own_are_noticed() {
-    for (member, is_fast) in [
-        (r#""speed":"fast""#, true),
-        (r#""speed":"standard""#, false),
-        (r#""service_tier":"ultrafast""#, true),
-        (r#""serviceTier":"ultrafast""#, true),
-        (r#""service_tier":"fast""#, false),
+    for (member, field) in [
+        (r#""speed":"fast""#, Some("speed")),
+        (r#""speed":"standard""#, None),
+        (r#""service_tier":"ultrafast""#, Some("service_tier")),
+        (r#""serviceTier":"ultrafast""#, Some("serviceTier")),
+        (r#""service_tier":"fast""#, None),
     ] {
-        assert_eq!(chat(member).unwrap().facts.fast, is_fast, "{member}");
+        let mode = chat(member).unwrap().facts.fast_mode;
+        assert_eq!(mode.map(|it| it.field), field, "{member}");
     }
 }
 

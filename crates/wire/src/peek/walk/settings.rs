@@ -41,9 +41,10 @@ impl Walk {
                 self.found.facts.stream = stream.unwrap_or(false);
                 self.found.spans.stream = Some(span);
             }
-            Slot::Speed(word) => {
-                let is_fast = matches!(value, Value::Text(text) if text.bytes == word.as_bytes());
-                self.found.facts.fast |= is_fast;
+            Slot::FastMode(mode) => {
+                if matches!(value, Value::Text(text) if text.bytes == mode.value.as_bytes()) {
+                    self.found.facts.fast_mode = Some(mode);
+                }
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::InferenceGeo => {
