@@ -30,7 +30,7 @@ type Names = &'static [&'static str];
 const CONFIG: Names = &["generationConfig", "generation_config"];
 const THINKING: Names = &["thinkingConfig", "thinking_config"];
 
-/// Fields of chat providers that say how to think.
+/// Settings of chat providers for thinking.
 const OF_CHAT: [&str; 6] = [
     "chat_template_kwargs",
     "enable_thinking",
@@ -40,7 +40,7 @@ const OF_CHAT: [&str; 6] = [
     "thinking_budget",
 ];
 
-/// The fields of `thinkingConfig` that do.
+/// The same in `thinkingConfig`.
 const OF_GEMINI: [&str; 4] = [
     "thinkingBudget",
     "thinking_budget",
@@ -49,7 +49,7 @@ const OF_GEMINI: [&str; 4] = [
 ];
 
 /// The body, which a lexer has checked, with the effort of a model that always thinks. `None`: the request
-/// says itself how to think, or its format has another way.
+/// has its own settings for this, or its format has another way.
 pub fn with_default_effort(
     format: Format,
     body: &Bytes,
@@ -65,21 +65,25 @@ pub fn with_default_effort(
     let (path, value): (&[Names], Json) = match format {
         Format::Chat => {
             let has_tools = given(top, "tools").is_some_and(|it| it.elements().next().is_some());
-            if says_any(top, &OF_CHAT) || (has_tools && !accepted.beside_tools) {
+            // The settings of Google's API, which it does not take beside an effort.
+            let of_google = given(top, "extra_body").and_then(|it| given(it, "google"));
+            let of_google = of_google.and_then(|it| any(it, THINKING));
+            let has_own = of_google.is_some() || has_any(top, &OF_CHAT);
+            if has_own || (has_tools && !accepted.beside_tools) {
                 return None;
             }
             (&[&["reasoning_effort"]], json!(effort))
         }
         Format::Responses => {
             let reasoning = given(top, "reasoning");
-            if reasoning.is_some_and(|it| says_any(it, &["enabled", "max_tokens"])) {
+            if reasoning.is_some_and(|it| has_any(it, &["enabled", "max_tokens"])) {
                 return None;
             }
             (&[&["reasoning"], &["effort"]], json!(effort))
         }
         Format::Gemini => {
             let thinking = any(top, CONFIG).and_then(|config| any(config, THINKING));
-            if thinking.is_some_and(|it| says_any(it, &OF_GEMINI)) {
+            if thinking.is_some_and(|it| has_any(it, &OF_GEMINI)) {
                 return None;
             }
             match accepted.thinking_levels {
@@ -105,7 +109,7 @@ fn given<'d>(object: Value<'d>, name: &str) -> Option<Value<'d>> {
     any(object, &[name]).filter(|it| !it.is_null())
 }
 
-fn says_any(object: Value<'_>, names: &[&str]) -> bool {
+fn has_any(object: Value<'_>, names: &[&str]) -> bool {
     names.iter().any(|name| given(object, name).is_some())
 }
 
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_about_thinking_stands() {
+    fn own_settings_for_thinking_are_kept() {
         let alone = AcceptedEfforts {
             beside_tools: false,
             ..ALL
@@ -224,6 +228,10 @@ mod tests {
             (Format::Chat, r#"{"reasoning_effort":"none"}"#),
             (Format::Chat, r#"{"enable_thinking":false}"#),
             (Format::Chat, r#"{"thinking":{"type":"disabled"}}"#),
+            (
+                Format::Chat,
+                r#"{"extra_body":{"google":{"thinking_config":{"thinking_budget":0}}}}"#,
+            ),
             (Format::Chat, r#"{"tools":[{"type":"function"}]}"#),
             (Format::Responses, r#"{"reasoning":{"effort":"low"}}"#),
             (Format::Responses, r#"{"reasoning":{"enabled":false}}"#),
