@@ -31,8 +31,9 @@ use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, EmbeddingsNotes, Strict, Target, TranslationNotes, embeddings_request,
-    lacks_any, needs_custom_tools, with_default_effort, within_capabilities, without_refused,
+    AnswerContext, EmbeddingsFormat, EmbeddingsNotes, Strict, Target, TranslationNotes,
+    embeddings_request, lacks_any, most_embeddings_memory, needs_custom_tools, with_default_effort,
+    within_capabilities, without_refused,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -118,17 +119,9 @@ pub fn prepare(
         let upstream = upstream_model(admitted, &candidate.deployment);
         let api = base(format).and_then(|base| base.api);
         if let Some(to) = embeddings_format(api, upstream)? {
-            let asked = sent.body.take().unwrap_or_default();
-            let model = admitted.model_asked();
-            let translated = embeddings_request(to, &asked, model, upstream, strict);
-            let translated = translated.map_err(PublicError::from)?;
             // Settings that are repeated for each text make a large body of a small one.
-            let mut permit = no_room(exchange, body);
-            permit.grow(length(&translated.body))?;
-            sent.dropped
-                .extend(translated.dropped.into_iter().map(Cow::Borrowed));
-            sent.body = Some(permit.keep(translated.body));
-            sent.embeddings = Some(translated.notes);
+            let permit = no_room(exchange, body);
+            translate_embeddings(admitted, to, upstream, strict, permit, &mut sent)?;
         }
         (format, sent)
     } else {
@@ -168,6 +161,35 @@ pub fn prepare(
         note_dropped(&mut sent.dropped, "input[].reasoning");
     }
     Ok((to, sent))
+}
+
+/// Replaces the body by a request for embeddings in another API.
+fn translate_embeddings(
+    admitted: &Admitted,
+    to: EmbeddingsFormat,
+    upstream_model: &str,
+    strict: Strict<'_>,
+    mut permit: MemoryPermit,
+    sent: &mut Outgoing,
+) -> Result<(), NotReady> {
+    let asked = sent.body.take().unwrap_or_default();
+    let peeked = admitted.body.peeked();
+    let (values, texts) = (peeked.values, peeked.facts.documents);
+    permit.grow(most_embeddings_memory(
+        length(&asked),
+        values,
+        texts,
+        upstream_model,
+    ))?;
+    let model = admitted.model_asked();
+    let made = embeddings_request(to, &asked, model, upstream_model, strict);
+    let made = made.map_err(PublicError::from)?;
+    permit.shrink_to(length(&made.body));
+    sent.dropped
+        .extend(made.dropped.into_iter().map(Cow::Borrowed));
+    sent.body = Some(permit.keep(made.body));
+    sent.embeddings = Some(made.notes);
+    Ok(())
 }
 
 /// Whether the body is sent in its own format, as the client wrote it.

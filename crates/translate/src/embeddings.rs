@@ -8,7 +8,7 @@ use crate::{
     Refusal, Strict,
     document::{Document, Kind, Value},
     output::Output,
-    request::scope::member,
+    request::{most_memory, scope::member},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -54,6 +54,18 @@ pub enum EmbeddingsFormat {
     VertexEmbedContent,
 }
 
+/// Bytes of memory that [`embeddings_request`] takes at most, its result included: for a body of `length` bytes with so
+/// many keys and values, and so many texts.
+pub fn most_embeddings_memory(length: u64, values: u64, texts: u64, upstream_model: &str) -> u64 {
+    /// The longest settings of a text in Google's APIs, without the name of the model.
+    const SETTINGS: u64 = 256;
+    let repeated = u64::try_from(upstream_model.len()).unwrap_or(u64::MAX);
+    let repeated = repeated
+        .saturating_add(SETTINGS)
+        .saturating_mul(texts.max(1));
+    most_memory(length, values).saturating_add(repeated)
+}
+
 /// Writes a request for embeddings, which a lexer has checked, as the API reads it. `model`: its name for the client,
 /// `upstream_model`: its name for the provider.
 ///
@@ -79,13 +91,11 @@ pub fn embeddings_request(
             (_, "model") => {}
             _ if value.is_null() => {}
             (_, "dimensions") => asked.dimensions = Some(dimensions(value)?),
-            (F::Titan, "normalize") => asked.own.push(("normalize", value)),
-            (F::Cohere, "input_type") => asked.own.push(("input_type", value)),
-            (F::Cohere, "truncate") => asked.own.push(("truncate", value)),
-            (F::Gemini | F::VertexEmbedContent, "task_type") => {
-                asked.own.push(("taskType", task(value)?));
-            }
-            (F::VertexPredict, "task_type") => asked.own.push(("task_type", task(value)?)),
+            (F::Titan, "normalize") => asked.set("normalize", value),
+            (F::Cohere, "input_type") => asked.set("input_type", value),
+            (F::Cohere, "truncate") => asked.set("truncate", value),
+            (F::Gemini | F::VertexEmbedContent, "task_type") => asked.set("taskType", task(value)?),
+            (F::VertexPredict, "task_type") => asked.set("task_type", task(value)?),
             (_, "encoding_format") => {
                 is_packed = match value.as_str().as_deref() {
                     Some("base64") => true,
@@ -131,7 +141,13 @@ struct Asked<'d> {
     own: Vec<(&'static str, Value<'d>)>,
 }
 
-impl Asked<'_> {
+impl<'d> Asked<'d> {
+    /// The last of several values counts.
+    fn set(&mut self, name: &'static str, value: Value<'d>) {
+        self.own.retain(|(known, _)| *known != name);
+        self.own.push((name, value));
+    }
+
     fn write(&self, format: EmbeddingsFormat, upstream_model: &str, out: &mut Output) {
         let Some(first) = self.texts.first() else {
             return;
@@ -434,6 +450,33 @@ mod tests {
         let request = asked(EMBED_CONTENT, &json!({"input": ["a"], "dimensions": 9})).unwrap();
         let expected = json!({"content": {"parts": [{"text": "a"}]}, "outputDimensionality": 9});
         assert_eq!(sent(&request), expected);
+    }
+
+    #[test]
+    fn a_setting_that_is_given_twice_is_sent_once() {
+        let body = r#"{"input":"a","task_type":"CLUSTERING","task_type":"RETRIEVAL_QUERY"}"#;
+        let request = embeddings_request(GEMINI, body.as_bytes(), "v", "m", Strict(&[])).unwrap();
+        let expected = r#"{"requests":[{"model":"models/m","content":{"parts":[{"text":"a"}]},"taskType":"RETRIEVAL_QUERY"}]}"#;
+        assert_eq!(request.body, expected);
+    }
+
+    #[test]
+    fn no_request_takes_more_memory_than_stated() {
+        let model = "m".repeat(100);
+        let most = u64::MAX;
+        let body =
+            json!({"input": vec![""; MOST_TEXTS], "dimensions": most, "task_type": "T".repeat(62)});
+        let body = body.to_string();
+        let length = u64::try_from(body.len()).unwrap();
+        for format in [GEMINI, PREDICT] {
+            let made = embeddings_request(format, body.as_bytes(), "v", &model, Strict(&[]));
+            let made = u64::try_from(made.unwrap().body.len()).unwrap();
+            let stated = most_embeddings_memory(length, 0, MOST_TEXTS as u64, &model);
+            assert!(
+                made > 10 * length && length + made <= stated,
+                "{made} {stated}"
+            );
+        }
     }
 
     #[test]
