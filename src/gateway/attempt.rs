@@ -83,7 +83,8 @@ impl Deref for Candidate {
 }
 
 impl Candidate {
-    fn credential(&self) -> Option<&CredentialHandle> {
+    /// Its credential.
+    pub fn credential(&self) -> Option<&CredentialHandle> {
         self.handle.credentials.get(self.credential)
     }
 

@@ -23,7 +23,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// log.
 pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
     let mut fault = open_path::of_open_path(exchange, fault);
-    let deployment = exchange.attempts.current().map(|it| &*it.deployment);
+    let candidate = exchange.attempts.current();
+    let credential = candidate.and_then(|it| it.credential()?.configured.as_ref());
+    if let (Some(words), Some(credential)) = (&mut fault.words, credential) {
+        words.message = credential.without_secret(&words.message).into();
+    }
+    let deployment = candidate.map(|it| &*it.deployment);
     // Under a pattern, the client has chosen the name.
     let named = deployment.filter(|it| matches!(it.upstream_model, UpstreamModel::Fixed(_)));
     events::upstream_fault(

@@ -120,6 +120,17 @@ async fn an_expired_token_of_google_or_azure_is_no_access_key() {
 }
 
 #[tokio::test]
+async fn the_log_says_that_a_path_is_unknown_and_leaves_out_a_repeated_secret() {
+    let (name, secret) = PROVIDER_KEY;
+    let message = format!("Resource not found ({name}: {secret})");
+    let body = json!({"error": {"code": "404", "message": message}});
+    let (_upstream, gateway) = refusing("404 Not Found", "", &body.to_string()).await;
+    let line = advice(&gateway, (404, "upstream_error")).await;
+    assert!(line.contains("'api-version'"), "{line}");
+    gateway.log_line("Resource not found").await;
+}
+
+#[tokio::test]
 async fn a_name_that_a_client_has_made_up_is_no_fault_of_the_operator() {
     let vendor = VENDORS.iter().find(|it| it.name == "openai-model").unwrap();
     let answer = json_answer("404 Refused", "", vendor.body);

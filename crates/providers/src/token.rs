@@ -10,6 +10,7 @@ use crate::source::{Fetched, Grant, Source};
 use arc_swap::ArcSwapOption;
 use http::{HeaderName, HeaderValue, header};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,12 @@ impl QuerySecret {
             name: name.into(),
             pair: format!("{name}={}", encoded.collect::<String>()).into(),
         }
+    }
+
+    /// The secret. The caller must not show it.
+    pub fn secret(&self) -> Cow<'_, str> {
+        let mut pairs = form_urlencoded::parse(self.pair.as_bytes());
+        pairs.next().map(|(_, secret)| secret).unwrap_or_default()
     }
 
     /// Name and secret as they stand in a query. The caller must not show them.

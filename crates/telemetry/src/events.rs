@@ -464,6 +464,10 @@ fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
                 )
             });
         }
+        // Azure, of a path or a version of its API.
+        FaultClass::InvalidRequest if code == "404" => {
+            "it does not know the path: check 'address', and 'api-version' in it"
+        }
         _ => return None,
     };
     Some(advice.to_owned())
