@@ -167,12 +167,15 @@ struct Shared {
 impl Shared {
     /// Another process has ended this one in the database.
     fn fence(&self) {
+        self.fence_because(match self.renewals.are_bounded() {
+            true => "has not reached the database for its lease term, or lacks a commit there",
+            false => "has lost its settlement file",
+        });
+    }
+
+    fn fence_because(&self, why: &str) {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
-            let why = match self.renewals.are_bounded() {
-                true => "has not reached the database for its lease term, or lacks a commit there",
-                false => "has lost its settlement file",
-            };
             log::error!(
                 "this process {why}: it is fenced in the ledger and accepts no more requests"
             );

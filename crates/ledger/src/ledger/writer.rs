@@ -56,6 +56,17 @@ pub(super) struct Writer {
     pub(super) room: Vec<(Slot, Entry)>,
 }
 
+/// Without a writer the process would spend its leases, and then refuse every request. Fenced, it ends, and the next
+/// one recovers its settlements.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared
+                .fence_because("has a defect in the writer of its ledger");
+        }
+    }
+}
+
 impl Writer {
     pub(super) fn run(mut self) {
         let mut next_tick = Instant::now();

@@ -45,6 +45,25 @@ async fn after_a_clean_stop_the_file_alone_has_everything() {
 }
 
 #[tokio::test]
+async fn a_process_whose_writer_panics_is_fenced_and_loses_nothing() {
+    let house = House::new();
+    let key = house.key(100);
+    let ledger = house.ledger();
+    let held = house.eventually(&ledger, &key, 10).await;
+    ledger.0.send(Command::Panic);
+    tokio::time::timeout(PATIENCE, ledger.fenced())
+        .await
+        .unwrap();
+    held.settle(&completed(10));
+    let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
+    assert_eq!(refused, Shortage::Unavailable(Unavailable::Fenced));
+    assert!(!ledger.close(PATIENCE));
+    let next = house.ledger();
+    assert!(next.close(PATIENCE));
+    assert_eq!(house.used(&key), 10);
+}
+
+#[tokio::test]
 async fn a_reader_does_not_keep_a_ledger_from_closing() {
     let house = House::new();
     let key = house.key(100);

@@ -42,6 +42,9 @@ pub(in super::super) enum Command {
     Retire,
     /// Commit everything and give all leases back. Answered when that is done.
     Close(std::sync::mpsc::SyncSender<bool>),
+    /// A defect.
+    #[cfg(test)]
+    Panic,
 }
 
 impl Command {
@@ -84,6 +87,8 @@ impl Batch {
             Command::GiveUpHalf(done) => self.sharing.push(done),
             Command::Retire => self.retire = true,
             Command::Close(done) => self.close = Some(done),
+            #[cfg(test)]
+            Command::Panic => panic!("a test"),
         }
     }
 
