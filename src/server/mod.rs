@@ -76,8 +76,8 @@ pub enum RunError {
     /// The running gateway does not hand over.
     #[error("the running gateway does not hand over: {0}")]
     Predecessor(io::Error),
-    /// The settlement file of this process was removed, and another process has closed it.
-    #[error("another process has fenced this one in the ledger: start it again")]
+    /// This process is fenced in the ledger.
+    #[error("this process is fenced in the ledger (the log says why): start it again")]
     Fenced,
     /// The system gives no thread or runtime.
     #[error("cannot start: {0}")]

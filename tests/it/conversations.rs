@@ -6,7 +6,7 @@ use crate::support::{
 use serde_json::{Value, json};
 
 /// A body large enough to be kept where its prompt cache is.
-fn turn(path: &str, conversation: usize, more: &[&str]) -> Value {
+pub fn turn(path: &str, conversation: usize, more: &[&str]) -> Value {
     let said = format!(
         "This is conversation {conversation}. {}",
         "word ".repeat(1000)
@@ -29,7 +29,7 @@ fn turn(path: &str, conversation: usize, more: &[&str]) -> Value {
 }
 
 /// Which of the providers got the last of `count` requests.
-fn who<const N: usize>(providers: &[&Provider; N], before: &mut [u64; N]) -> usize {
+pub fn who<const N: usize>(providers: &[&Provider; N], before: &mut [u64; N]) -> usize {
     let now = providers.map(|it| it.handle.counters().requests);
     let who = (0..N)
         .find(|it| now[*it] > before[*it])

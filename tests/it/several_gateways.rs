@@ -1,5 +1,6 @@
 //! Gateways on several machines that share one PostgreSQL database.
 
+use crate::conversations::{turn, who};
 use crate::support::{
     Answer, CHAT, Config, Gateway, Output, Postgres, Provider, RESPONSES, Request, SlowLink,
     eventually, prompt, tollgate,
@@ -638,4 +639,33 @@ async fn what_a_key_has_made_on_one_gateway_is_there_on_another() {
         let foreign = two.send(&next.key(&two.key)).await;
         assert_eq!(foreign.status, 404, "{foreign:?}");
     }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_to_the_same_place_from_every_gateway() {
+    let Some(server) = migrated().await else {
+        return;
+    };
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let start = async || {
+        let folder = TempDir::new().unwrap();
+        let config = config(&server, &folder, &a)
+            .provider("b", crate::support::provider(b.address))
+            .model("m", json!(["sim", "b"]));
+        Gateway::start_in(folder, config).await
+    };
+    let (one, two) = (start().await, start().await);
+    let (both, mut seen) = ([&a, &b], [0, 0]);
+    let mut homes = [0, 0];
+    for conversation in 0..12 {
+        let first = Request::post(CHAT, &turn(CHAT, conversation, &[])).key(&one.key);
+        one.send(&first).await.assert_ok();
+        let home = who(&both, &mut seen);
+        homes[home] += 1;
+        let next = turn(CHAT, conversation, &["Indeed.", "And then?"]);
+        let next = Request::post(CHAT, &next).key(&one.key);
+        two.send(&next).await.assert_ok();
+        assert_eq!(who(&both, &mut seen), home, "{conversation} has moved");
+    }
+    assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
 }

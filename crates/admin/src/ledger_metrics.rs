@@ -9,7 +9,7 @@ pub(super) fn families(stats: &LedgerStats) -> Vec<MetricFamily> {
     let mut families = vec![
         gauge(
             "fenced",
-            "1 if another process has fenced this one, which then ends.",
+            "1 if this process is fenced, and ends.",
             &[(&[], stats.fenced)],
         ),
         gauge("accounts", "Accounts in memory.", &[(&[], stats.accounts)]),

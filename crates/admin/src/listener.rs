@@ -134,7 +134,7 @@ fn ready(readiness: &Readiness, is_fenced: bool) -> (StatusCode, &'static str) {
     if is_fenced {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: another process has fenced this one in the ledger, and it ends\n",
+            "not ready: this process is fenced in the ledger, and ends\n",
         )
     } else if readiness.get() {
         (StatusCode::OK, "ready\n")

@@ -73,7 +73,7 @@ pub struct PostgresSettings {
     /// the system.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// Most connections of this gateway, besides those for settlements and for announced changes.
+    /// Most connections of this gateway, besides up to six of its own.
     #[serde(default = "PostgresSettings::default_connections")]
     pub connections: NonZeroU32,
     /// How long a gateway keeps its leased tokens while it cannot reach the database, at least 5 s.

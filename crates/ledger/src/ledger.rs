@@ -158,7 +158,7 @@ struct Shared {
     nodes: Arc<AtomicU32>,
     /// This process admits nothing more.
     shut: AtomicBool,
-    /// Another process has ended this one.
+    /// Another process has ended this one, or its writer has panicked.
     fenced: watch::Sender<bool>,
     /// A test simulates a crash.
     abandoned: AtomicBool,
@@ -166,19 +166,20 @@ struct Shared {
 
 impl Shared {
     /// Another process has ended this one in the database.
-    fn fence(&self) {
-        self.fence_because(match self.renewals.are_bounded() {
-            true => "has not reached the database for its lease term, or lacks a commit there",
-            false => "has lost its settlement file",
+    fn fence_by_another(&self) {
+        self.fence(match self.renewals.are_bounded() {
+            true => {
+                "another process has fenced this one: it has not reached the database for its lease term, or lacks a \
+                 commit there"
+            }
+            false => "another process has fenced this one: it has lost its settlement file",
         });
     }
 
-    fn fence_because(&self, why: &str) {
+    fn fence(&self, why: &str) {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
-            log::error!(
-                "this process {why}: it is fenced in the ledger and accepts no more requests"
-            );
+            log::error!("{why}: this process accepts no more requests, and exits");
         }
     }
 
@@ -497,13 +498,13 @@ impl Ledger {
         Some(account.holdings(shared.clock.now()))
     }
 
-    /// Whether another process has fenced this one in the database: it accepts no more requests.
-    /// Running requests are settled.
+    /// Whether this process is fenced, by another one or after a panic of its writer: it accepts no more
+    /// requests. Running requests are settled.
     pub fn is_fenced(&self) -> bool {
         *self.0.shared.fenced.borrow()
     }
 
-    /// Waits until another process has fenced this one.
+    /// Waits until this process is fenced.
     pub async fn fenced(&self) {
         let mut fenced = self.0.shared.fenced.subscribe();
         // The sender lives as long as this does.

@@ -18,7 +18,7 @@ pub enum Unavailable {
     Stalled(Arc<str>),
     /// The process is shutting down.
     Closed,
-    /// Another process has fenced this one in the ledger.
+    /// This process is fenced in the ledger, and ends.
     Fenced,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Unavailable {
             Self::Backlog => f.write_str("too many settlements wait to be committed"),
             Self::Stalled(cause) => write!(f, "settlements cannot be committed: {cause}"),
             Self::Closed => f.write_str("the store is closed"),
-            Self::Fenced => f.write_str("another process has fenced this one in the ledger"),
+            Self::Fenced => f.write_str("this process is fenced in the ledger, and ends"),
         }
     }
 }

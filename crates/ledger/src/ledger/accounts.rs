@@ -200,6 +200,14 @@ impl Accounts {
         others_wait
     }
 
+    /// Refuses all that wait for loads.
+    pub(super) fn refuse_all(&self, why: &Unavailable) {
+        let keys: Vec<KeyId> = self.loads.lock().loads.keys().cloned().collect();
+        for key in keys {
+            self.answer(&key, &Err(why.clone()));
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }

@@ -14,7 +14,7 @@ const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
 /// A snapshot for metrics. Counters begin at zero with the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
-    /// 1 if another process has fenced this one, else 0.
+    /// 1 if this process is fenced, else 0.
     pub fenced: u64,
     /// Accounts in memory.
     pub accounts: u64,

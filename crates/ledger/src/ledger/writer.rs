@@ -56,13 +56,14 @@ pub(super) struct Writer {
     pub(super) room: Vec<(Slot, Entry)>,
 }
 
-/// Without a writer the process would spend its leases, and then refuse every request. Fenced, it ends, and the next
-/// one recovers its settlements.
+/// Without a writer the process would spend its leases, and then refuse every request. It is fenced and exits instead;
+/// the next process with its folder recovers the settlements.
 impl Drop for Writer {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared
-                .fence_because("has a defect in the writer of its ledger");
+                .fence("the thread that writes to the ledger has panicked");
+            self.shared.accounts.refuse_all(&Unavailable::Fenced);
         }
     }
 }
@@ -189,7 +190,7 @@ impl Writer {
         self.returns.clear();
         *self.shared.stalled.lock() = None;
         if committed.is_fenced {
-            self.shared.fence();
+            self.shared.fence_by_another();
             self.shared.stats.add_late(settled.len());
         } else {
             self.shared.renewals.done(begun);
@@ -197,7 +198,7 @@ impl Writer {
         Ok(committed)
     }
 
-    /// Refuses the requests that wait for accounts if another process has fenced this one.
+    /// Refuses the requests that wait for accounts if this process is fenced.
     fn refuse_if_fenced(&self, batch: &mut Batch) {
         let shared = &self.shared;
         if *shared.fenced.borrow() {

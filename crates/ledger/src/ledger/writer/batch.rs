@@ -42,7 +42,7 @@ pub(in super::super) enum Command {
     Retire,
     /// Commit everything and give all leases back. Answered when that is done.
     Close(std::sync::mpsc::SyncSender<bool>),
-    /// A defect.
+    /// Panics.
     #[cfg(test)]
     Panic,
 }
@@ -88,7 +88,7 @@ impl Batch {
             Command::Retire => self.retire = true,
             Command::Close(done) => self.close = Some(done),
             #[cfg(test)]
-            Command::Panic => panic!("a test"),
+            Command::Panic => panic!("as a test has requested"),
         }
     }
 

@@ -84,7 +84,7 @@ impl Writer {
         let checked = self.process.check_in();
         let checked = checked.inspect_err(|fault| self.shared.stall(&fault.to_string()))?;
         match checked.is_fenced {
-            true => self.shared.fence(),
+            true => self.shared.fence_by_another(),
             false => self.shared.renewals.done(begun),
         }
         self.shared.stats.saw_quarantined(checked.quarantined);

@@ -44,8 +44,9 @@ pub(super) struct PostgresProcess {
     term: Duration,
     /// The number of confirmed commits.
     commits: i64,
-    /// A commit that moved tokens may have been applied: its COMMIT was answered with an error, or not at all.
-    in_doubt: bool,
+    /// The number of a commit that moved tokens and may have been applied: its COMMIT was answered with an error,
+    /// or not at all.
+    in_doubt: Option<i64>,
     /// The process may have lease requests.
     has_lease_requests: bool,
     /// The newest change and lease request at the last look, and how many requests there were.
@@ -78,7 +79,7 @@ impl PostgresProcess {
             number: ProcessNumber(number),
             term,
             commits: 0,
-            in_doubt: false,
+            in_doubt: None,
             has_lease_requests: false,
             version: None,
             renewals: HashMap::new(),
@@ -144,8 +145,8 @@ fn await_doubtful(session: &mut Session, process: ProcessNumber) -> Result<u64, 
 }
 
 /// Commits a batch, and returns the number of the commit as well. `known`: how many commits were
-/// answered. `in_doubt`: one more that moved tokens may have been carried out. If it was, or if one that
-/// was answered is gone (a standby has taken over that did not have it), the process does not know what
+/// confirmed. `in_doubt`: the number of one that may have been applied. If it was, or if one that
+/// was confirmed is gone (a standby has taken over that did not have it), the process does not know what
 /// it leases, and ends: memory would give back the same tokens twice, or never use what was leased.
 ///
 /// The row is locked against the end of the process, but not against renewals, until the last statement.
@@ -153,14 +154,14 @@ fn commit(
     session: &mut Session,
     process: ProcessNumber,
     known: i64,
-    in_doubt: bool,
+    in_doubt: Option<i64>,
     batch: &Batch<'_>,
 ) -> Result<(Committed, i64), postgres::Error> {
     let read =
         "SELECT commits + 1 FROM processes WHERE number = $1 AND ended_at IS NULL FOR KEY SHARE";
     let row = session.query_opt(read, &[&process.0])?;
     let number: i64 = row.as_ref().map_or(Ok(0), |row| row.try_get(0))?;
-    let is_unclear = number <= known || (in_doubt && number > known.saturating_add(1));
+    let is_unclear = number <= known || in_doubt.is_some_and(|doubtful| number > doubtful);
     let is_fenced = row.is_none() || is_unclear;
     let keys: Vec<&str> = batch.leases.iter().map(|it| it.key.as_str()).collect();
     let numbers: Vec<i64> = batch.settled.iter().map(|it| it.key).collect();
@@ -324,26 +325,26 @@ impl Process for PostgresProcess {
         let (number, known, in_doubt) = (self.number, self.commits, self.in_doubt);
         let mut leases = batch.leases.iter();
         self.has_lease_requests |= leases.any(|lease| lease.mode == LeaseMode::Need);
-        if in_doubt {
+        if in_doubt.is_some() {
             self.connection
                 .run(|session| await_doubtful(session, number))?;
         }
-        let mut is_complete = false;
+        let mut complete = None;
         let committed = self.connection.change(|session| {
-            is_complete = false;
+            complete = None;
             let done = commit(session, number, known, in_doubt, batch)?;
-            is_complete = true;
+            complete = Some(done.1);
             Ok(done)
         });
         match committed {
             Ok((committed, number)) => {
                 self.commits = number;
-                self.in_doubt = false;
+                self.in_doubt = None;
                 Ok(committed)
             }
             Err(fault) => {
                 let moves_tokens = !batch.returned.is_empty() || !batch.leases.is_empty();
-                self.in_doubt |= is_complete && moves_tokens;
+                self.in_doubt = in_doubt.or(complete.filter(|_| moves_tokens));
                 Err(fault)
             }
         }

@@ -184,6 +184,43 @@ fn a_process_is_renewed_while_a_commit_after_a_failed_one_waits() {
     });
 }
 
+/// The server still works on a commit whose connection was lost.
+#[test]
+fn a_commit_waits_for_one_in_doubt() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 100);
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let batch = Batch {
+        settled: &[],
+        stored: &[],
+        returned: &[],
+        leases: &[Lease {
+            key,
+            mode: LeaseMode::Take,
+            most: PerUnit::from_fn(|_| 60),
+        }],
+        now: &|| now,
+        pause: &|| (),
+    };
+    case.fail_commits();
+    process.commit(&batch).unwrap_err();
+    case.sql("DROP FUNCTION fail CASCADE");
+    let mut doubtful = case.server.local(&case.name).connect().unwrap();
+    let write = "BEGIN; UPDATE processes SET commits = commits + 1;
+                 INSERT INTO leases SELECT grants.number, processes.number, 60 FROM grants, processes";
+    doubtful.batch_execute(write).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            case.wait_for_waiter();
+            doubtful.batch_execute("COMMIT").unwrap();
+        });
+        assert!(process.commit(&batch).unwrap().is_fenced);
+    });
+    assert_eq!(store.verify().unwrap().leased, 0);
+}
+
 /// As after a fail-over to a standby that had not received the last commits.
 #[test]
 fn a_process_whose_commit_is_rolled_back_ends() {

@@ -12,9 +12,10 @@ use crate::{
 use std::time::{Duration, Instant};
 use tollgate_types::KeyId;
 
-/// The bound that the documentation states: so many in a second, and one more for so many requests.
+/// The bound that the documentation states: so many in a second, and one more for so many requests above so many.
 const A_SECOND: u64 = 20;
-const REQUESTS: u64 = 1_000;
+const REQUESTS: u64 = 2_000;
+const ABOVE: u64 = 10_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Empty {
@@ -39,8 +40,8 @@ fn a_gateway_with_warm_leases_makes_twenty_transactions_a_second() {
     let node = Node::start(&case, 1);
     let spend = |requests: u64| {
         for (key, _) in keys.iter().cycle().zip(0..requests) {
-            let reservation = node.reserve(key, 1000).unwrap();
-            reservation.settle(&completed(57));
+            // The writer can be behind, and have no slot.
+            node.eventually(key, 1000).settle(&completed(57));
         }
         assert!(wait_for(node.ledger.caught_up(PATIENCE)));
     };
@@ -60,7 +61,7 @@ fn a_gateway_with_warm_leases_makes_twenty_transactions_a_second() {
     // A session may have reported late.
     let seconds = took.as_secs() + 1;
     assert!(
-        made <= seconds * A_SECOND + ALL / REQUESTS,
+        made <= seconds * A_SECOND + ALL.saturating_sub(ABOVE * full_speed.as_secs()) / REQUESTS,
         "{made} in {took:?}"
     );
     assert!(commits <= ALL / 500, "{commits}");
