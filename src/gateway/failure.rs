@@ -24,9 +24,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
     let mut fault = open_path::of_open_path(exchange, fault);
     let candidate = exchange.attempts.current();
-    let credential = candidate.and_then(|it| it.credential()?.configured.as_ref());
-    if let (Some(words), Some(credential)) = (&mut fault.words, credential) {
-        words.message = credential.without_secret(&words.message).into();
+    if let Some(proof) = candidate.and_then(|it| it.credential()?.proof(it.format)) {
+        if let Some(words) = &mut fault.words {
+            words.message = proof.without_secret(&words.message).into();
+        }
+        let code = fault.provider_code.as_deref();
+        fault.provider_code = code.map(|code| proof.without_secret(code).into());
     }
     let deployment = candidate.map(|it| &*it.deployment);
     // Under a pattern, the client has chosen the name.

@@ -46,6 +46,36 @@ pub enum Proof {
     Signature(Signer),
 }
 
+impl Proof {
+    /// The text without the secret, which some providers repeat.
+    pub fn without_secret(&self, text: &str) -> String {
+        /// Shorter values, such as `none`, are no secrets, and stand within other words.
+        const SHORTEST: usize = 6;
+        let secrets = match self {
+            // A scheme can stand before the secret, such as `Bearer`.
+            Self::Header(_, value) => {
+                let value = value.to_str().unwrap_or_default();
+                let behind = value.split_once(' ').map(|(_, secret)| secret);
+                [Some(Cow::from(value)), behind.map(Cow::from)]
+            }
+            Self::Query(secret) => [
+                Some(secret.secret()),
+                secret
+                    .pair
+                    .split_once('=')
+                    .map(|(_, encoded)| encoded.into()),
+            ],
+            // Nothing secret is sent.
+            Self::Signature(_) => [None, None],
+        };
+        let secrets = secrets.into_iter().flatten();
+        let secrets = secrets.filter(|secret| secret.len() >= SHORTEST);
+        secrets.fold(text.to_owned(), |text, secret| {
+            text.replace(&*secret, "[…]")
+        })
+    }
+}
+
 /// A secret as a parameter of the query. `Debug` shows its name alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QuerySecret {

@@ -8,9 +8,6 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tollgate_providers::{Proof, QuerySecret, Signer, Source, Token};
 use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
 
-/// Stands for a secret that was left out.
-const LEFT_OUT: &str = "[…]";
-
 /// A service that answers.
 #[derive(Clone, Debug)]
 pub struct Provider {
@@ -248,22 +245,6 @@ impl Credential {
             LogIn::Signed(_) => true,
             LogIn::Tokens { source, .. } => source.signs(),
         }
-    }
-
-    /// The text without the secret, which some providers repeat.
-    pub fn without_secret(&self, text: &str) -> String {
-        let headers = match &self.login {
-            LogIn::Fixed(headers) => headers.iter(),
-            LogIn::Query(secret) => return text.replace(&*secret.secret(), LEFT_OUT),
-            // Signatures and tokens are long: `ProviderWords` leaves them out.
-            LogIn::Signed(_) | LogIn::Tokens { .. } => return text.to_owned(),
-        };
-        // A scheme stands before the secret, such as `Bearer`.
-        let values = headers.filter_map(|(_, (_, value))| value.to_str().ok());
-        let secrets = values.filter_map(|value| value.split_whitespace().next_back());
-        secrets.fold(text.to_owned(), |text, secret| {
-            text.replace(secret, LEFT_OUT)
-        })
     }
 
     /// A token of its source, which is to be fetched. `None`: it logs in with a secret.

@@ -466,7 +466,7 @@ fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
         }
         // Azure, of a path or a version of its API.
         FaultClass::InvalidRequest if code == "404" => {
-            "it does not know the path: check 'address', and 'api-version' in it"
+            "it does not know the path: check 'address' and its query, and the format's 'path'"
         }
         _ => return None,
     };
