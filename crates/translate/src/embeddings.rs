@@ -57,13 +57,17 @@ pub enum EmbeddingsFormat {
 /// Bytes of memory that [`embeddings_request`] takes at most, its result included: for a body of `length` bytes with so
 /// many keys and values, and so many texts.
 pub fn most_embeddings_memory(length: u64, values: u64, texts: u64, upstream_model: &str) -> u64 {
-    /// The longest settings of a text in Google's APIs, without the name of the model.
-    const SETTINGS: u64 = 256;
-    let repeated = u64::try_from(upstream_model.len()).unwrap_or(u64::MAX);
-    let repeated = repeated
-        .saturating_add(SETTINGS)
-        .saturating_mul(texts.max(1));
-    most_memory(length, values).saturating_add(repeated)
+    let repeated = u64::try_from(repeated_length(upstream_model)).unwrap_or(u64::MAX);
+    most_memory(length, values).saturating_add(repeated.saturating_mul(texts.max(1)))
+}
+
+/// The longest settings of a text in Google's APIs, with the name of the model.
+const fn repeated_length(upstream_model: &str) -> usize {
+    const SETTINGS: usize = 256;
+    /// A control character of the name is escaped.
+    const ESCAPED: usize = 6;
+    let name = upstream_model.len().saturating_mul(ESCAPED);
+    name.saturating_add(SETTINGS)
 }
 
 /// Writes a request for embeddings, which a lexer has checked, as the API reads it. `model`: its name for the client,
@@ -116,12 +120,14 @@ pub fn embeddings_request(
             "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
         return Err(Refusal::new(*path, why));
     }
-    let mut out = Output::with_capacity(body.len());
+    // All that it can need: while it grows, it would take twice as much.
+    let repeated = repeated_length(upstream_model).saturating_mul(asked.texts.len());
+    let mut out = Output::with_capacity(body.len().saturating_add(repeated));
     out.begin_object();
     asked.write(format, upstream_model, &mut out);
     out.end_object();
     Ok(EmbeddingsRequest {
-        body: out.into_bytes().into(),
+        body: out.into_bytes().into_boxed_slice().into(),
         dropped,
         notes: EmbeddingsNotes {
             format,
@@ -462,7 +468,7 @@ mod tests {
 
     #[test]
     fn no_request_takes_more_memory_than_stated() {
-        let model = "m".repeat(100);
+        let model = "\u{1}".repeat(100);
         let most = u64::MAX;
         let body =
             json!({"input": vec![""; MOST_TEXTS], "dimensions": most, "task_type": "T".repeat(62)});
