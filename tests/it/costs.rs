@@ -541,11 +541,18 @@ async fn searches_that_are_not_in_the_usage_are_paid_for() {
         }],
         "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 20, "totalTokenCount": 1020},
     });
-    let body = json!({
-        "contents": [{"role": "user", "parts": [{"text": "How is the weather?"}]}],
-        "tools": [{"googleSearch": {}}],
-    });
-    let request = Request::post("/v1beta/models/priced:generateContent", &body);
-    let cost = cost_of("gemini", request, &gemini).await;
-    assert_eq!(cost.as_deref(), Some("0.0233"));
+    let mut of_two = gemini.clone();
+    let mut second = gemini["candidates"][0].clone();
+    second["index"] = json!(1);
+    second["groundingMetadata"]["webSearchQueries"] = json!(["weather in Rome"]);
+    of_two["candidates"].as_array_mut().unwrap().push(second);
+    for (count, answer, expected) in [(1, gemini, "0.0233"), (2, of_two, "0.0333")] {
+        let body = json!({
+            "contents": [{"role": "user", "parts": [{"text": "How is the weather?"}]}],
+            "tools": [{"googleSearch": {}}], "generationConfig": {"candidateCount": count},
+        });
+        let request = Request::post("/v1beta/models/priced:generateContent", &body);
+        let cost = cost_of("gemini", request, &answer).await;
+        assert_eq!(cost.as_deref(), Some(expected));
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) struct EventFacts {
     pub(crate) main_list: bool,
     /// An element of that list began.
     pub(crate) main_item: bool,
+    /// A list of searches came.
+    pub(crate) has_searches: bool,
     /// It is a response that its provider has not finished, or will not finish.
     pub(crate) unfinished: bool,
     /// It has a usage object.

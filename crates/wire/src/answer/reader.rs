@@ -574,8 +574,11 @@ impl Sink for Reader {
                     self.part = Part::default();
                 }
                 at::ITERATIONS => self.usage.begin_iterations(),
-                // A later event of a stream repeats it.
-                at::SEARCHES => *self.usage.details.calls_mut(ProviderTool::WebSearch) = 0,
+                // A later event of a stream repeats those of all candidates.
+                at::SEARCHES if !self.event.has_searches => {
+                    self.event.has_searches = true;
+                    *self.usage.details.calls_mut(ProviderTool::WebSearch) = 0;
+                }
                 _ if self.rules.whole_text == Some(here) => {
                     self.event.text.class = TextClass::Whole;
                 }
