@@ -16,9 +16,9 @@ use tollgate_count::Delivered;
 use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
-    AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, Format, LARGEST_WINDOW, Least,
-    Money, Prices, ProviderTool, ReasoningMode, RequestFacts, RequestId, ReservationGuard,
-    ServiceTier, Settled, Thinking, Usage, UsageDetails,
+    AdmissionGuard, BillingState, ChargedBefore, CountSource, Ending, ErrorCode, Format,
+    LARGEST_WINDOW, Least, Money, Prices, ProviderTool, ReasoningMode, RequestFacts, RequestId,
+    ReservationGuard, Settled, Thinking, Usage, UsageDetails,
 };
 use tollgate_wire::usage::ReportedUsage;
 
@@ -74,9 +74,11 @@ impl SettlementGuard {
         let mut usage = used.reported.unwrap_or(used.delivered);
         usage.output = usage.output.max(used.least.output);
         if is_whole && usage.total() > 0 {
+            let before = |cost| ChargedBefore { whole: usage, cost };
             *used = Used {
                 reported: Some(due.rest(&usage)),
                 details: used.details,
+                before: due.cost.map(before),
                 absurd: used.absurd,
                 ..Used::default()
             };
@@ -133,6 +135,7 @@ impl SettlementGuard {
                 error: how.code,
                 reported: used.reported,
                 details: used.details,
+                before: used.before,
                 absurd: used.absurd,
                 delivered: used.delivered,
                 produced: used.produced,
@@ -178,6 +181,8 @@ struct Used {
     reported: Option<Usage>,
     /// Parts of it that can have prices of their own.
     details: UsageDetails,
+    /// What was charged before of a stored response.
+    before: Option<ChargedBefore>,
     /// Whether the report has invalid numbers, or numbers that contradict each other.
     absurd: bool,
     /// The tokens that were sent and delivered: by the gateway's count, or by the provider's reports so far if
@@ -294,12 +299,10 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
 /// The reported tier, parts and tools.
 fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
     let facts = exchange.stage.admitted().map(Admitted::facts);
-    let tier = match report.details.tier {
-        // The provider has not reported yet whether it serves in this mode.
-        _ if !report.has_input && facts.is_some_and(|facts| facts.fast_mode.is_some()) => {
-            ServiceTier::Fast
-        }
-        tier => tier,
+    let tier = match facts {
+        // The provider has not reported yet in which tier it serves.
+        Some(facts) if !report.has_input => facts.tier,
+        _ => report.details.tier,
     };
     let mut details = UsageDetails {
         tier,
@@ -326,7 +329,7 @@ fn unreported_calls(exchange: &Exchange) -> Option<(ProviderTool, u64)> {
     let facts = admitted.facts();
     let has_shown_none = !facts.stream && !exchange.answer.is_complete();
     match admitted.format {
-        Format::Rerank => Some((ProviderTool::Rerank, facts.rerank_searches())),
+        Format::Rerank => Some((ProviderTool::Rerank, facts.likely_rerank_searches())),
         _ if facts.hosted_tools == 0 => None,
         // An option for searches: chat has no other tools of providers.
         Format::Chat => Some((ProviderTool::WebSearch, 1)),

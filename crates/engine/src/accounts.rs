@@ -425,7 +425,7 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
     let at = request.stored_at.as_ref().map(|at| &*at.provider);
     let facts = request.facts_if_read();
     let tool_calls = facts.map_or(0, |facts| match request.format() {
-        Some(Format::Rerank) => facts.rerank_searches(),
+        Some(Format::Rerank) => facts.most_rerank_searches(),
         _ => facts.hosted_tools.saturating_mul(CALLS_PER_TOOL),
     });
     let is_fast = facts.is_some_and(|facts| facts.fast_mode.is_some());

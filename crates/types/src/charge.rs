@@ -115,6 +115,15 @@ pub struct Least {
     pub output: u64,
 }
 
+/// What was charged before for a response of which the rest is charged.
+#[derive(Clone, Copy, Debug)]
+pub struct ChargedBefore {
+    /// The usage of the whole response.
+    pub whole: Usage,
+    /// The cost that was charged.
+    pub cost: Money,
+}
+
 /// How a request ended.
 #[derive(Clone, Debug)]
 pub struct Ending {
@@ -128,6 +137,8 @@ pub struct Ending {
     pub reported: Option<Usage>,
     /// The parts of that report that can have prices of their own.
     pub details: UsageDetails,
+    /// For the rest of a response, whose `details` are those of the whole one.
+    pub before: Option<ChargedBefore>,
     /// The report had invalid numbers (negative, fractional, unreadable), or a later report was lower.
     pub absurd: bool,
     /// The gateway's own count of sent and delivered tokens.
@@ -153,6 +164,7 @@ impl Ending {
             error: None,
             reported: None,
             details: UsageDetails::default(),
+            before: None,
             absurd: false,
             delivered,
             produced: 0,

@@ -35,7 +35,8 @@ pub use capabilities::{
     Capabilities, ChatCapabilities, MessagesCapabilities, ResponsesCapabilities,
 };
 pub use charge::{
-    AdmissionGuard, BillingState, CountSource, Ending, Least, ReservationGuard, Settled, UpperBound,
+    AdmissionGuard, BillingState, ChargedBefore, CountSource, Ending, Least, ReservationGuard,
+    Settled, UpperBound,
 };
 pub use context::ContextNumbers;
 pub use conversation::{ConversationFacts, Script};

@@ -30,6 +30,12 @@ impl Money {
         self.0
     }
 
+    /// The rest beyond another amount.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// Both amounts, at most the largest one.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {

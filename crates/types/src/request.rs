@@ -3,7 +3,7 @@
 //! The wire crate fills these facts in one pass over the body; filters and
 //! routing decide on them and never see the body itself.
 
-use crate::{ConversationFacts, Effort, ReasoningMode, Thinking};
+use crate::{ConversationFacts, Effort, ReasoningMode, ServiceTier, Thinking};
 
 /// The lowest output limit that the responses format accepts, in tokens.
 pub const LEAST_RESPONSES_OUTPUT: u64 = 16;
@@ -41,6 +41,8 @@ pub struct RequestFacts {
     pub thinking_budget: Option<u64>,
     /// The provider's fastest mode, which has its own price.
     pub fast_mode: Option<FastMode>,
+    /// The tier that the request asks for.
+    pub tier: ServiceTier,
     /// Messages only: `inference_geo` other than `global`, which has its own price.
     pub regional: bool,
     /// Responses only: `background: true`.
@@ -125,6 +127,10 @@ pub struct NamedItem {
 }
 
 impl RequestFacts {
+    /// The documents of one search for a rerank, and the tokens of one document.
+    const RERANK_DOCUMENTS: u64 = 100;
+    const RERANK_TOKENS: u64 = 500;
+
     /// The thinking budget, in tokens, that a model of this mode gets if the caller gave none;
     /// `None`: the request stays as it is.
     pub fn thinking_to_add(&self, mode: ReasoningMode) -> Option<u64> {
@@ -148,13 +154,19 @@ impl RequestFacts {
         self.hosted_tools > 0 || self.compacts
     }
 
-    /// The searches that Cohere bills for a rerank: one for 100 documents. Each 500 tokens of a longer
-    /// document are one more.
-    pub const fn rerank_searches(&self) -> u64 {
-        const DOCUMENTS: u64 = 100;
-        const TOKENS: u64 = 500;
-        let more = self.cautious_input_tokens() / TOKENS;
-        self.documents.saturating_add(more).div_ceil(DOCUMENTS)
+    /// The searches that Cohere can bill for a rerank: one for 100 documents. Each 500 tokens of a longer
+    /// document count as one more.
+    pub const fn most_rerank_searches(&self) -> u64 {
+        let more = self.cautious_input_tokens() / Self::RERANK_TOKENS;
+        self.documents
+            .saturating_add(more)
+            .div_ceil(Self::RERANK_DOCUMENTS)
+    }
+
+    /// The searches that it is likely to bill: long documents are rare.
+    pub fn likely_rerank_searches(&self) -> u64 {
+        let pieces = self.likely_input_tokens() / Self::RERANK_TOKENS;
+        self.documents.max(pieces).div_ceil(Self::RERANK_DOCUMENTS)
     }
 
     /// The likely tokens of uncounted input: four bytes of text per token, and images by the rules
@@ -252,7 +264,18 @@ pub struct MediaFacts {
 
 #[cfg(test)]
 mod tests {
-    use super::ThinkingRoom;
+    use super::{RequestFacts, ThinkingRoom};
+
+    #[test]
+    fn a_rerank_of_a_hundred_short_documents_is_one_search() {
+        let facts = RequestFacts {
+            documents: 100,
+            text_bytes: 50_000,
+            ..RequestFacts::default()
+        };
+        assert_eq!(facts.likely_rerank_searches(), 1);
+        assert_eq!(facts.most_rerank_searches(), 2);
+    }
 
     #[test]
     fn a_budget_leaves_room_for_the_answer() {

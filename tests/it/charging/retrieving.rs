@@ -117,10 +117,17 @@ async fn a_response_that_was_left_is_paid_for_when_it_is_retrieved_and_once() {
 async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
     let provider = Provider::start().await;
     let price = json!({"input": 1000, "output": 1000});
-    let deployments = json!([
-        {"provider": "sim", "upstream_model": "upstream-model", "price": price},
-    ]);
-    for of_model in [Value::Null, json!({"input": 1, "output": 1})] {
+    // The input of the rest is shorter than the prompt.
+    let mut long = price.clone();
+    long["long_prompt"] = json!({"above": 1, "input": 2, "output": 2});
+    for (price, times, of_model) in [
+        (&price, 1, Value::Null),
+        (&price, 1, json!({"input": 1, "output": 1})),
+        (&long, 2, Value::Null),
+    ] {
+        let deployments = json!([
+            {"provider": "sim", "upstream_model": "upstream-model", "price": price},
+        ]);
         let mut config = Config::of(&provider).model("test-model", deployments.clone());
         if !of_model.is_null() {
             config = config.with("models.test-model.price", of_model);
@@ -153,7 +160,7 @@ async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
         let all = (tokens("input") + tokens("output")) * 1_000_000;
         let (first, rest) = (cost(&first).nanos(), cost(&second).nanos());
         assert!(first > 0 && rest > 0, "{first} {second}");
-        assert_eq!(first + rest, all, "{second}");
+        assert_eq!(first + rest, times * all, "{second}");
         gateway.verify().await;
     }
 }

@@ -258,8 +258,14 @@ impl Reservation {
     }
 
     /// The cost of the charge, if the prices are known. The reported tier, parts and tool calls count for an
-    /// estimate, too.
+    /// estimate, too. The rest of a response costs what the whole one costs beyond what was charged: whether a
+    /// prompt is long, and how many tools were called, is known of the whole one.
     fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
+        if let Some(before) = ending.before.filter(|_| !charge.clamped) {
+            let prices = self.prices?;
+            let whole = prices.cost(&before.whole, &ending.details);
+            return Some(whole.minus(before.cost));
+        }
         let details = match charge.usage.total() {
             0 => UsageDetails::default(),
             _ => ending.details,

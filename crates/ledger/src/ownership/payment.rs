@@ -16,7 +16,7 @@ use crate::{
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashSet, sync::Arc, time::Duration};
-use tollgate_types::{RequestId, Usage};
+use tollgate_types::{Money, RequestId, Usage};
 
 /// The amount due before a response can be retrieved.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub struct Payable {
     pub served: Arc<str>,
     /// The usage that was charged.
     pub charged: Usage,
+    /// What it cost; `None` if the price was unknown.
+    pub cost: Option<Money>,
 }
 
 impl Payable {
@@ -166,6 +168,7 @@ impl Inner {
             asked: first.record.model_asked.into(),
             served: first.record.model_served.into(),
             charged: first.record.usage,
+            cost: first.record.cost,
         }))
     }
 }
@@ -226,6 +229,7 @@ mod tests {
                 output,
                 ..Usage::default()
             },
+            cost: None,
         };
         let used = Usage {
             input: 100,

@@ -33,7 +33,7 @@ pub struct PriceSettings {
     pub tiers: TierSettings,
     /// Prompts that are so long that their requests have other prices. Default: none.
     pub long_prompt: Option<LongPromptSettings>,
-    /// Later prices, in the order of their dates. Requests that end before keep their cost.
+    /// Later prices, in the order of their dates. Requests that are sent before keep their cost.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub changes: Vec<PriceChangeSettings>,

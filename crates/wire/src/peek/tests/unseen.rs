@@ -1,6 +1,7 @@
 //! What a request makes the model read and think beyond its text: tools of the provider, media, thinking.
 
 use super::*;
+use tollgate_types::{FastMode, ServiceTier};
 
 /// The facts of a request with this part, and with these members.
 fn gemini(part: &str, members: &str) -> RequestFacts {
@@ -128,15 +129,32 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 
 #[test]
 fn modes_with_a_price_of_their_own_are_noticed() {
-    for (member, field) in [
-        (r#""speed":"fast""#, Some("speed")),
-        (r#""speed":"standard""#, None),
-        (r#""service_tier":"ultrafast""#, Some("service_tier")),
-        (r#""serviceTier":"ultrafast""#, Some("serviceTier")),
-        (r#""service_tier":"fast""#, None),
+    use ServiceTier::{Fast, Flex, Priority, Standard};
+    let mode = |field, value| Some(FastMode { field, value });
+    for (member, fast_mode, tier) in [
+        (r#""speed":"fast""#, mode("speed", "fast"), Fast),
+        (r#""speed":"standard""#, None, Standard),
+        (
+            r#""service_tier":"Ultrafast""#,
+            mode("service_tier", "ultrafast"),
+            Fast,
+        ),
+        (
+            r#""serviceTier":"ultrafast""#,
+            mode("serviceTier", "ultrafast"),
+            Fast,
+        ),
+        (
+            r#""speed":"fast","service_tier":"flex""#,
+            mode("speed", "fast"),
+            Fast,
+        ),
+        (r#""service_tier":"fast""#, None, Priority),
+        (r#""service_tier":"flex""#, None, Flex),
+        (r#""service_tier":"auto""#, None, Standard),
     ] {
-        let mode = chat(member).unwrap().facts.fast_mode;
-        assert_eq!(mode.map(|it| it.field), field, "{member}");
+        let facts = chat(member).unwrap().facts;
+        assert_eq!((facts.fast_mode, facts.tier), (fast_mode, tier), "{member}");
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     Value, Walk, fault,
 };
 use crate::json::{Container, Number, Span};
-use tollgate_types::{Effort, OutputKind, Thinking};
+use tollgate_types::{Effort, FastMode, OutputKind, ServiceTier, Thinking};
 
 /// The largest output limit and thinking budget; no model reaches it.
 const MAX_TOKENS: u64 = i32::MAX as u64;
@@ -42,8 +42,8 @@ impl Walk {
                 self.found.spans.stream = Some(span);
             }
             Slot::FastMode(mode) => {
-                if matches!(value, Value::Text(text) if text.bytes == mode.value.as_bytes()) {
-                    self.found.facts.fast_mode = Some(mode);
+                if let Value::Text(text) = value {
+                    self.note_tier(mode, text.bytes);
                 }
                 self.opaque(Slot::Ignored, value, span);
             }
@@ -147,6 +147,17 @@ impl Walk {
             _ => self.opaque(Slot::Ignored, value, span),
         }
         Ok(())
+    }
+
+    /// Notes the tier that the request asks for.
+    fn note_tier(&mut self, mode: FastMode, name: &[u8]) {
+        let facts = &mut self.found.facts;
+        if name.eq_ignore_ascii_case(mode.value.as_bytes()) {
+            facts.fast_mode = Some(mode);
+            facts.tier = ServiceTier::Fast;
+        } else if mode.field != "speed" && facts.fast_mode.is_none() {
+            facts.tier = ServiceTier::from_name(std::str::from_utf8(name).unwrap_or_default());
+        }
     }
 
     fn outputs(&mut self, kind: Option<OutputKind>) {
