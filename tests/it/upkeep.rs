@@ -183,7 +183,7 @@ async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_request
     .await;
     let reported = reported.text();
     assert!(
-        reported.contains("fenced this one in the ledger"),
+        reported.contains("this process is fenced in the ledger"),
         "{reported}"
     );
     one.sample_is("tollgate_ledger_fenced", 1.0).await;
