@@ -2,7 +2,8 @@
 //!
 //! It opens after a number of consecutive failures, after too large a share of failures, or at once after a
 //! failure that is clear enough. It stays open for a cooldown, which grows with each opening. Then it is
-//! half-open and lets one attempt at a time pass, the probe. The probe closes the breaker or opens it again.
+//! half-open and lets one attempt pass, the probe, and another one if that takes long. A probe closes the
+//! breaker or opens it again.
 //!
 //! A success costs one load to enter and one addition to report. Failures take a lock. The caller decides
 //! what a failure counts against, and what happens to a request that finds the breaker open.
@@ -30,6 +31,10 @@ pub struct BreakerPolicy {
     pub max_retry_after: Duration,
 }
 
+/// How long a probe is the only one, in milliseconds: a long answer is no reason to keep a provider that has
+/// recovered without traffic.
+const PROBE_PATIENCE: u64 = 10_000;
+
 /// The requests that a breaker lets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -37,8 +42,8 @@ pub enum Standing {
     Closed,
     /// One attempt, and it is free.
     HalfOpen,
-    /// Nothing until the cooldown ends. If it has ended, nothing until the probe ends or [`Breaker::hold`]
-    /// is released.
+    /// Nothing until the cooldown ends. If it has ended, nothing until the probe ends or takes too long, or
+    /// [`Breaker::hold`] is released.
     Open {
         /// The end of the cooldown in milliseconds.
         until: u64,
@@ -78,7 +83,8 @@ pub struct LastFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     epoch: u32,
-    is_probe: bool,
+    /// [`Breaker::probe_until`] of a probe; 0: it is none.
+    probe: u64,
 }
 
 /// One breaker. All times are milliseconds of one monotonic clock.
@@ -90,8 +96,8 @@ pub struct Breaker {
     successes: AtomicU64,
     /// The number of changes so far. The outcome of an attempt from an earlier epoch is ignored.
     epoch: AtomicU32,
-    /// The probe of the half-open state is in flight.
-    is_probing: AtomicBool,
+    /// Until when the probe in flight is the only one; 0: there is none.
+    probe_until: AtomicU64,
     /// It is open because a provider asked to wait.
     is_resting: AtomicBool,
     /// An active check decides when it closes: no probe passes.
@@ -123,7 +129,7 @@ impl Breaker {
             0 => Standing::Closed,
             until
                 if now < until
-                    || self.is_probing.load(Ordering::Relaxed)
+                    || now < self.probe_until.load(Ordering::Relaxed)
                     || self.is_held.load(Ordering::Relaxed) =>
             {
                 Standing::Open { until }
@@ -163,24 +169,24 @@ impl Breaker {
     /// Begins an attempt if the breaker lets one pass.
     pub fn enter(&self, now: u64) -> Option<Pass> {
         let epoch = self.epoch.load(Ordering::Acquire);
-        let is_probe = match self.standing(now) {
-            Standing::Closed => false,
+        let probe = match self.standing(now) {
+            Standing::Closed => 0,
             Standing::Open { .. } => return None,
             Standing::HalfOpen => {
-                if self.is_probing.swap(true, Ordering::AcqRel) {
-                    return None;
-                }
-                true
+                let ended = self.probe_until.load(Ordering::Relaxed);
+                let until = now.saturating_add(PROBE_PATIENCE).max(1);
+                let entered = ended <= now && self.replace_probe(ended, until);
+                entered.then_some(until)?
             }
         };
-        Some(Pass { epoch, is_probe })
+        Some(Pass { epoch, probe })
     }
 
     /// Begins an attempt in any state: a last resort.
     pub fn force(&self) -> Pass {
         Pass {
             epoch: self.epoch.load(Ordering::Acquire),
-            is_probe: false,
+            probe: 0,
         }
     }
 
@@ -227,6 +233,7 @@ impl Breaker {
         };
         self.successes.store(0, Ordering::Relaxed);
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        self.probe_until.store(0, Ordering::Relaxed);
         self.until.store(0, Ordering::Release);
         self.is_resting.store(false, Ordering::Relaxed);
         epoch
@@ -259,6 +266,7 @@ impl Breaker {
             self.is_resting.store(rests, Ordering::Relaxed);
             pass.epoch = self.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
             let until = now.saturating_add(millis(cooldown)).max(1);
+            self.probe_until.store(0, Ordering::Relaxed);
             self.until.store(until, Ordering::Release);
             Change::Opened(cooldown)
         });
@@ -271,10 +279,20 @@ impl Breaker {
         self.end_probe(pass);
     }
 
+    /// Lets another probe pass, unless one does already.
     fn end_probe(&self, pass: &mut Pass) {
-        if std::mem::take(&mut pass.is_probe) {
-            self.is_probing.store(false, Ordering::Release);
+        let probe = std::mem::take(&mut pass.probe);
+        if probe != 0 {
+            self.replace_probe(probe, 0);
         }
+    }
+
+    fn replace_probe(&self, known: u64, new: u64) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let replaced = self
+            .probe_until
+            .compare_exchange(known, new, order.0, order.1);
+        replaced.is_ok()
     }
 }
 
