@@ -45,6 +45,9 @@ impl Fault {
     }
 }
 
+/// The longest URI that the `http` crate reads.
+const MOST_OF_TARGET: usize = 65_534;
+
 const fn malformed(message: &'static str) -> Fault {
     Fault::new(Reason::Malformed, message)
 }
@@ -251,7 +254,8 @@ impl HeadReader {
             _ => {}
         }
         if let (Some(authority), Some(named)) = (&request.authority, &self.host)
-            && !authority.eq_ignore_ascii_case(named)
+            // As Pingora compares them.
+            && authority != named
         {
             return Err(host("the request target and the Host header disagree"));
         }
@@ -303,6 +307,10 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Fault> {
         return Err(malformed(
             "the request target contains a character that must be percent-encoded",
         ));
+    }
+    if target.len() > MOST_OF_TARGET {
+        let message = "the request target is longer than 65534 bytes";
+        return Err(Fault::new(Reason::TooLarge, message));
     }
     let (authority, ahead) = authority_of(target)?;
     let rest = target.get(ahead..).unwrap_or_default();

@@ -40,7 +40,9 @@ const fn classes_of(byte: u8) -> u8 {
     if matches!(byte, b'\t' | 0x20..=0x7e | 0x80..=0xff) {
         classes |= VALUE;
     }
-    if matches!(byte, 0x21..=0x7e) && !matches!(byte, b'#' | b'"' | b'<' | b'>' | b'\\' | b'^') {
+    if matches!(byte, 0x21..=0x7e)
+        && !matches!(byte, b'#' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`')
+    {
         classes |= TARGET;
     }
     if byte.is_ascii_alphanumeric()

@@ -109,6 +109,7 @@ fn lines_that_are_not_http_are_refused() {
         b"GET /\xc3\xa4 HTTP/1.1\r\nhost: a\r\n\r\n",
         b"GET /a#b HTTP/1.1\r\nhost: a\r\n\r\n",
         b"GET /a\\b HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /a`b HTTP/1.1\r\nhost: a\r\n\r\n",
         b"GET http:///x HTTP/1.1\r\nhost: a\r\n\r\n",
         b"GET http://b@a/x HTTP/1.1\r\nhost: a\r\n\r\n",
         b"GET ftp://a/x HTTP/1.1\r\nhost: a\r\n\r\n",
@@ -152,11 +153,12 @@ fn a_request_names_one_host() {
         b"GET / HTTP/1.1\r\nhost: b@a\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n",
         b"GET http://b/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET http://A/ HTTP/1.1\r\nhost: a\r\n\r\n",
     ] {
         assert_eq!(reason(head), Reason::Host, "{}", head.escape_ascii());
     }
     read_ok(b"GET / HTTP/1.1\r\nhost: [::1]:8080\r\n\r\n");
-    read_ok(b"GET http://A/ HTTP/1.1\r\nhost: a\r\n\r\n");
+    read_ok(b"GET http://A/ HTTP/1.1\r\nhost: A\r\n\r\n");
 }
 
 #[test]
@@ -175,6 +177,12 @@ fn too_much_of_a_head_is_refused_before_its_end() {
     assert_eq!(reason(&line), Reason::TooLarge);
     let large = with(&format!("x: {}\r\n", "a".repeat(MOST)));
     assert_eq!(reason(&large), Reason::TooLarge);
+    let long = format!(
+        "GET /{} HTTP/1.1\r\nhost: a\r\n\r\n",
+        "a".repeat(MOST_OF_TARGET)
+    );
+    let fault = HeadReader::default().read(long.as_bytes(), 2 * MOST_OF_TARGET);
+    assert_eq!(fault.unwrap_err().reason, Reason::TooLarge);
     let many: String = (0..200).map(|n| format!("x-{n}: a\r\n")).collect();
     assert_eq!(reason(&with(&many)), Reason::TooLarge);
 }
