@@ -21,7 +21,7 @@ use http::header::{
 use http::{HeaderMap, Uri};
 use parking_lot::Mutex;
 use pingora_core::protocols::TcpKeepalive;
-use pingora_core::upstreams::peer::{ALPN, HttpPeer};
+use pingora_core::upstreams::peer::{ALPN, HttpPeer, HttpUpstreamRequestPolicy};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
@@ -337,6 +337,8 @@ fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpP
     peer.options.total_connection_timeout = Some(timeouts.connect);
     // Until an attempt sets its own.
     peer.options.read_timeout = Some(timeouts.answer.first_byte);
+    // The gateway replaces the whole head. Pingora would refuse a head whose `Connection` names certain fields.
+    peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
     // An attempt that takes too long also ends its connection.
     peer.options.max_h2_streams = 1;
     peer.options.write_timeout = Some(timeouts.write);
