@@ -16,7 +16,7 @@ use crate::limits::BodyLimits;
 use crate::open_path::{self, OpenPath};
 use crate::snapshot::Snapshot;
 use http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::slice;
@@ -162,10 +162,10 @@ fn without_credentials(query: &str) -> String {
     kept
 }
 
-/// The names of the caller's headers that the provider gets. `None`: the request is not for an open path.
-pub fn passed_headers(exchange: &Exchange) -> Option<impl Iterator<Item = &HeaderName>> {
+/// The names of the caller's headers that the provider gets.
+pub fn passed_headers(opened: &Opened) -> Option<impl Iterator<Item = &HeaderName>> {
     static ALWAYS: [HeaderName; 2] = [CONTENT_TYPE, ACCEPT];
-    let rule = exchange.opened.as_ref()?.rule.as_ref()?;
+    let rule = opened.rule.as_ref()?;
     Some(ALWAYS.iter().chain(&rule.pass_headers))
 }
 
@@ -260,6 +260,9 @@ pub async fn read_body(
     if length.is_some_and(|length| length > most) {
         return Err(body::too_large(most).into());
     }
+    if is_signed {
+        refuse_unsignable(opened, session)?;
+    }
     let limits = exchange.snapshot.limits.body;
     let is_streamed = length.map_or(!session.is_body_done(), |it| it > StreamedBody::FROM);
     if is_streamed && !is_signed && coding.is_none() {
@@ -275,6 +278,20 @@ pub async fn read_body(
     let read =
         body::RequestBody::read(session, None, coding, limits, bounds, shares.as_ref()).await?;
     exchange.stage.set_body(read);
+    Ok(())
+}
+
+/// A signature covers some of the headers that pass, and only text.
+fn refuse_unsignable(opened: &Opened, session: &Session) -> Result<(), PublicError> {
+    let headers = &session.req_header().headers;
+    let is_text = |value: &HeaderValue| value.to_str().is_ok();
+    for name in passed_headers(opened).into_iter().flatten() {
+        if !headers.get_all(name).iter().all(is_text) {
+            return Err(PublicError::invalid_request(format!(
+                "the header '{name}' has bytes above ASCII, which the provider's signature cannot cover"
+            )));
+        }
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! keys are fetched is tested in `crates/providers`.
 
 use crate::support::aws::{Aws, ID, SECRET};
-use crate::support::{Answer, CHAT, Config, Gateway, eventually, provider};
+use crate::support::{Answer, CHAT, Config, Gateway, Request, eventually, provider};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,6 +15,10 @@ async fn start(aws: &Aws, settings: Value) -> Gateway {
         .with(
             "providers.a.credentials",
             json!([{"name": "main", "aws": settings}]),
+        )
+        .with(
+            "providers.a.passthrough",
+            json!([{"path": "/v1/files", "methods": ["POST"], "charge": 0}]),
         )
         .model("m", json!(["a"]));
     Gateway::start_in(folder, config).await
@@ -64,6 +68,19 @@ async fn keys_of_the_machine_are_renewed_while_requests_run_and_missing_ones_are
         !output.contains("lent-secret") && !output.contains("lent-token"),
         "{output}"
     );
+}
+
+#[tokio::test]
+async fn a_header_that_no_signature_covers_is_the_callers_error() {
+    let aws = Aws::start().await;
+    let gateway = start(&aws, fixed("us-east-1")).await;
+    let request = Request::new("POST", "/passthrough/a/v1/files").key(&gateway.key);
+    for (media_type, status) in [("text/plain; x=\u{e9}", 400), ("text/plain", 200)] {
+        let request = request.clone().header("content-type", media_type);
+        let answer = gateway.send(&request.body("text")).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    assert_eq!(gateway.total("tollgate_upstream_faults_total").await, 0.0);
 }
 
 #[tokio::test]

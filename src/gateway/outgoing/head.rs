@@ -115,7 +115,10 @@ fn upstream_head(
     let provider = &candidate.deployment.provider;
     let base = candidate.pool.base(format, purpose(request))?;
     let mut headers = base.headers.clone();
-    let of_path = open_path::passed_headers(exchange);
+    let of_path = exchange
+        .opened
+        .as_deref()
+        .and_then(open_path::passed_headers);
     if of_path.is_some() {
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
