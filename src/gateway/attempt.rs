@@ -9,9 +9,10 @@ use super::remembered::Kept;
 use super::timer::AttemptTimer;
 use super::trace;
 use crate::candidate::{self, full_fault};
-use crate::clock;
 use crate::upstreams::Pool;
+use crate::{clock, events};
 use bytes::Bytes;
+use http::Version;
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -411,9 +412,10 @@ pub fn make_ready(
     refusal.map_or(Ok(()), Err)
 }
 
-/// The peer of the next attempt: the address of the next candidate that has one.
+/// The peer of the next attempt: the address of the next candidate that has one. `None`: there is none, or
+/// the time of the request is over.
 pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
-    loop {
+    while Instant::now() < exchange.request_ends() {
         if !exchange.attempts.is_ready() {
             make_ready(exchange, None).ok()?;
         }
@@ -427,6 +429,9 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         }
         let candidate = attempts.advance()?;
         let Some(mut peer) = candidate.pool.peer() else {
+            let provider = &candidate.deployment.provider.name;
+            let fault = UpstreamFault::unreachable();
+            events::upstream_fault(&exchange.id, provider, None, &fault, None);
             continue;
         };
         let began = Instant::now();
@@ -469,6 +474,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
             Err(Refusal::Open) => {}
         }
     }
+    None
 }
 
 /// Chooses HTTP/1.1 for a body that exceeds the first window of HTTP/2, if the provider accepts both.
@@ -493,7 +499,12 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     let bounds = admitted.map_or(usual, |it| usual.under(&it.model.timeouts));
     let streams = admitted.is_some_and(|it| it.facts().stream);
     let ends = exchange.request_ends();
-    let deadlines = Deadlines::new(bounds, streams, now, ends);
+    // Pingora limits the time for a piece of the body over HTTP/1.1 alone.
+    let upload = exchange
+        .upload()
+        .filter(|_| exchange.version == Version::HTTP_2);
+    let patience = upload.map(|_| exchange.snapshot.limits.body.time);
+    let deadlines = Deadlines::new(bounds, streams, patience, now, ends);
     let timer = AttemptTimer::begin(deadlines, now, &exchange.timer);
     // Zero means no time-out in one place and an expired one in another.
     const LEAST: Duration = Duration::from_millis(1);
@@ -518,6 +529,9 @@ pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
 
 /// Why no candidate was asked, although there were some.
 pub fn no_candidate(exchange: &Exchange) -> UpstreamFault {
+    if Instant::now() >= exchange.request_ends() {
+        return UpstreamFault::response_timeout();
+    }
     let full = exchange.attempts.full;
     full.map_or_else(UpstreamFault::unreachable, full_fault)
 }

@@ -7,6 +7,7 @@ mod collect;
 mod unpack;
 
 use bytes::{Bytes, BytesMut};
+use http::Version;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_core::Error;
 use pingora_proxy::Session;
@@ -302,9 +303,13 @@ pub fn declared_length(session: &Session) -> Result<Option<u64>, PublicError> {
 
 /// Whether the caller still waits for `100 Continue`, which Pingora never sends by itself.
 pub fn expects_continue(session: &Session) -> bool {
-    session
-        .get_header(EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    let head = session.req_header();
+    // HTTP/1.0 has no such answer.
+    head.version >= Version::HTTP_11
+        && head
+            .headers
+            .get(EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// The error for a body of more bytes than `limit`.

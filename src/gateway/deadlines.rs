@@ -9,6 +9,8 @@ pub struct Deadlines {
     bounds: AnswerTimeouts,
     /// The request asks for a stream.
     streams: bool,
+    /// How long the client may take for the next piece of a body that is forwarded while it arrives.
+    upload: Option<Duration>,
     /// When the connection to the provider was made.
     began: Instant,
     /// When the request times out.
@@ -42,12 +44,14 @@ impl Deadlines {
     pub const fn new(
         bounds: AnswerTimeouts,
         streams: bool,
+        upload: Option<Duration>,
         began: Instant,
         request_ends: Instant,
     ) -> Self {
         Self {
             bounds,
             streams,
+            upload,
             began,
             request_ends,
             phase: Phase::Head,
@@ -57,6 +61,14 @@ impl Deadlines {
     /// Restarts the time of the attempt at `now`, because connecting has its own time-out.
     pub const fn connected(&mut self, now: Instant) {
         self.began = now;
+    }
+
+    /// A piece of the body has passed, perhaps the last.
+    pub const fn body_passed(&mut self, now: Instant, is_last: bool) {
+        self.began = now;
+        if is_last {
+            self.upload = None;
+        }
     }
 
     /// When the time of the attempt began.
@@ -86,7 +98,10 @@ impl Deadlines {
         } = self.bounds;
         let (since, bound) = match self.phase {
             Phase::Head if self.streams => (self.began, first_byte.min(first_token)),
-            Phase::Head => (self.began, first_byte),
+            Phase::Head => (
+                self.began,
+                self.upload.unwrap_or(first_byte).min(first_byte),
+            ),
             Phase::Token => (self.began, first_token),
             Phase::Flow(since, _) => (since, between_events),
         };
@@ -123,6 +138,7 @@ impl Deadlines {
         let bounds = &self.bounds;
         let left = self.request_ends.saturating_duration_since(now);
         self.streams
+            || self.upload.is_some()
             || bounds.first_byte != bounds.between_events
             || left < bounds.first_byte.saturating_mul(2)
     }

@@ -7,6 +7,7 @@ use super::stage::Stage;
 use super::{count, open_path, outcome, respond, stored, trace};
 use crate::events;
 use crate::upstreams::is_out_of_files;
+use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType};
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
@@ -31,6 +32,10 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         let code = fault.provider_code.as_deref();
         fault.provider_code = code.map(|code| proof.without_secret(code).into());
     }
+    // No breaker stays open for longer, so no client has to wait for longer.
+    if let Some(policy) = candidate.and_then(|it| it.handle.policy()) {
+        fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
+    }
     let deployment = candidate.map(|it| &*it.deployment);
     // Under a pattern, the client has chosen the name.
     let named = deployment.filter(|it| matches!(it.upstream_model, UpstreamModel::Fixed(_)));
@@ -43,12 +48,6 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
     );
     exchange.note_failed(&fault);
     trace::fail_attempt(exchange, &fault);
-    // No breaker stays open for longer, so no client has to wait for longer.
-    if let Some((ticket, _)) = exchange.attempts.ticket()
-        && let Some(policy) = ticket.handle().policy()
-    {
-        fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
-    }
     // The cached count of one candidate must not come from another.
     if let Stage::Admitted(admitted) = &mut exchange.stage {
         admitted.count_key = None;
@@ -137,17 +136,29 @@ pub fn end_attempt(again: bool) -> Box<Error> {
 
 /// Ends an attempt of which nothing was sent: the same candidate is tried again.
 pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
-    outcome::not_sent(exchange);
-    trace::retract_attempt(exchange);
-    exchange.attempts.step_back();
+    retract(exchange);
     end_attempt(exchange.attempts.may_go_on())
 }
 
+/// Takes an attempt back of which nothing was sent: it does not count.
+pub fn retract(exchange: &mut Exchange) {
+    outcome::not_sent(exchange);
+    trace::retract_attempt(exchange);
+    exchange.attempts.step_back();
+}
+
 /// The failure if the connection to a provider failed, and whether its address has caused it.
-pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {
-    match is_out_of_files(cause) {
-        true => (UpstreamFault::out_of_files(), false),
-        false => (UpstreamFault::unreachable(), true),
+pub fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> (UpstreamFault, bool) {
+    let usual = exchange.attempts.current();
+    let usual = usual.map(|it| it.deployment.provider.timeouts.connect);
+    let is_cut_short = peer.options.total_connection_timeout < usual;
+    match cause.etype {
+        _ if is_out_of_files(cause) => (UpstreamFault::out_of_files(), false),
+        // The rest of the request's own time was too short to connect.
+        ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout if is_cut_short => {
+            (UpstreamFault::response_timeout(), false)
+        }
+        _ => (UpstreamFault::unreachable(), true),
     }
 }
 

@@ -131,12 +131,17 @@ impl Gateway {
     /// Lets the head of an answer say `connection: close` if this process is about to end, even for requests
     /// that came earlier. Call it before the head is written.
     fn may_leave(&self, session: &mut Session) {
-        let written = session.response_written();
         // The cheaper check comes first, because this runs for each piece of a stream.
-        if written.is_none_or(|head| head.status.is_informational()) && (self.leaves)() {
+        if !is_committed(session) && (self.leaves)() {
             session.set_keepalive(None);
         }
     }
+}
+
+/// Whether the client has the head of an answer. Pingora counts `100 Continue` as one.
+fn is_committed(session: &Session) -> bool {
+    let written = session.response_written();
+    written.is_some_and(|head| !head.status.is_informational())
 }
 
 #[async_trait]
@@ -201,8 +206,7 @@ impl ProxyHttp for Gateway {
             None => {
                 // A failure of an earlier attempt is more useful to the client.
                 if exchange.fault.is_none() {
-                    let fault = attempt::no_candidate(exchange);
-                    failure::note(exchange, fault, None);
+                    exchange.fault = Some(attempt::no_candidate(exchange));
                 }
                 Err(failure::end_attempt(false))
             }
@@ -216,7 +220,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
-        let (fault, is_its_address) = failure::of_connecting(&cause);
+        let (fault, is_its_address) = failure::of_connecting(exchange, peer, &cause);
         if is_its_address {
             outcome::unreachable(exchange, peer);
         }
@@ -245,13 +249,14 @@ impl ProxyHttp for Gateway {
         upstream: &mut RequestHeader,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        let head = outgoing::begin(exchange, session);
-        let mut head = head.ok_or_else(|| {
-            Error::explain(
-                ErrorType::InternalError,
-                "the request head for the provider cannot be built",
-            )
-        })?;
+        let Some(mut head) = outgoing::begin(exchange, session) else {
+            log::error!(
+                "{}: the request head for the provider cannot be built",
+                exchange.id
+            );
+            failure::retract(exchange);
+            return Err(failure::end_attempt(false));
+        };
         // The connection determines the version of HTTP: Pingora panics on a head of HTTP/1.1 for a
         // connection of HTTP/2.
         let is_http2 = upstream.version == http::Version::HTTP_2;
@@ -286,14 +291,14 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         if let Some(upload) = exchange.upload_mut() {
             if end {
-                upload.all_taken().await;
+                upload.most_taken().await;
             }
             let (piece, now) = (body.take().unwrap_or_default(), Instant::now());
             let passed = upload.pass(piece, end, now).map_err(|()| {
                 Error::explain(ErrorType::InvalidHTTPHeader, "the body is refused").into_down()
             })?;
             *body = Some(passed);
-            exchange.timer.restart(now);
+            exchange.timer.restart(now, end);
             return Ok(());
         }
         let whole = exchange.attempts.take_body();
@@ -398,7 +403,7 @@ impl ProxyHttp for Gateway {
                 return Err(failure::end_attempt(false));
             }
             Next::Fail(fault) => {
-                let committed = session.response_written().is_some();
+                let committed = is_committed(session);
                 let again = failure::note(exchange, fault, None) && !committed;
                 // Counting can take milliseconds, and this hook must not wait.
                 if again || committed || !end || count::can_stand_in(exchange) {
@@ -418,7 +423,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Bytes>> {
         // Of a provider's head, only allowed headers pass; its trailers do not pass.
         trailers.clear();
-        if session.response_written().is_none() {
+        if !is_committed(session) {
             // Nothing was sent: `logging` decides about the answer.
             return Ok(None);
         }
@@ -452,7 +457,7 @@ impl ProxyHttp for Gateway {
         if error.etype == failure::ATTEMPT_FAILED {
             return error;
         }
-        let committed = session.response_written().is_some();
+        let committed = is_committed(session);
         if *error.esource() == ErrorSource::Downstream {
             error.retry = RetryType::Decided(false);
             return error;
@@ -477,9 +482,7 @@ impl ProxyHttp for Gateway {
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
             // The provider closed a kept connection: this is not its fault and does not count as an attempt.
             // The same candidate is tried again.
-            outcome::not_sent(exchange);
-            trace::retract_attempt(exchange);
-            exchange.attempts.step_back();
+            failure::retract(exchange);
             error.retry = RetryType::Decided(true);
             return error;
         }
@@ -522,7 +525,7 @@ impl ProxyHttp for Gateway {
                 .take_refusal()
                 .or_else(|| is_stalled.then(body::took_too_long));
             if let Some(refusal) = refusal
-                && session.response_written().is_none()
+                && !is_committed(session)
             {
                 session.set_keepalive(None);
                 let answer = Local::error(refusal);
@@ -531,7 +534,7 @@ impl ProxyHttp for Gateway {
             }
             return done;
         }
-        let outcome = if session.response_written().is_some() {
+        let outcome = if is_committed(session) {
             forward::finish_broken_stream(session, exchange).await
         } else {
             if exchange.fault.is_none() {

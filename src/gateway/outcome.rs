@@ -41,6 +41,8 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
         let counted = match fault.class {
             FaultClass::InvalidModel if is_made_up => Blame::None,
             FaultClass::Forbidden if is_made_up => Blame::DeploymentCredentialInDoubt,
+            // The credential can be without the right to a path that the client has chosen.
+            FaultClass::Credential if exchange.opened.is_some() => Blame::DeploymentCredential,
             _ => blame,
         };
         let tell = &mut events::breaker_changed;

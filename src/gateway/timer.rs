@@ -139,10 +139,10 @@ impl AttemptTimer {
         self.deadlines.is_some_and(|it| it.are_over(now))
     }
 
-    /// A piece of the body passes: restarts the silence of the provider.
-    pub fn restart(&mut self, now: Instant) {
+    /// A piece of the body passes, perhaps the last: restarts the silence of the provider.
+    pub fn restart(&mut self, now: Instant, is_last: bool) {
         if let Some(deadlines) = &mut self.deadlines {
-            deadlines.connected(now);
+            deadlines.body_passed(now, is_last);
             if let Some(watch) = &self.watch {
                 watch.set(deadlines.end());
             }
@@ -216,7 +216,7 @@ mod tests {
             first_token: SECOND,
             between_events: 2 * SECOND,
         };
-        Deadlines::new(bounds, true, now, now + 60 * SECOND)
+        Deadlines::new(bounds, true, None, now, now + 60 * SECOND)
     }
 
     #[test]

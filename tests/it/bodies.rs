@@ -30,6 +30,8 @@ const WAYS: [Way; 4] = [
 const FIRST: &str = "first-attempt";
 const AFTER_REFUSAL: &str = "after-a-refusal";
 const AFTER_503: &str = "after-a-503";
+/// A model that always fails.
+const FAILING: &str = "failing";
 
 /// What a test stands on: a gateway, and the provider that answers in the end.
 struct Scene {
@@ -50,6 +52,7 @@ impl Scene {
             .model(FIRST, json!(["sim/upstream-model"]))
             .model(AFTER_REFUSAL, json!(["closed", last]))
             .model(AFTER_503, json!(["sim/sim-status-503", last]))
+            .model(FAILING, json!(["sim/sim-status-503"]))
             .with("server.limits.body_bytes", json!("40MiB"));
         Self {
             provider,
@@ -339,6 +342,42 @@ async fn bytes_after_a_large_chunked_body_are_refused_like_those_after_any_other
     let bodies = received.iter().filter(|it| !it.body.is_empty());
     assert_eq!(bodies.count(), 1, "one of them was sent");
     assert_eq!(gateway.total("tollgate_upstream_faults_total").await, 0.0);
+}
+
+#[tokio::test]
+async fn after_100_continue_another_candidate_is_asked_and_an_error_reaches_its_caller() {
+    let scene = Scene::new().await;
+    for (model, status) in [(AFTER_503, 200), (AFTER_REFUSAL, 200), (FAILING, 503)] {
+        let request = Request::new("POST", CHAT)
+            .header("content-type", "application/json")
+            .header("expect", "100-continue")
+            .key(&scene.gateway.key)
+            .body(body(model, 1000));
+        let mut connection = scene.gateway.connect().await;
+        connection.write(&request.head()).await;
+        assert_eq!(connection.head().await.status, 100);
+        connection.write(&request.body).await;
+        let answer = connection.answer(&request).await;
+        assert_eq!(answer.status, status, "{model}: {answer:?}");
+        assert_eq!(answer.ending, Ending::Complete, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_header_decides_nothing_about_the_request_to_the_provider() {
+    let scene = Scene::new().await;
+    let many = (0..12).map(|n| format!("x-{n}")).collect::<Vec<_>>();
+    for named in ["X-Forwarded-For", "Host", "\"close\"", &many.join(", ")] {
+        let request = Request::new("POST", CHAT)
+            .header("content-type", "application/json")
+            .header("connection", named)
+            .key(&scene.gateway.key)
+            .body(body(FIRST, 1000));
+        let answer = scene.gateway.send(&request).await;
+        assert_eq!(answer.status, 200, "{named}: {answer:?}");
+        let headers = scene.provider.last().headers;
+        assert!(!headers.contains_key("connection"), "{named}: {headers:?}");
+    }
 }
 
 #[tokio::test]

@@ -55,6 +55,31 @@ impl Http2 {
 
     /// Sends a request and waits for the head of its answer.
     pub async fn begin(&mut self, request: &Request) -> hyper::Result<hyper::Response<Incoming>> {
+        let body = Bytes::from(request.body.clone());
+        let body = match request.framing {
+            Framing::Chunks(size) => in_frames(&body, size),
+            Framing::Length | Framing::NoBody => Full::new(body).boxed(),
+        };
+        self.begin_with(request, body).await
+    }
+
+    /// Sends a request whose body never ends, and waits for the head of its answer.
+    pub async fn begin_endless(
+        &mut self,
+        request: &Request,
+    ) -> hyper::Result<hyper::Response<Incoming>> {
+        let begun = Frame::data(Bytes::from(request.body.clone()));
+        let begun = futures::stream::iter([Ok(begun)]);
+        let body =
+            StreamBody::new(futures::StreamExt::chain(begun, futures::stream::pending())).boxed();
+        self.begin_with(request, body).await
+    }
+
+    async fn begin_with(
+        &mut self,
+        request: &Request,
+        body: Body,
+    ) -> hyper::Result<hyper::Response<Incoming>> {
         tokio::time::timeout(PATIENCE, self.0.ready())
             .await
             .expect("the connection can be used in time")?;
@@ -64,11 +89,6 @@ impl Http2 {
         for (name, value) in &request.headers {
             built = built.header(name, value);
         }
-        let body = Bytes::from(request.body.clone());
-        let body = match request.framing {
-            Framing::Chunks(size) => in_frames(&body, size),
-            Framing::Length | Framing::NoBody => Full::new(body).boxed(),
-        };
         self.0.send_request(built.body(body).unwrap()).await
     }
 }

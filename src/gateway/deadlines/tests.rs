@@ -10,7 +10,7 @@ fn deadlines(streams: bool) -> (Instant, Deadlines) {
         first_token: 100 * MS,
         between_events: 20 * MS,
     };
-    let deadlines = Deadlines::new(bounds, streams, began, began + 1000 * MS);
+    let deadlines = Deadlines::new(bounds, streams, None, began, began + 1000 * MS);
     (began, deadlines)
 }
 
@@ -83,4 +83,21 @@ fn one_bound_for_everything_needs_no_watch() {
     assert!(it.need_a_watch(began + 950 * MS));
     it.streams = true;
     assert!(it.need_a_watch(began));
+}
+
+#[test]
+fn while_a_body_arrives_its_next_piece_has_a_deadline() {
+    let began = Instant::now();
+    let bounds = AnswerTimeouts {
+        first_byte: 100 * MS,
+        first_token: 100 * MS,
+        between_events: 100 * MS,
+    };
+    let mut deadlines = Deadlines::new(bounds, false, Some(10 * MS), began, began + 1000 * MS);
+    assert!(deadlines.need_a_watch(began));
+    assert_eq!(deadlines.end(), began + 10 * MS);
+    deadlines.body_passed(began + 5 * MS, false);
+    assert_eq!(deadlines.end(), began + 15 * MS);
+    deadlines.body_passed(began + 7 * MS, true);
+    assert_eq!(deadlines.end(), began + 107 * MS);
 }

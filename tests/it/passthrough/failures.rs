@@ -1,9 +1,13 @@
 //! Failures of the provider: what the client sees, and whether another attempt is made.
 
-use super::{FILES, MIB, SECRET, config, draw, gateway, plain, refusal, send};
-use crate::support::{AT_ONCE, Act, Ending, Gateway, LONG, Request, Seen, Service};
+use super::{FILES, MIB, SECRET, config, draw, gateway, ok, plain, refusal, send};
+use crate::support::{
+    AT_ONCE, Act, CHAT, Ending, Gateway, Http2, LONG, Request, Seen, Service, provider,
+};
 use serde_json::json;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Two credentials, of which the provider knows both.
 async fn two_credentials(service: &Service) -> Gateway {
@@ -127,6 +131,111 @@ async fn the_time_of_the_provider_begins_behind_the_body() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     connection.answer(&upload).await.assert_ok();
+}
+
+#[tokio::test]
+async fn a_body_over_http2_that_stops_ends_after_the_time_for_a_piece() {
+    let service = Service::answering(plain).await;
+    let config = config(&service).with("server.limits.body_timeout", json!("400ms"));
+    let gateway = Gateway::start(config).await;
+    let upload = Request::new("POST", FILES)
+        .key(&gateway.key)
+        .body(vec![b'x'; MIB]);
+    let begun = Instant::now();
+    let mut connection = Http2::open(gateway.address).await;
+    let answer = connection.begin_endless(&upload).await.unwrap();
+    let answer = Http2::rest(answer).await;
+    answer.assert_error(408, "invalid_request");
+    assert!(begun.elapsed() < AT_ONCE);
+    assert_eq!(gateway.total("tollgate_upstream_faults_total").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_provider_that_answers_while_it_reads_gets_the_whole_body() {
+    const UPLOADS: usize = 8;
+    let length = 8 * MIB;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(echo(stream, length));
+        }
+    });
+    let service = Service::answering(plain).await;
+    let config = config(&service).with("providers.sim", json!({
+        "address": format!("http://{address}"),
+        "formats": ["chat"],
+        "passthrough": [{"path": "/v1/files", "methods": ["POST"], "charge": 0, "body": "30MiB"}],
+    }));
+    let gateway = Gateway::start(config).await;
+    let upload = Request::new("POST", FILES)
+        .key(&gateway.key)
+        .body(vec![b'x'; length]);
+    for _ in 0..UPLOADS {
+        let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+        let (mut from, mut to) = stream.split();
+        let bytes = upload.bytes();
+        let mut answer = Vec::new();
+        let read = async {
+            while !answer.ends_with(b"the end\r\n0\r\n\r\n") {
+                let read = from.read_buf(&mut answer).await.unwrap();
+                let shown = String::from_utf8_lossy(answer.get(..600).unwrap_or(&answer));
+                assert_ne!(read, 0, "cut after {} bytes: {shown}", answer.len());
+            }
+        };
+        let both = async { tokio::join!(async { to.write_all(&bytes).await.unwrap() }, read) };
+        tokio::time::timeout(LONG, both)
+            .await
+            .expect("nothing hangs");
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        assert!(answer.len() > length);
+    }
+}
+
+/// Sends each piece of a body back as it comes.
+async fn echo(mut stream: TcpStream, length: usize) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(begun.as_bytes()).await.unwrap();
+    let mut left = length;
+    let mut piece = vec![0; MIB / 4];
+    while left > 0 {
+        let read = stream.read(&mut piece).await.unwrap();
+        left -= read;
+        let end = if left == 0 { "the end" } else { "" };
+        let chunk = [&piece[..read], end.as_bytes()].concat();
+        let chunk = [format!("{:x}\r\n", chunk.len()).as_bytes(), &chunk, b"\r\n"].concat();
+        stream.write_all(&chunk).await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    let _ = stream.read_u8().await;
+}
+
+#[tokio::test]
+async fn a_path_that_the_credential_may_not_use_closes_no_model() {
+    const ANSWER: &str = r#"{"id":"a","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
+    let [first, second] = [0, 1].map(|_| {
+        Service::answering(|seen| match seen.target.contains("/files") {
+            true => refusal(401),
+            false => ok("application/json", "", ANSWER.as_bytes()),
+        })
+    });
+    let (first, second) = (first.await, second.await);
+    let candidates = json!(["sim", {"provider": "other", "priority": 1}]);
+    let config = config(&first)
+        .provider("other", provider(second.address))
+        .model("test-model", candidates);
+    let gateway = Gateway::start(config).await;
+    for _ in 0..3 {
+        let answer = send(&gateway, "GET", &format!("{FILES}/a")).await;
+        answer.assert_error(502, "upstream_error");
+        let asked = gateway.ask(CHAT, "test-model", "", json!({})).await;
+        asked.assert_ok();
+    }
+    assert_eq!(second.seen().len(), 0, "every request went to the first");
 }
 
 #[tokio::test]
