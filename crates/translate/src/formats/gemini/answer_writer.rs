@@ -125,6 +125,8 @@ const fn finish_reason(stop: Stop) -> &'static str {
 }
 
 /// Begins a response and the list of its parts.
+        // Line ends stand between tokens alone. They would break an event.
+        let args = args.replace(['\n', '\r'], " ");
 fn begin_response(out: &mut Output) {
     out.begin_object();
     out.key("candidates").begin_array();
