@@ -362,8 +362,8 @@ impl Flow {
         if stop == Stop::Done && !is_object || !self.writer.has_form() {
             return Err(Unfit);
         }
-        // A limit may cut a call anywhere, as it does with any provider.
-        if self.has_bad_arguments && stop != Stop::MaxTokens {
+        // A limit or a filter may cut a call anywhere, as it does with any provider.
+        if self.has_bad_arguments && !matches!(stop, Stop::MaxTokens | Stop::Refused) {
             return Err(Unfit);
         }
         self.write_start()?;
