@@ -381,6 +381,16 @@ impl Flow {
         self.open.as_ref().is_some_and(|open| open.key == key)
     }
 
+    /// Whether all of a call has come.
+    pub(crate) fn is_over(&self, key: Key) -> bool {
+        match &self.open {
+            Some(Open {
+                key: open, tool, ..
+            }) if *open == key => tool.as_ref().is_some_and(|tool| tool.arguments.is_over()),
+            _ => self.find_waiting(key).is_none(),
+        }
+    }
+
     fn find_waiting(&self, key: Key) -> Option<usize> {
         let mut waiting = self.waiting.iter();
         waiting.position(|waiting| waiting.key == key && waiting.end.is_none())

@@ -8,7 +8,7 @@ use crate::{
             Blob, Citation,
             Failure::{self, Broken},
         },
-        read::{CitedPage, owned},
+        read::{CitedPage, has_members, owned},
         text::RawText,
         write::escaped,
     },
@@ -172,6 +172,15 @@ impl<'a> Call<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Annotation<'a> {
+impl Function<'_> {
+    pub(super) fn has_arguments(&self) -> bool {
+        self.arguments.is_some_and(|arguments| {
+            let text = RawText::of(arguments);
+            text.map_or_else(|| has_members(arguments), |text| !text.is_empty())
+        })
+    }
+}
+
     url_citation: Option<CitedPage<'a>>,
 }
 
