@@ -185,6 +185,33 @@ fn a_chat_providers_signed_details_return_whole() {
 }
 
 #[test]
+fn a_signature_of_googles_chat_returns_beside_its_call() {
+    let signed = |backend| sealed(backend, ReasoningForm::CallSignature, "", "sig/+==");
+    let request = |seal: String| {
+        let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "look", "input": {}});
+        let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "x"});
+        json!({"model": "m", "max_tokens": 99, "messages": [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "", "signature": seal},
+                {"type": "text", "text": "Looking."}, call("a"), call("b"),
+            ]},
+            {"role": "user", "content": [result("a"), result("b")]},
+        ]})
+    };
+    let translated = translate(Format::Messages, Format::Chat, &request(signed("backend")));
+    let calls = &body(&translated)["messages"][1]["tool_calls"];
+    let extra = json!({"google": {"thought_signature": "sig/+=="}});
+    assert_eq!(calls[0]["extra_content"], extra);
+    assert_eq!(calls[1].get("extra_content"), None);
+    assert_eq!(translated.dropped, Vec::<String>::new());
+    let translated = translate(Format::Messages, Format::Chat, &request(signed("other")));
+    let calls = &body(&translated)["messages"][1]["tool_calls"];
+    assert_eq!(calls[0].get("extra_content"), None);
+    assert_eq!(translated.dropped, ["messages[].content[].thinking"]);
+}
+
+#[test]
 fn the_answer_half_learns_what_the_caller_asked_for() {
     let request = json!({"model": "beta-5", "stream": true, "input": "Hi.",
     "instructions": "Be kind.", "temperature": 0.5, "metadata": {"a": "b"},

@@ -149,6 +149,9 @@ impl ChatReader {
         let Some(function) = &call.function else {
             return Ok(());
         };
+        if let Some(blob) = call.signature() {
+            flow.end(THINKING, Some(blob))?;
+        }
         let has_input = function.has_arguments();
         let place = self.place(call.index, id, function.name, has_input, false, flow)?;
         self.arguments(place, function.arguments, flow)
