@@ -426,6 +426,11 @@ impl Writer<'_, '_> {
                 _ => self.forget_thought(thought),
             }
         }
+        let is_silent = own.hidden.is_empty() && own.shown.iter().all(|text| text.is_empty());
+        if wants_text && has_calls && is_silent {
+            // The calls are another provider's. This one refuses them without, and with an empty text.
+            own.hidden.push(" ".to_owned());
+        }
         if !own.shown.is_empty() || !own.hidden.is_empty() {
             self.out.key("reasoning_content").begin_string();
             for text in own.shown {
