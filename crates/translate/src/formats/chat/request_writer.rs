@@ -204,7 +204,7 @@ impl Writer<'_, '_> {
         self.out.key("type").string("text");
         self.out.key("text").begin_string();
         self.out.text("[from the result of the tool call ");
-        self.out.escaped(result.id.json());
+        self.call_id_piece(result.id);
         self.out.text("]");
         self.out.end_string();
         self.out.end_object();
