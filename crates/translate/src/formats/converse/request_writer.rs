@@ -313,6 +313,7 @@ impl Writer<'_, '_> {
     /// Reasoning that this model made, as the block that it was.
     fn converse_thought(&mut self, thought: &Thought<'_>) {
         let Some(native) = self.restore(thought) else {
+            self.forget_thought(thought);
             return;
         };
         match native.form {
