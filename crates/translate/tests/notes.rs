@@ -414,31 +414,45 @@ fn a_search_returns_with_the_reasoning_that_led_to_it_or_not_at_all() {
 }
 
 #[test]
-fn a_model_without_effort_beside_tools_gets_none_only_if_thinking_was_asked_for() {
-    let target = Target {
-        chat: ChatCapabilities {
-            effort_with_tools: false,
-            ..ChatCapabilities::ALL
-        },
-        ..Target::new("upstream-model", "backend")
-    };
+fn a_model_without_effort_beside_tools_gets_none_if_it_reasons_or_was_asked_to() {
+    use ReasoningMode::{Adaptive, Extended, ProviderDefault};
+    let none = Some(json!("none"));
+    let (all, low): (&[Effort], &[Effort]) = (&[], &[Effort::Low]);
+    let with_none: &[Effort] = &[Effort::None, Effort::Low];
+    let effort = "reasoning.effort";
     let cases = [
-        (json!(null), None, ""),
-        (json!("none"), Some(json!("none")), ""),
-        (json!("low"), Some(json!("none")), "reasoning.effort"),
+        (ProviderDefault, all, json!(null), None, ""),
+        (ProviderDefault, all, json!("none"), none.clone(), ""),
+        (ProviderDefault, all, json!("low"), none.clone(), effort),
+        (ProviderDefault, with_none, json!(null), none.clone(), ""),
+        (ProviderDefault, low, json!(null), None, ""),
+        (ProviderDefault, low, json!("low"), None, effort),
+        (ReasoningMode::None, all, json!("low"), None, effort),
+        (Adaptive, all, json!(null), none.clone(), ""),
+        (Extended, all, json!(null), none, ""),
     ];
-    for (asked, sent, dropped) in cases {
+    for (reasoning, efforts, asked, sent, dropped) in cases {
+        let target = Target {
+            reasoning,
+            efforts,
+            chat: ChatCapabilities {
+                effort_with_tools: false,
+                ..ChatCapabilities::ALL
+            },
+            ..Target::new("upstream-model", "backend")
+        };
         let request = json!({"model": "m", "input": "Hi.", "reasoning": {"effort": asked},
             "tools": [{"type": "function", "name": "look", "parameters": null, "strict": null}]});
         let bytes = serde_json::to_vec(&request).unwrap();
         let translated =
             tollgate_translate::request(Format::Responses, Format::Chat, &bytes, &target).unwrap();
+        let case = format!("{reasoning:?} {efforts:?} {asked}");
         assert_eq!(
             body(&translated).get("reasoning_effort"),
             sent.as_ref(),
-            "{asked}"
+            "{case}"
         );
-        assert_eq!(translated.dropped.join(" "), dropped, "{asked}");
+        assert_eq!(translated.dropped.join(" "), dropped, "{case}");
     }
 }
 
