@@ -31,9 +31,9 @@ use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{BodyPatch, Deployment};
 use tollgate_translate::{
-    AnswerContext, EmbeddingsFormat, EmbeddingsNotes, Strict, Target, TranslationNotes,
-    embeddings_request, lacks_any, most_embeddings_memory, needs_custom_tools, with_default_effort,
-    within_capabilities, without_refused,
+    AnswerContext, EmbeddingsFormat, EmbeddingsNotes, ModelReasoning, Strict, Target,
+    TranslationNotes, embeddings_request, lacks_any, most_embeddings_memory, needs_custom_tools,
+    with_default_effort, within_capabilities, without_refused,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -446,7 +446,18 @@ fn same_format(
     }
     let capabilities = accepted(deployment, &admitted.model);
     let has_top_k = peeked.has_top_k;
-    let fitted = within_capabilities(candidate.format, sent, &capabilities, has_top_k, strict)?;
+    let reasoning = ModelReasoning {
+        mode: admitted.model.reasoning,
+        efforts: &admitted.model.efforts,
+    };
+    let fitted = within_capabilities(
+        candidate.format,
+        sent,
+        &capabilities,
+        reasoning,
+        has_top_k,
+        strict,
+    )?;
     dropped.extend(fitted.dropped);
     let (sent, refused) = without_refused(fitted.body, &capabilities.refused_fields, strict)?;
     let refused = refused.into_iter().map(|name| Cow::Owned(name.to_owned()));

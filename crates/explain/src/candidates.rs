@@ -19,7 +19,8 @@ use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{
-    AnswerMemory, Strict, Target, embeddings_request, needs_custom_tools, within_capabilities,
+    AnswerMemory, ModelReasoning, Strict, Target, embeddings_request, needs_custom_tools,
+    within_capabilities,
 };
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
@@ -249,7 +250,18 @@ impl Question<'_> {
         }
         let (body, has_top_k) = (self.body.clone(), self.peeked.has_top_k);
         let capabilities = accepted(deployment, model);
-        let fitted = within_capabilities(self.format, body, &capabilities, has_top_k, strict)?;
+        let reasoning = ModelReasoning {
+            mode: model.reasoning,
+            efforts: &model.efforts,
+        };
+        let fitted = within_capabilities(
+            self.format,
+            body,
+            &capabilities,
+            reasoning,
+            has_top_k,
+            strict,
+        )?;
         dropped.extend(fitted.dropped);
         let endpoint = deployment.provider.endpoint(self.format);
         let api = endpoint.and_then(|at| at.whole.api);

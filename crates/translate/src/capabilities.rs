@@ -8,12 +8,12 @@ use crate::{
     Refusal, Strict,
     document::{Document, Kind, Text, Value},
     formats::messages::thinking::without_members,
-    request::{scope::member, write::shared::REMINDER},
+    request::{reasoning::beside_tools, scope::member, write::shared::REMINDER},
 };
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 use std::ops::Range;
-use tollgate_types::{Capabilities, Effort, Format, ThinkingRoom};
+use tollgate_types::{Capabilities, Effort, Format, ReasoningMode, ThinkingRoom};
 use tollgate_wire::{json::Span, splice::Splice};
 
 /// Fields of chat that came later than most providers' copies of it (`capabilities.chat.openai`).
@@ -121,6 +121,15 @@ fn has_custom(object: Value<'_>, list: &str) -> bool {
         .any(|tool| is_text(member(tool, "type"), "custom"))
 }
 
+/// How a model reasons.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModelReasoning<'a> {
+    /// Its mode.
+    pub mode: ReasoningMode,
+    /// Its efforts; empty: all of the format.
+    pub efforts: &'a [Effort],
+}
+
 /// Makes a body of the provider's own format fit its capabilities.
 ///
 /// # Errors
@@ -130,6 +139,7 @@ pub fn within_capabilities(
     format: Format,
     body: Bytes,
     capabilities: &Capabilities,
+    reasoning: ModelReasoning<'_>,
     has_top_k: bool,
     strict: Strict<'_>,
 ) -> Result<Fitted, Refusal> {
@@ -149,6 +159,7 @@ pub fn within_capabilities(
         };
         let mut fitter = Fitter {
             can: capabilities,
+            reasoning,
             splice: Splice::default(),
             dropped: Vec::new(),
         };
@@ -215,7 +226,7 @@ fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static st
             unless(can.cache_breakpoints, &["prompt_cache_breakpoint"]);
             unless(chat.developer_role, &["developer"]);
             unless(chat.system_in_the_middle, &["system", "developer"]);
-            unless(chat.effort_with_tools, &["reasoning_effort"]);
+            unless(chat.effort_with_tools, &["reasoning_effort", "tools"]);
             unless(chat.openai, &NEWER_FIELDS);
             // Lists of parts.
             unless(chat.openai, &["moderation", "text"]);
@@ -273,6 +284,7 @@ fn texts<'d>(content: Value<'d>) -> Option<Vec<Text<'d>>> {
 /// Collects the changes of a body.
 struct Fitter<'a> {
     can: &'a Capabilities,
+    reasoning: ModelReasoning<'a>,
     splice: Splice,
     dropped: Vec<&'static str>,
 }
@@ -337,19 +349,13 @@ impl Fitter<'_> {
         let has_tools = tools.flat_map(Value::elements).next().is_some();
         let has_user = member(top, "user").is_some_and(|user| !user.is_null());
         let mut out = Vec::new();
+        if has_tools && !can.effort_with_tools && self.effort_beside_tools(top) {
+            out.push("reasoning_effort");
+        }
         for (key, value) in top.members_with_places() {
             let name = key.as_str().unwrap_or_default();
             match &*name {
                 "messages" => self.chat_messages(value),
-                "reasoning_effort"
-                    if !can.effort_with_tools
-                        && has_tools
-                        && !value.is_null()
-                        && !is_text(Some(value), "none") =>
-                {
-                    self.replace(value.span(), r#""none""#);
-                    self.drop("reasoning_effort");
-                }
                 "top_k" if !can.top_k => {
                     self.drop("top_k");
                     out.push("top_k");
@@ -375,6 +381,28 @@ impl Fitter<'_> {
         }
         self.take_out(top, |key| out.iter().any(|name| key.is(name)));
         Ok(())
+    }
+
+    /// Sets the effort of a request with tools. `true`: it must be taken out.
+    fn effort_beside_tools(&mut self, top: Value<'_>) -> bool {
+        const FIELD: &str = "reasoning_effort";
+        let given = member(top, FIELD);
+        let asked = given.filter(|effort| !effort.is_null());
+        let ModelReasoning { mode, efforts } = self.reasoning;
+        let sent = beside_tools(asked.is_some(), mode, efforts);
+        if asked.is_some() && (sent.is_none() || !is_text(asked, "none")) {
+            self.drop(FIELD);
+        }
+        match (given, sent) {
+            (given, None) => return given.is_some(),
+            (Some(value), Some(_)) if is_text(Some(value), "none") => {}
+            (Some(value), Some(_)) => self.replace(value.span(), r#""none""#),
+            (None, Some(_)) => {
+                let start = top.span().start.saturating_add(1);
+                self.insert(start, r#""reasoning_effort":"none","#);
+            }
+        }
+        false
     }
 
     fn chat_messages(&mut self, messages: Value<'_>) {

@@ -44,7 +44,8 @@ pub use tollgate_wire::document;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use capabilities::{
-    Fitted, lacks_any, needs_custom_tools, sampling_settings, within_capabilities, without_refused,
+    Fitted, ModelReasoning, lacks_any, needs_custom_tools, sampling_settings, within_capabilities,
+    without_refused,
 };
 pub use default_effort::{AcceptedEfforts, with_default_effort};
 pub use embeddings::{

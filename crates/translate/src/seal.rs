@@ -70,7 +70,7 @@ pub enum ReasoningForm {
     /// The summary of a conversation, as text: the `encrypted_content` of a `compaction` item.
     /// It is for any backend.
     Summary,
-    /// Gemini: `thoughtSignature` of the call of a tool.
+    /// Gemini: `thoughtSignature` of the call of a tool. Google's chat has it in `extra_content`.
     CallSignature,
 }
 

@@ -185,6 +185,33 @@ fn a_chat_providers_signed_details_return_whole() {
 }
 
 #[test]
+fn a_signature_of_googles_chat_returns_beside_its_call() {
+    let signed = |backend| sealed(backend, ReasoningForm::CallSignature, "", "sig/+==");
+    let request = |seal: String| {
+        let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "look", "input": {}});
+        let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "x"});
+        json!({"model": "m", "max_tokens": 99, "messages": [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "", "signature": seal},
+                {"type": "text", "text": "Looking."}, call("a"), call("b"),
+            ]},
+            {"role": "user", "content": [result("a"), result("b")]},
+        ]})
+    };
+    let translated = translate(Format::Messages, Format::Chat, &request(signed("backend")));
+    let calls = &body(&translated)["messages"][1]["tool_calls"];
+    let extra = json!({"google": {"thought_signature": "sig/+=="}});
+    assert_eq!(calls[0]["extra_content"], extra);
+    assert_eq!(calls[1].get("extra_content"), None);
+    assert_eq!(translated.dropped, Vec::<String>::new());
+    let translated = translate(Format::Messages, Format::Chat, &request(signed("other")));
+    let calls = &body(&translated)["messages"][1]["tool_calls"];
+    assert_eq!(calls[0].get("extra_content"), None);
+    assert_eq!(translated.dropped, ["messages[].content[].thinking"]);
+}
+
+#[test]
 fn the_answer_half_learns_what_the_caller_asked_for() {
     let request = json!({"model": "beta-5", "stream": true, "input": "Hi.",
     "instructions": "Be kind.", "temperature": 0.5, "metadata": {"a": "b"},
@@ -387,31 +414,45 @@ fn a_search_returns_with_the_reasoning_that_led_to_it_or_not_at_all() {
 }
 
 #[test]
-fn a_model_without_effort_beside_tools_gets_none_only_if_thinking_was_asked_for() {
-    let target = Target {
-        chat: ChatCapabilities {
-            effort_with_tools: false,
-            ..ChatCapabilities::ALL
-        },
-        ..Target::new("upstream-model", "backend")
-    };
+fn a_model_without_effort_beside_tools_gets_none_if_it_reasons_or_was_asked_to() {
+    use ReasoningMode::{Adaptive, Extended, ProviderDefault};
+    let none = Some(json!("none"));
+    let (all, low): (&[Effort], &[Effort]) = (&[], &[Effort::Low]);
+    let with_none: &[Effort] = &[Effort::None, Effort::Low];
+    let effort = "reasoning.effort";
     let cases = [
-        (json!(null), None, ""),
-        (json!("none"), Some(json!("none")), ""),
-        (json!("low"), Some(json!("none")), "reasoning.effort"),
+        (ProviderDefault, all, json!(null), None, ""),
+        (ProviderDefault, all, json!("none"), none.clone(), ""),
+        (ProviderDefault, all, json!("low"), none.clone(), effort),
+        (ProviderDefault, with_none, json!(null), none.clone(), ""),
+        (ProviderDefault, low, json!(null), None, ""),
+        (ProviderDefault, low, json!("low"), None, effort),
+        (ReasoningMode::None, all, json!("low"), None, effort),
+        (Adaptive, all, json!(null), none.clone(), ""),
+        (Extended, all, json!(null), none, ""),
     ];
-    for (asked, sent, dropped) in cases {
+    for (reasoning, efforts, asked, sent, dropped) in cases {
+        let target = Target {
+            reasoning,
+            efforts,
+            chat: ChatCapabilities {
+                effort_with_tools: false,
+                ..ChatCapabilities::ALL
+            },
+            ..Target::new("upstream-model", "backend")
+        };
         let request = json!({"model": "m", "input": "Hi.", "reasoning": {"effort": asked},
             "tools": [{"type": "function", "name": "look", "parameters": null, "strict": null}]});
         let bytes = serde_json::to_vec(&request).unwrap();
         let translated =
             tollgate_translate::request(Format::Responses, Format::Chat, &bytes, &target).unwrap();
+        let case = format!("{reasoning:?} {efforts:?} {asked}");
         assert_eq!(
             body(&translated).get("reasoning_effort"),
             sent.as_ref(),
-            "{asked}"
+            "{case}"
         );
-        assert_eq!(translated.dropped.join(" "), dropped, "{asked}");
+        assert_eq!(translated.dropped.join(" "), dropped, "{case}");
     }
 }
 

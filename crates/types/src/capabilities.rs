@@ -57,11 +57,11 @@ pub struct ChatCapabilities {
     /// Accepts instructions between other messages; otherwise such a message is sent as the user's,
     /// in `<system-reminder>`. Templates of some open models refuse them.
     pub system_in_the_middle: bool,
-    /// Accepts `reasoning_effort` together with `tools`; otherwise the effort is dropped with
-    /// notice.
+    /// Accepts `reasoning_effort` together with `tools`; otherwise a model that reasons is sent `none` beside
+    /// tools, unless its `efforts` lack that, and another effort is dropped with notice.
     pub effort_with_tools: bool,
-    /// Needs its `reasoning_content` back with the tool calls that followed it. Clients of chat return it
-    /// themselves.
+    /// Needs its `reasoning_content` back with the tool calls that followed it, or a blank with those of
+    /// another provider. Clients of chat return it themselves.
     pub reasoning_content: bool,
     /// Accepts `top_k`; otherwise it is dropped with notice.
     pub top_k: bool,

@@ -362,8 +362,8 @@ impl Flow {
         if stop == Stop::Done && !is_object || !self.writer.has_form() {
             return Err(Unfit);
         }
-        // A limit may cut a call anywhere, as it does with any provider.
-        if self.has_bad_arguments && stop != Stop::MaxTokens {
+        // A limit or a filter may cut a call anywhere, as it does with any provider.
+        if self.has_bad_arguments && !matches!(stop, Stop::MaxTokens | Stop::Refused) {
             return Err(Unfit);
         }
         self.write_start()?;
@@ -379,6 +379,16 @@ impl Flow {
 
     fn is_open(&self, key: Key) -> bool {
         self.open.as_ref().is_some_and(|open| open.key == key)
+    }
+
+    /// Whether all of a call has come.
+    pub(crate) fn is_over(&self, key: Key) -> bool {
+        match &self.open {
+            Some(Open {
+                key: open, tool, ..
+            }) if *open == key => tool.as_ref().is_some_and(|tool| tool.arguments.is_over()),
+            _ => self.find_waiting(key).is_none(),
+        }
     }
 
     fn find_waiting(&self, key: Key) -> Option<usize> {

@@ -33,7 +33,8 @@ fn least() -> Capabilities {
 
 fn fit(format: Format, capabilities: &Capabilities, body: &str) -> Result<Fitted, Refusal> {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    within_capabilities(format, body, capabilities, true, Strict(&[]))
+    let unknown = ModelReasoning::default();
+    within_capabilities(format, body, capabilities, unknown, true, Strict(&[]))
 }
 
 /// The body that is sent, and the fields that are left out.
@@ -68,8 +69,15 @@ fn a_body_that_fits_is_the_same_memory() {
         ),
     ] {
         let body = Bytes::from_static(body.as_bytes());
-        let fitted =
-            within_capabilities(format, body.clone(), &least(), false, Strict(&[])).unwrap();
+        let fitted = within_capabilities(
+            format,
+            body.clone(),
+            &least(),
+            ModelReasoning::default(),
+            false,
+            Strict(&[]),
+        )
+        .unwrap();
         assert_eq!(fitted.body.as_ptr(), body.as_ptr(), "{format}");
         assert_eq!(fitted.dropped, [""; 0]);
     }
@@ -123,6 +131,56 @@ fn chat_fits_what_its_provider_accepts() {
     let body = json!({"model": "m", "moderation": {}, "messages": []});
     let refusal = fit(Format::Chat, &least(), &body.to_string()).unwrap_err();
     assert_eq!(refusal.path, "moderation");
+}
+
+/// Some models refuse tools if they may reason.
+#[test]
+fn a_model_that_reasons_gets_no_effort_beside_tools() {
+    use ReasoningMode::{Adaptive, ProviderDefault};
+    let can = Capabilities {
+        chat: ChatCapabilities {
+            effort_with_tools: false,
+            ..ChatCapabilities::ALL
+        },
+        ..Capabilities::default()
+    };
+    let absent = json!({});
+    let none = json!({"reasoning_effort": "none"});
+    let high = json!({"reasoning_effort": "high"});
+    let null = json!({"reasoning_effort": null});
+    let without_none: &[Effort] = &[Effort::Low, Effort::High];
+    let with_none: &[Effort] = &[Effort::None, Effort::High];
+    for (mode, efforts, asked, sent, is_dropped) in [
+        (ProviderDefault, &[] as &[Effort], &absent, &absent, false),
+        (ProviderDefault, &[], &high, &none, true),
+        (ProviderDefault, with_none, &absent, &none, false),
+        (ProviderDefault, without_none, &absent, &absent, false),
+        (ProviderDefault, without_none, &high, &absent, true),
+        (ProviderDefault, without_none, &none, &absent, true),
+        (Adaptive, &[], &absent, &none, false),
+        (Adaptive, &[], &null, &none, false),
+        (Adaptive, &[], &none, &none, false),
+    ] {
+        let with = |effort: &Json, tools: Json| {
+            let mut body = json!({"model": "m", "tools": tools, "messages": []});
+            let members = effort.as_object().unwrap().clone();
+            body.as_object_mut().unwrap().extend(members);
+            body
+        };
+        let reasoning = ModelReasoning { mode, efforts };
+        let fit = |body: &Json| {
+            let body = Bytes::from(body.to_string());
+            within_capabilities(Format::Chat, body, &can, reasoning, false, Strict(&[])).unwrap()
+        };
+        let case = format!("{mode:?} {efforts:?} {asked}");
+        let tool = json!([{"type": "function", "function": {"name": "f"}}]);
+        let fitted = fit(&with(asked, tool.clone()));
+        let found: Json = serde_json::from_slice(&fitted.body).unwrap();
+        assert_eq!(found, with(sent, tool), "{case}");
+        assert_eq!(fitted.dropped.len(), usize::from(is_dropped), "{case}");
+        let without = with(asked, json!([]));
+        assert_eq!(fit(&without).body, without.to_string(), "{case}");
+    }
 }
 
 #[test]
@@ -279,7 +337,8 @@ fn a_field_that_must_not_be_dropped_is_refused() {
     let body = Bytes::from_static(br#"{"top_k":1,"messages":[]}"#);
     let strict = ["top_k".to_owned()];
     let can = Capabilities::default();
-    let fitted = within_capabilities(Format::Chat, body, &can, true, Strict(&strict));
+    let unknown = ModelReasoning::default();
+    let fitted = within_capabilities(Format::Chat, body, &can, unknown, true, Strict(&strict));
     let refusal = fitted.unwrap_err();
     assert_eq!(refusal.path, "top_k");
     assert!(refusal.message.contains("translation.strict"), "{refusal}");

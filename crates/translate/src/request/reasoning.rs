@@ -34,20 +34,33 @@ pub(crate) fn effort(
     if scope.target.reasoning == ReasoningMode::None {
         return no_reasoning(asked, scope).map(|()| None);
     }
-    let wanted = match wanted(asked, scope) {
+    let wanted = wanted(asked, scope);
+    if !(scope.rules.has_effort_with_tools)(scope.target) && !conversation.tools.is_empty() {
+        let Target {
+            reasoning, efforts, ..
+        } = *scope.target;
+        let sent = beside_tools(wanted.is_some(), reasoning, efforts);
+        if wanted.is_some() && wanted != sent {
+            scope.note_dropped(effort_field(asked));
+        }
+        return Ok(sent);
+    }
+    let wanted = match wanted {
         None if scope.target.reasoning == ReasoningMode::Extended => Some(DEFAULT_EFFORT),
         wanted => wanted,
     };
-    if !(scope.rules.has_effort_with_tools)(scope.target)
-        && !conversation.tools.is_empty()
-        && wanted.is_some()
-    {
-        if wanted != Some(Effort::None) {
-            scope.note_dropped(effort_field(asked));
-        }
-        return Ok(Some(Effort::None));
-    }
     Ok(wanted.and_then(|wanted| fit(wanted, asked, scope)))
+}
+
+/// The effort of a request with tools for a provider that takes none beside them: `none`, where the model
+/// reasons and has it. Some models refuse tools if they may reason.
+pub(crate) fn beside_tools(
+    is_asked: bool,
+    mode: ReasoningMode,
+    efforts: &[Effort],
+) -> Option<Effort> {
+    let is_known = efforts.is_empty() || efforts.contains(&Effort::None);
+    (is_known && (is_asked || reasons(mode, efforts))).then_some(Effort::None)
 }
 
 /// The effort that the caller asks for.
@@ -73,15 +86,18 @@ pub(crate) fn is_expected(
     effort: Option<Effort>,
     target: &Target<'_>,
 ) -> bool {
-    let reasons = |effort: &Effort| *effort != Effort::None;
-    match target.reasoning {
+    let is_asked = effort.is_some_and(|effort| effort != Effort::None)
+        || conversation.reasoning.shown == Some(true);
+    reasons(target.reasoning, target.efforts)
+        || is_asked && target.reasoning == ReasoningMode::ProviderDefault
+}
+
+/// Whether the model reasons, as far as the catalog shows.
+fn reasons(mode: ReasoningMode, efforts: &[Effort]) -> bool {
+    match mode {
         ReasoningMode::None => false,
         ReasoningMode::Adaptive | ReasoningMode::Extended => true,
-        ReasoningMode::ProviderDefault => {
-            effort.as_ref().is_some_and(reasons)
-                || target.efforts.iter().any(reasons)
-                || conversation.reasoning.shown == Some(true)
-        }
+        ReasoningMode::ProviderDefault => efforts.iter().any(|effort| *effort != Effort::None),
     }
 }
 

@@ -244,6 +244,45 @@ fn reasoning_that_a_responses_stream_repeats_is_bounded() {
     assert!(matches!(translator.phase(), Phase::Failed(_)));
 }
 
+/// What a Gemini stream holds until it can be written: calls, the text of thoughts, and seals.
+#[test]
+fn what_a_gemini_stream_holds_is_bounded() {
+    let filler = "x".repeat(100_000);
+    let chat = || {
+        let notes = notes(Format::Gemini, Format::Chat);
+        StreamTranslator::new(Arc::new(notes), context())
+    };
+    let mut calls = chat();
+    let begin = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"one\",\"arguments\":\"{\\\"a\\\":\\\"\"}}]}}]}\n\n";
+    calls.push(begin.as_bytes(), &mut Vec::new());
+    let most = hold(&mut calls, 400, |_| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{filler}\"}}}}]}}}}]}}\n\n"
+        )
+    });
+    assert!(most <= 16 * 1024 * 1024, "{most}");
+    assert!(matches!(calls.phase(), Phase::Failed(_)));
+
+    // The text leaves as it comes. One that is too long to be sealed is not kept.
+    let mut thoughts = chat();
+    let most = hold(&mut thoughts, 400, |_| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"reasoning_content\":\"{filler}\"}}}}]}}\n\n")
+    });
+    assert!(most < 1_500_000, "{most}");
+    assert!(!matches!(thoughts.phase(), Phase::Failed(_)));
+
+    let data = "A".repeat(900_000);
+    let notes = notes(Format::Gemini, Format::Messages);
+    let mut seals = StreamTranslator::new(Arc::new(notes), context());
+    let most = hold(&mut seals, 100, |number| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"redacted_thinking\",\"data\":\"{data}\"}}}}\n\ndata: {{\"type\":\"content_block_stop\",\"index\":{number}}}\n\n"
+        )
+    });
+    assert!(most < 20 * 1024 * 1024, "{most}");
+    assert!(matches!(seals.phase(), Phase::Failed(_)));
+}
+
 #[test]
 fn names_ids_signatures_and_pages_are_bounded() {
     let long = "x".repeat(2_000_000);

@@ -350,7 +350,8 @@ fn a_chat_provider_finds_reasoning_again_that_its_caller_never_saw() {
         assert!(!answer.contains("Hm"), "{answer}");
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let next = ask(caller, &next_turns(caller, &answer));
-        for (backend, expected) in [("north", json!("\"Hm\",\nI say.")), ("south", Value::Null)] {
+        // Another backend gets a blank, which it needs as much.
+        for (backend, expected) in [("north", "\"Hm\",\nI say."), ("south", " ")] {
             let sent = send(caller, Format::Chat, backend, &next);
             let body: Value = serde_json::from_slice(&sent.body).unwrap();
             assert_eq!(body["messages"][1]["reasoning_content"], expected, "{body}");

@@ -27,11 +27,17 @@ impl StopReason {
         matches!(self, Self::Done | Self::ToolCalls | Self::Other)
     }
 
-    /// Whether a finish reason means that the provider failed, in any format.
+    /// Whether a finish reason means that the provider failed, in any format. vLLM, DeepSeek and Z.ai have
+    /// words of their own.
     pub(super) fn is_failure(reason: &str) -> bool {
         let is_other = matches!(
             reason,
-            "error" | "MISSING_THOUGHT_SIGNATURE" | "PUP_LIMITED_DISABLED"
+            "error"
+                | "abort"
+                | "insufficient_system_resource"
+                | "network_error"
+                | "MISSING_THOUGHT_SIGNATURE"
+                | "PUP_LIMITED_DISABLED"
         );
         is_other || Self::is_malformed(reason)
     }
@@ -60,11 +66,13 @@ impl StopReason {
             | "max_tokens"
             | "max_output_tokens"
             | "model_context_window_exceeded"
+            // Mistral.
+            | "model_length"
             | "MAX_TOKENS"
             | "CONTINUATION" => Self::MaxTokens,
-            "content_filter" | "refusal" | "content_filtered" | "guardrail_intervened" => {
-                Self::Refused
-            }
+            // `sensitive`: Z.ai.
+            "content_filter" | "refusal" | "content_filtered" | "guardrail_intervened"
+            | "sensitive" => Self::Refused,
             // Gemini.
             "SAFETY"
             | "RECITATION"

@@ -250,8 +250,13 @@ impl Reader {
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
             at::FINISH_REASON => self.finish_choice(text.as_str()),
             at::STOP_REASON if StopReason::is_failure(text.as_str()) => self.event.error = true,
-            at::STOP_REASON | at::DELTA_STOP_REASON | at::INCOMPLETE_REASON => {
+            at::STOP_REASON | at::DELTA_STOP_REASON => self.facts.set_stop(text.as_str()),
+            at::INCOMPLETE_REASON => {
                 self.facts.set_stop(text.as_str());
+                // Whatever the reason is, the answer is not complete.
+                if self.facts.stop == Some(StopReason::Other) {
+                    self.facts.stop = Some(StopReason::MaxTokens);
+                }
             }
             at::STATUS => self.status(text.as_str()),
             at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {

@@ -59,6 +59,32 @@ fn each_format_names_the_model_and_the_end() {
 }
 
 #[test]
+fn words_of_some_providers_for_a_cut_answer_are_known() {
+    let chat = |reason: &str| {
+        format!(r#"{{"choices":[{{"message":{{"content":"x"}},"finish_reason":"{reason}"}}]}}"#)
+    };
+    let details = r#""incomplete_details":{"reason":"a_new_one"}"#;
+    for (format, body, stop) in [
+        (Format::Chat, chat("model_length"), StopReason::MaxTokens),
+        (Format::Chat, chat("sensitive"), StopReason::Refused),
+        (
+            Format::Responses,
+            format!(r#"{{"status":"incomplete",{details},"output":[]}}"#),
+            StopReason::MaxTokens,
+        ),
+        (
+            Format::Responses,
+            format!(r#"{{{details},"output":[],"status":"incomplete"}}"#),
+            StopReason::MaxTokens,
+        ),
+    ] {
+        let seen = however_cut(format, &body);
+        assert_eq!(seen.kind, AnswerKind::Answer, "{body}");
+        assert_eq!(seen.facts.stop, Some(stop), "{body}");
+    }
+}
+
+#[test]
 fn every_string_of_a_whole_answer_is_measured() {
     const SAID: &str = "forty bytes of text, wherever they stand";
     let chat = |message: &str| format!(r#"{{"choices":[{{"message":{message}}}],"provider":"P"}}"#);
@@ -105,6 +131,19 @@ fn a_success_that_holds_an_error_is_an_error() {
         (
             Format::Chat,
             r#"{"choices":[{"error":{"code":502},"finish_reason":"error"}]}"#,
+        ),
+        // vLLM, DeepSeek, Z.ai.
+        (
+            Format::Chat,
+            r#"{"choices":[{"message":{"content":"x"},"finish_reason":"abort"}]}"#,
+        ),
+        (
+            Format::Chat,
+            r#"{"choices":[{"message":{"content":"x"},"finish_reason":"insufficient_system_resource"}]}"#,
+        ),
+        (
+            Format::Chat,
+            r#"{"choices":[{"message":{"content":"x"},"finish_reason":"network_error"}]}"#,
         ),
         (
             Format::Chat,

@@ -32,13 +32,16 @@ pub(crate) fn reader() -> Box<dyn ReadAnswer> {
 struct ChatReader {
     /// The calls so far, the last one last.
     calls: Vec<KnownCall>,
+    /// Each entry is a call of its own.
+    is_whole: bool,
 }
 
 #[derive(Debug)]
 struct KnownCall {
     index: u64,
-    /// As it was written.
+    /// As they were written.
     id: String,
+    name: String,
     key: Key,
 }
 
@@ -97,6 +100,7 @@ impl ReadAnswer for ChatReader {
         };
         choice.logprobs(flow)?;
         let message = choice.message.as_ref().ok_or(Broken)?;
+        self.is_whole = true;
         self.message(message, flow)
     }
 }
@@ -139,29 +143,35 @@ impl ChatReader {
     fn call(&mut self, call: &Call<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let id = call.id.unwrap_or_default();
         if let Some((name, input)) = call.custom() {
-            let place = self.place(call.index, id, name, true, flow)?;
+            let place = self.place(call.index, id, name, !input.is_empty(), true, flow)?;
             return self.contents(place, input, flow);
         }
         let Some(function) = &call.function else {
             return Ok(());
         };
-        let place = self.place(call.index, id, function.name, false, flow)?;
+        if let Some(blob) = call.signature() {
+            flow.end(THINKING, Some(blob))?;
+        }
+        let has_input = function.has_arguments();
+        let place = self.place(call.index, id, function.name, has_input, false, flow)?;
         self.arguments(place, function.arguments, flow)
     }
 
     fn function_call(&mut self, function: &Function<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let id = RawText::default();
-        let place = self.place(Some(u64::MAX), id, function.name, false, flow)?;
+        let has_input = function.has_arguments();
+        let place = self.place(Some(u64::MAX), id, function.name, has_input, false, flow)?;
         self.arguments(place, function.arguments, flow)
     }
 
     /// Which call a chunk goes on with, or the one that it begins. Providers leave out the
-    /// index, or write the same one for each call and distinguish them by id.
+    /// index, or write the same one for each call and distinguish them by id, or by nothing.
     fn place(
         &mut self,
         index: Option<u64>,
         id: RawText<'_>,
         name: Option<RawText<'_>>,
+        has_input: bool,
         is_custom: bool,
         flow: &mut Flow,
     ) -> Result<usize, Failure> {
@@ -175,12 +185,17 @@ impl ChatReader {
         };
         let is_another =
             |call: &KnownCall| !id.is_empty() && !name.is_empty() && call.id != id.as_str();
+        // Without index and id, a name begins a call; with an index, once the one before is whole. Some
+        // providers repeat the name with each piece.
+        let is_next = |call: &KnownCall| {
+            let says_more = has_input || call.name != name.as_str();
+            let may_begin = index.is_none() || says_more && flow.is_over(call.key);
+            id.is_empty() && !name.is_empty() && may_begin
+        };
         let known = self.calls.iter().rposition(is_same);
         let goes_on = known.filter(|place| {
             let call = self.calls.get(*place);
-            // Without index and id, a name begins a call.
-            let is_begun = index.is_none() && id.is_empty() && !name.is_empty();
-            !is_begun && !call.is_some_and(is_another)
+            !self.is_whole && !call.is_some_and(|call| is_another(call) || is_next(call))
         });
         if let Some(place) = goes_on {
             return Ok(place);
@@ -201,6 +216,7 @@ impl ChatReader {
         self.calls.push(KnownCall {
             index: index.unwrap_or(u64::MAX),
             id: id.as_str().to_owned(),
+            name: name.as_str().to_owned(),
             key,
         });
         Ok(place)
@@ -233,7 +249,5 @@ impl ChatReader {
 
 /// Some providers write an empty one into every message.
 fn is_used(function: &Function<'_>) -> bool {
-    let has_name = function.name.is_some_and(|name| !name.is_empty());
-    let arguments = function.arguments.and_then(RawText::of);
-    has_name || arguments.is_some_and(|text| !text.is_empty())
+    function.name.is_some_and(|name| !name.is_empty()) || function.has_arguments()
 }

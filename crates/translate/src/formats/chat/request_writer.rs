@@ -204,7 +204,7 @@ impl Writer<'_, '_> {
         self.out.key("type").string("text");
         self.out.key("text").begin_string();
         self.out.text("[from the result of the tool call ");
-        self.out.escaped(result.id.json());
+        self.call_id_piece(result.id);
         self.out.text("]");
         self.out.end_string();
         self.out.end_object();
@@ -338,7 +338,7 @@ impl Writer<'_, '_> {
         }
         self.out.item().begin_object();
         self.out.key("role").string("assistant");
-        self.chat_thoughts(turn);
+        self.chat_thoughts(turn, has_calls);
         self.out.key("content");
         if has_text {
             self.chat_content(&turn.blocks, turn)?;
@@ -357,8 +357,18 @@ impl Writer<'_, '_> {
 
     fn chat_calls(&mut self, turn: &Turn<'_>) {
         self.out.key("tool_calls").begin_array();
+        let mut signature = None;
         for block in &turn.blocks {
-            let Block::Call(call) = block else { continue };
+            let call = match block {
+                Block::Call(call) => call,
+                Block::Thought(thought) => {
+                    let native = self.restore(thought);
+                    let signed = native.filter(|it| it.form == ReasoningForm::CallSignature);
+                    signature = signed.map(|native| native.payload).or(signature);
+                    continue;
+                }
+                _ => continue,
+            };
             self.out.item().begin_object();
             self.out.key("id");
             self.call_id(call.id);
@@ -377,6 +387,13 @@ impl Writer<'_, '_> {
                 self.arguments(&call.input);
             }
             self.out.end_object();
+            if let Some(signature) = signature.take() {
+                self.out.key("extra_content").begin_object();
+                self.out.key("google").begin_object();
+                self.out.key("thought_signature").string(&signature);
+                self.out.end_object();
+                self.out.end_object();
+            }
             self.out.end_object();
         }
         self.out.end_array();
@@ -384,14 +401,14 @@ impl Writer<'_, '_> {
 
     /// The reasoning of this provider before its answer: the parts that it can verify, unchanged, and
     /// the text if it requires that.
-    fn chat_thoughts(&mut self, turn: &Turn<'_>) {
+    fn chat_thoughts(&mut self, turn: &Turn<'_>, has_calls: bool) {
         let mut own = Own::default();
         let mut details = Vec::new();
+        let wants_text = self.scope.target.chat.reasoning_content;
         for block in &turn.blocks {
             let Block::Thought(thought) = block else {
                 continue;
             };
-            let wants_text = self.scope.target.chat.reasoning_content;
             let Some(native) = self.restore(thought) else {
                 // Reasoning without a seal may be from any provider.
                 self.forget_thought(thought);
@@ -404,8 +421,15 @@ impl Writer<'_, '_> {
                 }
                 ReasoningForm::Shown if wants_text => own.shown.extend(&thought.text),
                 ReasoningForm::Hidden if wants_text => own.hidden.push(native.payload),
+                // It stands beside the call.
+                ReasoningForm::CallSignature if has_calls => {}
                 _ => self.forget_thought(thought),
             }
+        }
+        let is_silent = own.hidden.is_empty() && own.shown.iter().all(|text| text.is_empty());
+        if wants_text && has_calls && is_silent {
+            // The calls are another provider's. This one refuses them without, and with an empty text.
+            own.hidden.push(" ".to_owned());
         }
         if !own.shown.is_empty() || !own.hidden.is_empty() {
             self.out.key("reasoning_content").begin_string();

@@ -12,7 +12,7 @@ use crate::{
         },
         write::{
             Writer,
-            shared::{REMINDER, is_said, misplaced, pieces, text, words},
+            shared::{REMINDER, base64, is_said, misplaced, pieces, text, words},
         },
     },
     seal::ReasoningForm,
@@ -225,7 +225,7 @@ impl Writer<'_, '_> {
     fn converse_data(&mut self, data: &[u8]) {
         self.out.key("source").begin_object();
         self.out.key("bytes").begin_string();
-        self.out.escaped(data);
+        base64(&mut self.out, data);
         self.out.end_string();
         self.out.end_object();
     }
@@ -313,6 +313,7 @@ impl Writer<'_, '_> {
     /// Reasoning that this model made, as the block that it was.
     fn converse_thought(&mut self, thought: &Thought<'_>) {
         let Some(native) = self.restore(thought) else {
+            self.forget_thought(thought);
             return;
         };
         match native.form {

@@ -27,6 +27,9 @@ use serde_json::value::RawValue;
 use stream::GeminiStream;
 use tollgate_types::Usage;
 
+/// Bytes that are held until a part can be written, at most.
+const MOST_KEPT: usize = 16 * 1024 * 1024;
+
 /// A writer of an event stream.
 pub(crate) fn stream(_: &TranslationNotes) -> Box<dyn Write> {
     Box::<GeminiStream>::default()
@@ -53,6 +56,24 @@ impl Parts {
         self.contents.clear();
     }
 
+    /// Keeps a piece of the open block. Thinking that is too long to be sealed is not kept.
+    fn keep(&mut self, kind: Kind, piece: RawText<'_>) -> Result<(), Failure> {
+        if kind == Kind::Thinking && self.contents.len() > MAX_PAYLOAD_BYTES {
+            return Ok(());
+        }
+        self.check(piece.as_str().len())?;
+        self.contents.push_str(piece.as_str());
+        Ok(())
+    }
+
+    /// Checks that so many bytes more may be kept.
+    fn check(&self, bytes: usize) -> Result<(), Failure> {
+        match self.kept_bytes().saturating_add(bytes) <= MOST_KEPT {
+            true => Ok(()),
+            false => Err(Broken),
+        }
+    }
+
     fn kind(&self) -> Result<Kind, Failure> {
         self.open.as_ref().map(|(kind, _)| *kind).ok_or(Broken)
     }
@@ -63,6 +84,7 @@ impl Parts {
         if let Some(sealed) = end.sealed()
             && self.contents.len() <= MAX_PAYLOAD_BYTES
         {
+            self.check(sealed.len())?;
             let text = RawText::escaped(&self.contents).unescape();
             seals::append(&mut self.lines, sealed, &text);
         }
@@ -103,6 +125,8 @@ impl Parts {
         out.key("functionCall").begin_object();
         out.key("id").string(&call.id);
         out.key("name").string(&call.name);
+        // Line ends stand between tokens alone. They would break an event.
+        let args = args.replace(['\n', '\r'], " ");
         out.key("args").raw(args.as_bytes());
         out.end_object();
         self.signature(out);

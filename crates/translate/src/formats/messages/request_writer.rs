@@ -140,7 +140,7 @@ impl Writer<'_, '_> {
             }
         };
         if !has_content(turn) {
-            self.forget_searches(turn);
+            self.forget_blocks(turn);
             return Ok(());
         }
         self.find_citations(&turn.blocks);
@@ -175,11 +175,13 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Leaves out what was searched for in a turn that says nothing.
-    fn forget_searches(&mut self, turn: &Turn<'_>) {
+    /// Leaves out what was searched for and thought in a turn that says nothing.
+    fn forget_blocks(&mut self, turn: &Turn<'_>) {
         for block in &turn.blocks {
-            if let Block::Search(search) = block {
-                self.forget_search(search);
+            match block {
+                Block::Search(search) => self.forget_search(search),
+                Block::Thought(thought) => self.forget_thought(thought),
+                _ => {}
             }
         }
     }

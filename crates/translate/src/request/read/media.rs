@@ -13,10 +13,19 @@ use crate::{
         scope::{Scope, refuse},
     },
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use memchr::memchr;
 use std::borrow::Cow;
+use tollgate_wire::json::unescape_into;
 
+/// Base64 with or without padding.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 const PDF: &str = "application/pdf";
 
 /// Reads the image behind a link.
@@ -227,10 +236,17 @@ fn plain_text<'d>(
     path: &Path<'_>,
 ) -> Result<Block<'d>, Refusal> {
     let not_text = || refuse(path, "must hold UTF-8 text in base64");
-    let data = std::str::from_utf8(data).map_err(|_| not_text())?;
-    let bytes = STANDARD
-        .decode(data.replace("\\/", "/").replace('-', "+").replace('_', "/"))
-        .map_err(|_| not_text())?;
+    let mut digits = Vec::with_capacity(data.len());
+    unescape_into(data, &mut digits);
+    digits.retain(|digit| !matches!(digit, b'\n' | b'\r'));
+    for digit in &mut digits {
+        *digit = match *digit {
+            b'-' => b'+',
+            b'_' => b'/',
+            plain => plain,
+        };
+    }
+    let bytes = LENIENT.decode(digits).map_err(|_| not_text())?;
     let text = String::from_utf8(bytes).map_err(|_| not_text())?;
     Ok(made_block(match name {
         Some(name) => format!("{}\n\n{text}", name.decode()),
@@ -241,6 +257,21 @@ fn plain_text<'d>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_may_come_in_any_base64_that_is_accepted() {
+        for json in [
+            r"Pz4+PmE=",
+            r"Pz4+PmE",
+            r"Pz4\u002BPm\nE\u003d",
+            r"Pz4-PmE=\r\n",
+        ] {
+            assert!(is_base64(json.as_bytes()), "{json}");
+            let block = plain_text(json.as_bytes(), None, &Path::ROOT).unwrap();
+            let block = format!("{block:?}");
+            assert!(block.contains(r#"Made("?>>>a")"#), "{json}: {block}");
+        }
+    }
 
     #[test]
     fn base64_may_be_escaped_as_json_allows() {

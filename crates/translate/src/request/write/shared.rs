@@ -168,16 +168,23 @@ impl Writer<'_, '_> {
 
     /// Writes the id of a call as the target takes it.
     pub(crate) fn call_id(&mut self, id: Text<'_>) {
+        self.out.begin_string();
+        self.call_id_piece(id);
+        self.out.end_string();
+    }
+
+    /// The same within a string that is open.
+    pub(crate) fn call_id_piece(&mut self, id: Text<'_>) {
         let max_len = self.scope.rules.call_id_length;
         let is_plain = match self.scope.rules.has_plain_ids {
             true => NameLimits::up_to(max_len).allow(id.json()),
             false => !id.is_escaped() && (1..=max_len).contains(&id.json().len()),
         };
         if is_plain {
-            text(&mut self.out, id);
+            self.out.escaped(id.json());
         } else {
             self.out
-                .string(&format!("call_{}", fingerprint(&id.decode())));
+                .text(&format!("call_{}", fingerprint(&id.decode())));
         }
     }
 

@@ -189,7 +189,7 @@ impl Machine {
         }
         check_usage(&event["usage"])?;
         for block in &self.blocks {
-            let is_cut = stop == "max_tokens";
+            let is_cut = stop == "max_tokens" || stop == "refusal";
             ensure(
                 block["type"] != "tool_use" || block["input"].is_object() || is_cut,
                 || format!("input is no object: {block}"),

@@ -71,6 +71,8 @@ answer_rows! {
     both("choices[].delta.tool_calls[]<function>.function.name", NAME),
     feeds("choices[].message.tool_calls[]<function>.function.arguments", Arguments),
     feeds("choices[].delta.tool_calls[]<function>.function.arguments", Arguments),
+    both("choices[].message.tool_calls[]<function>.extra_content", Mapped("Google's signature, sealed")).whole().extra(),
+    both("choices[].delta.tool_calls[]<function>.extra_content", Mapped("Google's signature, sealed")).whole().extra(),
     both("choices[].message.tool_calls[]<function>.custom", Implied("an empty one beside functions")).whole().extra(),
     feeds("choices[].message.tool_calls[]<custom>.id", CustomCalls).by(CALL_ID),
     feeds("choices[].message.tool_calls[]<custom>.type", CustomCalls).by(STRUCTURE),

@@ -31,7 +31,7 @@ pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
     (Calls, Mapped("`functionCall`, each of them whole")),
     (
         Arguments,
-        Mapped("the object; what is none fails, unless the output limit cut it"),
+        Mapped("the object; what is none fails, unless a limit or a filter cut it"),
     ),
     (CustomCalls, Fails("no such tool is offered")),
     (Logprobs, LeftOut("log probabilities are not asked for")),

@@ -27,7 +27,7 @@ pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
     (Calls, Mapped("blocks, one after the other")),
     (
         Arguments,
-        Mapped("the object; what is none fails, unless the output limit cut it"),
+        Mapped("the object; what is none fails, unless a limit or a filter cut it"),
     ),
     (CustomCalls, Fails("no client can have offered it")),
     (

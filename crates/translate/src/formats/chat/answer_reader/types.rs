@@ -8,7 +8,7 @@ use crate::{
             Blob, Citation,
             Failure::{self, Broken},
         },
-        read::{CitedPage, owned},
+        read::{CitedPage, has_members, owned},
         text::RawText,
         write::escaped,
     },
@@ -140,6 +140,20 @@ pub(super) struct Call<'a> {
     pub(super) id: Option<RawText<'a>>,
     pub(super) function: Option<Function<'a>>,
     custom: Option<Custom<'a>>,
+    extra_content: Option<Raw<'a>>,
+}
+
+/// What Google writes beside a call.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct ExtraContent<'a> {
+    google: Option<GoogleContent<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct GoogleContent<'a> {
+    thought_signature: Option<RawText<'a>>,
 }
 
 /// The function that a call is for.
@@ -158,7 +172,27 @@ struct Custom<'a> {
     input: Option<RawText<'a>>,
 }
 
+impl Function<'_> {
+    pub(super) fn has_arguments(&self) -> bool {
+        self.arguments.is_some_and(|arguments| {
+            let text = RawText::of(arguments);
+            text.map_or_else(|| has_members(arguments), |text| !text.is_empty())
+        })
+    }
+}
+
 impl<'a> Call<'a> {
+    /// Google's signature of the call: without it the next request is refused.
+    pub(super) fn signature(&self) -> Option<Blob> {
+        let extra: ExtraContent<'_> = json::read(self.extra_content?.get()).ok()?;
+        let signature = owned(extra.google?.thought_signature);
+        (!signature.is_empty()).then_some(Blob {
+            form: ReasoningForm::CallSignature,
+            item_id: String::new(),
+            payload: signature,
+        })
+    }
+
     /// The custom tool's name and input. Some providers write an empty one beside functions.
     pub(super) fn custom(&self) -> Option<(Option<RawText<'a>>, RawText<'a>)> {
         let custom = self.custom.as_ref()?;

@@ -140,7 +140,8 @@ impl Writer<'_, '_> {
             if !takes || degree < least {
                 self.scope.note_dropped(path);
             } else if degree > 1.0 {
-                return Err(Refusal::new(path, "must be at most 1 for this model"));
+                let why = "must be at most 1 for this model";
+                return Err(self.scope.refusal(path, why));
             } else {
                 self.out.key(name).raw(value.raw());
             }

@@ -39,7 +39,7 @@ impl Write for GeminiStream {
     fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
         let kind = self.parts.kind()?;
         if matches!(kind, Kind::Tool | Kind::Thinking) {
-            self.parts.contents.push_str(piece.as_str());
+            self.parts.keep(kind, piece)?;
         }
         if kind != Kind::Tool {
             self.event(None, out, |parts, out| {
