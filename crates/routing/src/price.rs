@@ -2,7 +2,7 @@
 
 use crate::settings::PriceSettings;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tollgate_types::Prices;
+use tollgate_types::{Prices, ServiceTier};
 
 /// Prices with the dates from which they apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ impl PriceList {
         applied.map_or(&self.first, |(_, prices)| prices)
     }
 
-    /// Whether the price of fast mode is known at all times.
-    pub fn has_fast_mode(&self) -> bool {
+    /// Whether the price in a tier is known at all times.
+    pub fn has_tier(&self, tier: ServiceTier) -> bool {
         let changes = self.changes.iter().map(|(_, prices)| prices);
         let mut all = changes.chain([&self.first]);
-        all.all(|prices| prices.special.fast.is_some())
+        all.all(|prices| prices.special.factor(tier).is_some())
     }
 
     /// Of each kind of tokens the highest price in the time that begins now.

@@ -32,8 +32,8 @@ pub struct SpecialPrices {
     pub tool_calls: [Money; ProviderTool::ALL.len()],
     /// The factors of token prices in tiers other than the standard one.
     pub flex: Weight,
-    /// The same in the tier `priority`.
-    pub priority: Weight,
+    /// The same in the tier `priority`. `None`: its price is unknown.
+    pub priority: Option<Weight>,
     /// The same in the tier `batch`.
     pub batch: Weight,
     /// The same in fast mode. `None`: its price is unknown.
@@ -62,7 +62,7 @@ impl Default for SpecialPrices {
             image_output: None,
             tool_calls: [Money::ZERO; ProviderTool::ALL.len()],
             flex: Weight::ONE,
-            priority: Weight::ONE,
+            priority: None,
             batch: Weight::ONE,
             fast: None,
             long_prompt: None,
@@ -71,13 +71,14 @@ impl Default for SpecialPrices {
 }
 
 impl SpecialPrices {
-    fn factor(&self, tier: ServiceTier) -> Weight {
+    /// The factor of token prices in a tier. `None`: its price is unknown.
+    pub const fn factor(&self, tier: ServiceTier) -> Option<Weight> {
         match tier {
-            ServiceTier::Fast => self.fast.unwrap_or(Weight::ONE),
-            ServiceTier::Standard => Weight::ONE,
-            ServiceTier::Flex => self.flex,
+            ServiceTier::Fast => self.fast,
+            ServiceTier::Standard => Some(Weight::ONE),
+            ServiceTier::Flex => Some(self.flex),
             ServiceTier::Priority => self.priority,
-            ServiceTier::Batch => self.batch,
+            ServiceTier::Batch => Some(self.batch),
         }
     }
 }
@@ -130,8 +131,8 @@ impl Prices {
             fast,
             ..
         } = self.special;
-        let fast = fast.unwrap_or(Weight::ONE);
-        let factor = Weight::ONE.max(flex).max(priority).max(batch).max(fast);
+        let known = priority.max(fast).unwrap_or(Weight::ONE);
+        let factor = Weight::ONE.max(flex).max(batch).max(known);
         let long = long.unwrap_or(Weight::ONE).max(Weight::ONE);
         let parts = factor.of(price.nanos()).saturating_mul(long.of(1));
         let nanos = parts.div_ceil(Weight::ONE.of(1) * Weight::ONE.of(1));
@@ -239,7 +240,7 @@ impl Prices {
         ]);
         let input = input.saturating_mul(of_input.of(1));
         let sum = input.saturating_add(output.saturating_mul(of_output.of(1)));
-        let factor = special.factor(details.tier).of(1);
+        let factor = special.factor(details.tier).unwrap_or(Weight::ONE).of(1);
         let parts = Weight::ONE
             .of(Self::TOKENS)
             .saturating_mul(Weight::ONE.of(1));
@@ -363,7 +364,7 @@ mod tests {
     fn a_tier_multiplies_the_prices_of_tokens_alone() {
         let special = SpecialPrices {
             flex: Weight::from_thousandths(500),
-            priority: Weight::from_thousandths(2000),
+            priority: Some(Weight::from_thousandths(2000)),
             tool_calls: [money("0.01"), Money::ZERO, Money::ZERO, Money::ZERO],
             ..SpecialPrices::default()
         };
@@ -410,7 +411,7 @@ mod tests {
         let special = SpecialPrices {
             cache_write_1h: Some(money("6")),
             image_output: Some(money("30")),
-            priority: Weight::from_thousandths(1750),
+            priority: Some(Weight::from_thousandths(1750)),
             ..SpecialPrices::default()
         };
         let prices = Prices {
@@ -443,7 +444,7 @@ mod tests {
                 input: Weight::from_thousandths(2000),
                 output: Weight::from_thousandths(1500),
             }),
-            priority: Weight::from_thousandths(2000),
+            priority: Some(Weight::from_thousandths(2000)),
             ..SpecialPrices::default()
         };
         let prices = Prices {

@@ -26,17 +26,17 @@ impl ProviderTool {
 }
 
 /// The tier in which a provider has served a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServiceTier {
     /// The standard tier, and every tier without its own factor.
     #[default]
     Standard,
+    /// Within a day.
+    Batch,
     /// Slower and cheaper.
     Flex,
     /// Faster and more expensive. OpenAI also calls it `fast`.
     Priority,
-    /// Within a day.
-    Batch,
     /// Anthropic's fast mode (`speed: "fast"`), and OpenAI's tier `ultrafast`.
     Fast,
 }
@@ -44,15 +44,13 @@ pub enum ServiceTier {
 impl ServiceTier {
     /// The tier of this name in an answer, in any case.
     pub fn from_name(name: &str) -> Self {
-        let tiers = [
-            ("flex", Self::Flex),
-            ("priority", Self::Priority),
-            ("batch", Self::Batch),
-            ("fast", Self::Priority),
-            ("ultrafast", Self::Fast),
-        ];
-        let known = |it: &&(&str, Self)| it.0.eq_ignore_ascii_case(name);
-        tiers.iter().find(known).map_or(Self::Standard, |it| it.1)
+        Self::named(name).map_or(Self::Standard, |it| it.1)
+    }
+
+    /// The same with its name, unless it is the standard one.
+    pub fn named(name: &str) -> Option<(&'static str, Self)> {
+        let mut known = Self::NAMES.into_iter();
+        known.find(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 }
 

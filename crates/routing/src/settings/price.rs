@@ -125,7 +125,7 @@ impl From<&PriceSettings> for Prices {
                 image_output: settings.image_output,
                 tool_calls: tools.map(Option::unwrap_or_default),
                 flex: factor(tiers.flex),
-                priority: factor(tiers.priority),
+                priority: tiers.priority.map(Weight::from_factor),
                 batch: factor(tiers.batch),
                 fast: tiers.fast.map(Weight::from_factor),
                 long_prompt: settings.long_prompt.as_ref().map(|it| LongPrompt {
@@ -160,13 +160,13 @@ pub struct TierSettings {
     /// `flex`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub flex: Option<f64>,
-    /// `priority`, which OpenAI also calls `fast`. Default: 1.
+    /// `priority`, which OpenAI also calls `fast`. Default: unknown; keys that pay in money cannot ask for it.
     #[schemars(range(min = 0, max = 1000))]
     pub priority: Option<f64>,
     /// `batch`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub batch: Option<f64>,
-    /// `speed: fast` and `service_tier: ultrafast`. Default: unknown; keys that pay in money cannot use them.
+    /// `speed: fast` and `service_tier: ultrafast`. Default: unknown; keys that pay in money cannot ask for them.
     #[schemars(range(min = 0, max = 1000))]
     pub fast: Option<f64>,
 }
