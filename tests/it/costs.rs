@@ -325,6 +325,10 @@ async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_th
             "candidatesTokenCount": 20, "candidatesTokensDetails": [part("IMAGE", 10)], "totalTokenCount": 1020,
         },
     });
+    let mut vertex = gemini.clone();
+    vertex["usageMetadata"]["cachedContentTokenCount"] = json!(600);
+    vertex["usageMetadata"]["cacheTokensDetails"] = json!([part("TEXT", 560), part("AUDIO", 40)]);
+    vertex["usageMetadata"]["trafficType"] = json!("ON_DEMAND_PRIORITY");
     let messages = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn", "stop_sequence": null,
@@ -335,13 +339,15 @@ async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_th
         ("chat", chat, "0.003345"),
         // 2700 + 3200 + 150 + 400.
         ("gemini", gemini, "0.00645"),
+        // 340 x 3 + 60 x 32 + 560 x 0.3 + 40 x 2 + 150 + 400, twice.
+        ("gemini", vertex, "0.007476"),
         // 3000 + 300, a quarter.
         ("messages", messages, "0.000825"),
     ] {
         let (_upstream, provider) = answering(format, &answer).await;
         let price = json!({
             "input": 3, "output": 15, "audio_input": 32, "audio_output": 64, "image_output": 40,
-            "tiers": {"flex": 0.5, "batch": 0.25},
+            "cache_read": 0.3, "audio_cache_read": 2, "tiers": {"flex": 0.5, "batch": 0.25, "priority": 2},
         });
         let config = Config::new()
             .provider("sim", provider)

@@ -112,7 +112,7 @@ mod tests {
     fn a_change_keeps_every_price_that_it_does_not_name() {
         let first = json!({
             "input": 3, "cache_read": "0.30", "cache_write": 3.75, "cache_write_1h": 6, "audio_input": 40,
-            "output": 15, "audio_output": 80, "image_output": 30,
+            "audio_cache_read": 4, "output": 15, "audio_output": 80, "image_output": 30,
             "tool_calls": {"web_search": 0.01, "file_search": 0.0025, "rerank": 0.002}, "tiers": {"flex": 0.5, "fast": 2},
             "long_prompt": {"above": 200_000, "input": 2, "output": 1.5},
         });

@@ -24,6 +24,8 @@ pub struct SpecialPrices {
     pub cache_write_1h: Option<Money>,
     /// Sound in the uncached input.
     pub audio_input: Option<Money>,
+    /// Sound read from a cache.
+    pub audio_cache_read: Option<Money>,
     /// Sound in the output.
     pub audio_output: Option<Money>,
     /// Images in the output.
@@ -58,6 +60,7 @@ impl Default for SpecialPrices {
         Self {
             cache_write_1h: None,
             audio_input: None,
+            audio_cache_read: None,
             audio_output: None,
             image_output: None,
             tool_calls: [Money::ZERO; ProviderTool::ALL.len()],
@@ -103,7 +106,13 @@ impl Prices {
 
     /// The highest price of input, because neither the state of a cache nor the tier is known beforehand.
     pub fn dearest_input(&self) -> Money {
-        let special = [self.special.cache_write_1h, self.special.audio_input];
+        let SpecialPrices {
+            cache_write_1h,
+            audio_input,
+            audio_cache_read,
+            ..
+        } = self.special;
+        let special = [cache_write_1h, audio_input, audio_cache_read];
         let plain = self.input.max(self.cache_read).max(self.cache_write);
         let price = special.into_iter().flatten().fold(plain, Money::max);
         self.at_most(price, self.special.long_prompt.map(|it| it.input))
@@ -169,6 +178,12 @@ impl Prices {
                     theirs.audio_input,
                     other.input,
                 ),
+                audio_cache_read: part(
+                    ours.audio_cache_read,
+                    self.cache_read,
+                    theirs.audio_cache_read,
+                    other.cache_read,
+                ),
                 audio_output: part(
                     ours.audio_output,
                     self.output,
@@ -217,7 +232,14 @@ impl Prices {
                 special.audio_input.unwrap_or(self.input),
                 details.audio_input,
             ),
-            (self.cache_read, usage.cache_read),
+            (
+                self.cache_read,
+                rest(usage.cache_read, details.audio_cache_read),
+            ),
+            (
+                special.audio_cache_read.unwrap_or(self.cache_read),
+                details.audio_cache_read,
+            ),
             (
                 self.cache_write,
                 rest(usage.cache_write, details.cache_write_1h),
@@ -323,6 +345,7 @@ mod tests {
         let details = UsageDetails {
             cache_write_1h: 40,
             audio_input: 100,
+            audio_cache_read: 5,
             audio_output: 4,
             image_output: 1,
             tool_calls: [2, 1, 0, 5],
@@ -332,6 +355,7 @@ mod tests {
         let special = SpecialPrices {
             cache_write_1h: Some(money("6")),
             audio_input: Some(money("40")),
+            audio_cache_read: Some(money("0.5")),
             audio_output: Some(money("80")),
             image_output: Some(money("30")),
             tool_calls: [
@@ -346,18 +370,20 @@ mod tests {
             special,
             ..prices()
         };
-        // Input 900 x 3 + 100 x 40, cache 3 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30 millionths; calls 0.0325.
-        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.040243");
+        // Input 900 x 3 + 100 x 40, cache 5 x 0.3 + 5 x 0.5 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30
+        // millionths; calls 0.0325.
+        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.040244");
         // No part is greater than the whole.
         let all = UsageDetails {
             cache_write_1h: u64::MAX,
             audio_input: u64::MAX,
+            audio_cache_read: u64::MAX,
             audio_output: u64::MAX,
             image_output: u64::MAX,
             ..UsageDetails::default()
         };
-        // 1000 x 40 + 3 + 100 x 6 + 20 x 80 millionths.
-        assert_eq!(prices.cost(&USAGE, &all).to_string(), "0.042203");
+        // 1000 x 40 + 10 x 0.5 + 100 x 6 + 20 x 80 millionths.
+        assert_eq!(prices.cost(&USAGE, &all).to_string(), "0.042205");
     }
 
     #[test]

@@ -42,7 +42,19 @@ pub enum ServiceTier {
 }
 
 impl ServiceTier {
-    /// The tier of this name in an answer, in any case.
+    /// The names in requests and answers of the tiers other than the standard one. The last two are Vertex
+    /// AI's (`trafficType`).
+    const NAMES: [(&str, Self); 7] = [
+        ("flex", Self::Flex),
+        ("priority", Self::Priority),
+        ("batch", Self::Batch),
+        ("fast", Self::Priority),
+        ("ultrafast", Self::Fast),
+        ("ON_DEMAND_FLEX", Self::Flex),
+        ("ON_DEMAND_PRIORITY", Self::Priority),
+    ];
+
+    /// The tier of this name, in any case.
     pub fn from_name(name: &str) -> Self {
         Self::named(name).map_or(Self::Standard, |it| it.1)
     }
@@ -62,6 +74,8 @@ pub struct UsageDetails {
     pub cache_write_1h: u64,
     /// Tokens of sound in the uncached input.
     pub audio_input: u64,
+    /// Tokens of sound read from a cache.
+    pub audio_cache_read: u64,
     /// Tokens of sound in the output.
     pub audio_output: u64,
     /// Tokens of images in the output.
@@ -92,6 +106,7 @@ impl UsageDetails {
         Self {
             cache_write_1h: self.cache_write_1h.min(usage.cache_write),
             audio_input: self.audio_input.min(usage.input),
+            audio_cache_read: self.audio_cache_read.min(usage.cache_read),
             audio_output,
             image_output: self.image_output.min(other_output),
             ..self
