@@ -32,8 +32,10 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         fault.provider_code = code.map(|code| proof.without_secret(code).into());
     }
     let deployment = candidate.map(|it| &*it.deployment);
-    // Under a pattern, the client has chosen the name.
-    let named = deployment.filter(|it| matches!(it.upstream_model, UpstreamModel::Fixed(_)));
+    // Under a pattern, the client has chosen the name; elsewhere, it has chosen the path.
+    let is_of_model = exchange.stage.admitted().is_some();
+    let named =
+        deployment.filter(|it| is_of_model && matches!(it.upstream_model, UpstreamModel::Fixed(_)));
     events::upstream_fault(
         &exchange.id,
         deployment.map_or("", |it| &it.provider.name),
