@@ -35,6 +35,16 @@ async fn advice(gateway: &Gateway, expected: (u16, &str)) -> String {
     line
 }
 
+/// The body of an error with the secret in place of what a provider repeats, else in a field of its own.
+fn repeating(body: &str) -> String {
+    let secret = PROVIDER_KEY.1;
+    let mut words = ["sk-wrong", "xa***ng", "gpt-0", "gemini-0"].into_iter();
+    match words.find(|word| body.contains(word)) {
+        Some(word) => body.replace(word, secret),
+        None => body.replacen('{', &format!(r#"{{"key":"{secret}","#), 1),
+    }
+}
+
 #[tokio::test]
 async fn the_log_says_what_is_wrong_with_the_key_the_model_or_the_account() {
     for (name, expected) in [
@@ -56,7 +66,7 @@ async fn the_log_says_what_is_wrong_with_the_key_the_model_or_the_account() {
             .map(|(name, value)| format!("{name}: {value}\r\n"))
             .collect();
         let status = format!("{} Refused", vendor.status);
-        let (_upstream, gateway) = refusing(&status, &headers, vendor.body).await;
+        let (_upstream, gateway) = refusing(&status, &headers, &repeating(vendor.body)).await;
         let line = advice(&gateway, reported(name)).await;
         assert!(line.contains(expected), "{name}: {line}");
     }
@@ -150,6 +160,8 @@ async fn an_unknown_path_below_an_open_one_is_no_fault_of_the_operator() {
     let answer = gateway.get("/passthrough/wrong/v1/files/made-up").await;
     answer.assert_error(404, "not_found");
     gateway.log_line("Resource not found").await;
+    let output = gateway.output();
+    assert!(!output.contains("does not know the path"), "{output}");
 }
 
 #[tokio::test]
@@ -160,8 +172,6 @@ async fn a_name_that_a_client_has_made_up_is_no_fault_of_the_operator() {
     let config = Config::new()
         .provider("wrong", provider(upstream.address))
         .model(
-    let output = gateway.output();
-    assert!(!output.contains("does not know the path"), "{output}");
             "any/*",
             json!([{"provider": "wrong", "upstream_model": "*"}]),
         );
