@@ -531,9 +531,11 @@ fn sent(exchange: &Exchange) -> u64 {
     let Some(admitted) = exchange.stage.admitted() else {
         return 0;
     };
+    let facts = admitted.facts();
     match admitted.request.input {
         Some(counted) => counted.tokens,
-        None => admitted.facts().likely_input_tokens(),
+        // Each text has a token at least.
+        None => facts.likely_input_tokens().max(facts.documents),
     }
 }
 

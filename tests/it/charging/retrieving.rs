@@ -211,6 +211,7 @@ async fn the_rest_of_a_response_has_its_tier_and_its_calls_of_tools() {
         .with("models.test-model.price", price);
     let gateway = Gateway::start(config).await;
     let grant = |money| GrantTerms {
+        tokens: 10_000_000,
         money: Money::from_nanos(money),
         validity: LONG,
         ..GrantTerms::default()
