@@ -10,7 +10,7 @@ use tollgate_filter::{
     Services, SettingsFault, Verdict, settings,
 };
 use tollgate_types::{
-    ErrorCode, FastMode, Format, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt,
+    AskedTier, ErrorCode, Format, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt,
     Unsupported,
 };
 
@@ -84,7 +84,7 @@ impl Model {
             format: request.format(),
             stored_at: request.stored_at.as_ref(),
             is_answered: !request.endpoint.is_count(),
-            fast_mode: facts.fast_mode,
+            tiers: &facts.tiers,
         };
         if self.catalog.is_auto(name) {
             let asked = Asked {
@@ -156,10 +156,10 @@ impl Model {
                 ),
             ));
         }
-        if let Some(FastMode { field, value }) = needs.unpayable_mode(model, identity) {
+        if let Some(AskedTier { field, value, .. }) = needs.unpayable_tier(model, identity) {
             return Err(PublicError::invalid_request(format!(
                 "'{field}' cannot be '{value}': the API key pays in money, and the model '{}' has no price for \
-                 this mode: leave '{field}' out",
+                 this tier: leave '{field}' out",
                 model.id
             ))
             .with_param(field));
@@ -182,7 +182,7 @@ impl Model {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group)
                 && needs.is_payable(model, identity)
-                && needs.unpayable_mode(model, identity).is_none()
+                && needs.unpayable_tier(model, identity).is_none()
                 && needs.served_by(model).is_ok()
         };
         let chosen = self.catalog.choose(asked, &allowed).ok_or_else(|| {
@@ -211,8 +211,8 @@ struct Needs<'a> {
     stored_at: Option<&'a StoredAt>,
     /// Whether the model answers. `false` for a request that only counts tokens, which is free.
     is_answered: bool,
-    /// The mode that the request asks for.
-    fast_mode: Option<FastMode>,
+    /// The tiers that the request asks for.
+    tiers: &'a [AskedTier],
 }
 
 impl Needs<'_> {
@@ -221,10 +221,11 @@ impl Needs<'_> {
         !self.is_answered || !identity.pays_money || model.is_priced
     }
 
-    /// The mode of the request if the key cannot pay for it.
-    fn unpayable_mode(self, model: ModelView<'_>, identity: &Identity) -> Option<FastMode> {
-        let is_unpayable = self.is_answered && identity.pays_money && !model.has_fast_price;
-        self.fast_mode.filter(|_| is_unpayable)
+    /// A tier of the request that the key cannot pay for.
+    fn unpayable_tier(self, model: ModelView<'_>, identity: &Identity) -> Option<AskedTier> {
+        let is_paid = self.is_answered && identity.pays_money;
+        let mut tiers = self.tiers.iter().filter(|_| is_paid);
+        tiers.find(|it| !model.has_price_of(it.tier)).copied()
     }
 
     /// Whether a model can answer, in this format or by a translation.
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
     use tollgate_filter::Endpoint;
-    use tollgate_types::Allowance;
+    use tollgate_types::{Allowance, ServiceTier};
 
     fn scene(endpoint: Endpoint, model: Option<&str>) -> Scene {
         let mut scene = Scene::new(endpoint, &[]);
@@ -390,25 +391,26 @@ mod tests {
     }
 
     #[test]
-    fn fast_mode_without_a_price_is_not_for_keys_that_pay_in_money() {
+    fn a_tier_without_a_price_is_not_for_keys_that_pay_in_money() {
         let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-        let set_mode = |scene: &mut Scene, field| {
+        let set_tier = |scene: &mut Scene, field, tier| {
             let value = "fastest";
-            scene.change_facts(|facts| facts.fast_mode = Some(FastMode { field, value }));
+            let asked = AskedTier { field, value, tier };
+            scene.change_facts(|facts| facts.tiers = vec![asked]);
         };
-        set_mode(&mut scene, "speed");
+        set_tier(&mut scene, "speed", ServiceTier::Fast);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let identity = scene.request.identity.as_mut().expect("an identity");
         std::sync::Arc::make_mut(identity).pays_money = true;
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
         assert_eq!(error.param.as_deref(), Some("speed"));
-        set_mode(&mut scene, "serviceTier");
+        set_tier(&mut scene, "serviceTier", ServiceTier::Priority);
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!(error.param.as_deref(), Some("serviceTier"));
         let said = "'serviceTier' cannot be 'fastest'";
         assert!(error.message.starts_with(said), "{error}");
-        scene.change_facts(|facts| facts.fast_mode = None);
+        set_tier(&mut scene, "service_tier", ServiceTier::Flex);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
     }
 

@@ -384,6 +384,7 @@ impl TwoModels {
             max_output_tokens,
             context_window,
             is_priced: place == 0,
+            has_priority_price: false,
             has_fast_price: false,
             providers: &[],
             serves: &[Format::Chat, Format::Responses, Format::Messages],

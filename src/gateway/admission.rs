@@ -509,12 +509,12 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     };
     let mut attempts = Attempts::default();
     let needs_price = exchange.settlement.pays_money();
-    let is_fast = admitted.facts().fast_mode.is_some();
+    let tiers = &admitted.facts().tiers;
     let left_out = plan(&served.handles, &model.balancing, &asked, |choice| {
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);
         // A model without a price cannot be paid in money.
-        let handle = handle.filter(|it| !needs_price || it.deployment.is_priced(is_fast));
+        let handle = handle.filter(|it| !needs_price || it.deployment.is_priced(tiers));
         if let Some((handle, pool)) = handle.zip(pool) {
             attempts.add(Candidate {
                 handle: Arc::clone(handle),

@@ -37,8 +37,10 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
     }
     let deployment = candidate.map(|it| &*it.deployment);
-    // Under a pattern, the client has chosen the name.
-    let named = deployment.filter(|it| matches!(it.upstream_model, UpstreamModel::Fixed(_)));
+    // Under a pattern, the client has chosen the name; elsewhere, it has chosen the path.
+    let is_of_model = exchange.stage.admitted().is_some();
+    let named =
+        deployment.filter(|it| is_of_model && matches!(it.upstream_model, UpstreamModel::Fixed(_)));
     events::upstream_fault(
         &exchange.id,
         deployment.map_or("", |it| &it.provider.name),

@@ -18,7 +18,7 @@ use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, ChargedBefore, CountSource, Ending, ErrorCode, Format,
     LARGEST_WINDOW, Least, Money, Prices, ProviderTool, ReasoningMode, RequestFacts, RequestId,
-    ReservationGuard, Settled, Thinking, Usage, UsageDetails,
+    ReservationGuard, ServiceTier, Settled, Thinking, Usage, UsageDetails,
 };
 use tollgate_wire::usage::ReportedUsage;
 
@@ -301,7 +301,7 @@ fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
     let facts = exchange.stage.admitted().map(Admitted::facts);
     let tier = match facts {
         // The provider has not reported yet in which tier it serves.
-        Some(facts) if !report.has_input => facts.tier,
+        Some(facts) if !report.has_input => tier_sent(exchange).unwrap_or_else(|| facts.tier()),
         _ => report.details.tier,
     };
     let mut details = UsageDetails {
@@ -321,6 +321,13 @@ fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
         }
     }
     details
+}
+
+/// The tier that the configuration sets in the request.
+fn tier_sent(exchange: &Exchange) -> Option<ServiceTier> {
+    let candidate = exchange.attempts.current()?;
+    let endpoint = candidate.deployment.provider.endpoint(candidate.format)?;
+    endpoint.whole.patch.tier
 }
 
 /// The calls of a tool that the provider charges even if its answer reports none.
@@ -524,9 +531,11 @@ fn sent(exchange: &Exchange) -> u64 {
     let Some(admitted) = exchange.stage.admitted() else {
         return 0;
     };
+    let facts = admitted.facts();
     match admitted.request.input {
         Some(counted) => counted.tokens,
-        None => admitted.facts().likely_input_tokens(),
+        // Each text has a token at least.
+        None => facts.likely_input_tokens().max(facts.documents),
     }
 }
 

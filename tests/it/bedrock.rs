@@ -162,6 +162,16 @@ fn claude(asked: &Asked) -> Answered {
     }
 }
 
+/// The names of the tests whose requests are signed in each way of asking.
+pub(crate) fn signed() -> [&'static str; 2] {
+    [
+        std::any::type_name_of_val(&claude_answers_clients_of_each_format_whole_and_streamed),
+        std::any::type_name_of_val(
+            &converse_serves_clients_of_each_format_with_tools_thoughts_and_usage,
+        ),
+    ]
+}
+
 /// A gateway with Claude at Bedrock, under these names.
 async fn with_claude(aws: &Aws, models: &[&str]) -> Gateway {
     let formats = json!([{

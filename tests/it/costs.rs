@@ -175,6 +175,15 @@ async fn reporting(usage: &Value) -> (Upstream, Value) {
     answering("messages", &body).await
 }
 
+/// An answer of chat with this usage.
+fn of_chat(usage: &Value) -> Value {
+    let message = json!({"role": "assistant", "content": "ok"});
+    json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m", "usage": usage,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+    })
+}
+
 /// A provider that answers this in its own format, and its settings.
 async fn answering(format: &str, body: &Value) -> (Upstream, Value) {
     let answer = json_answer("200 OK", "", &body.to_string());
@@ -226,45 +235,53 @@ async fn parts_calls_of_tools_and_tiers_have_prices_of_their_own() {
 }
 
 #[tokio::test]
-async fn fast_mode_costs_its_own_price_and_without_one_no_key_pays_for_it_in_money() {
-    let usage = json!({"input_tokens": 1000, "output_tokens": 20, "service_tier": "standard", "speed": "fast"});
-    let (_upstream, provider) = reporting(&usage).await;
-    let price = |tiers: Value| json!({"input": 3, "output": 15, "tiers": tiers});
-    let config = Config::new()
-        .provider("sim", provider)
-        .model("fast", json!(["sim/upstream-model"]))
-        .with("models.fast.price", price(json!({"fast": 2})))
-        .model("slow", json!(["sim/upstream-model"]))
-        .with("models.slow.price", price(json!({})));
-    let gateway = Gateway::start(config).await;
-    let payer = gateway.key_of(GrantTerms {
-        money: Money::from_nanos(1_000_000_000),
-        validity: LONG,
-        ..GrantTerms::default()
+async fn a_dear_tier_costs_its_own_price_and_without_one_no_key_pays_for_it_in_money() {
+    let messages = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn", "stop_sequence": null,
+        "usage": {"input_tokens": 1000, "output_tokens": 20, "service_tier": "standard", "speed": "fast"},
     });
-    let request = |model: &str, more: Value, key: &str| {
-        let body = prompt(MESSAGES, model, "Say something nice.", more);
-        Request::post(MESSAGES, &body).key(key)
-    };
-    let fast = json!({"speed": "fast", "max_tokens": 64});
-    // 3000 + 300 millionths, twice.
-    let answer = gateway.send(&request("fast", fast.clone(), &payer)).await;
-    answer.assert_ok();
-    assert_eq!(answer.header("x-cost"), Some("0.0066"));
+    let mut chat =
+        of_chat(&json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}));
+    chat["service_tier"] = json!("priority");
+    for (format, path, body, field, tier) in [
+        ("messages", MESSAGES, messages, "speed", "fast"),
+        ("chat", CHAT, chat, "service_tier", "priority"),
+    ] {
+        let (_upstream, provider) = answering(format, &body).await;
+        let price = |tiers: Value| json!({"input": 3, "output": 15, "tiers": tiers});
+        let config = Config::new()
+            .provider("sim", provider)
+            .model("fast", json!(["sim/upstream-model"]))
+            .with("models.fast.price", price(json!({tier: 2})))
+            .model("slow", json!(["sim/upstream-model"]))
+            .with("models.slow.price", price(json!({})));
+        let gateway = Gateway::start(config).await;
+        let payer = gateway.key_of(GrantTerms {
+            money: Money::from_nanos(1_000_000_000),
+            validity: LONG,
+            ..GrantTerms::default()
+        });
+        let request = |model: &str, tier: &str, key: &str| {
+            let more = json!({field: tier, "max_tokens": 64});
+            let body = prompt(path, model, "Say something nice.", more);
+            Request::post(path, &body).key(key)
+        };
+        // 3000 + 300 millionths, twice.
+        let answer = gateway.send(&request("fast", tier, &payer)).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-cost"), Some("0.0066"));
 
-    let refused = gateway.send(&request("slow", fast.clone(), &payer)).await;
-    refused.assert_error(400, "invalid_request");
-    assert!(refused.message().contains("'speed'"), "{refused:?}");
-    // A key that pays in tokens can use it.
-    gateway
-        .send(&request("slow", fast, &gateway.key))
-        .await
-        .assert_ok();
-    let standard = json!({"speed": "standard", "max_tokens": 64});
-    gateway
-        .send(&request("slow", standard, &payer))
-        .await
-        .assert_ok();
+        let refused = gateway.send(&request("slow", tier, &payer)).await;
+        refused.assert_error(400, "invalid_request");
+        let said = format!("'{field}' cannot be '{tier}'");
+        assert!(refused.message().starts_with(&said), "{refused:?}");
+        // A key that pays in tokens can use it.
+        for (tier, key) in [(tier, &gateway.key), ("standard", &payer), ("flex", &payer)] {
+            let request = request("slow", tier, key);
+            gateway.send(&request).await.assert_ok();
+        }
+    }
 }
 
 #[tokio::test]
@@ -295,14 +312,11 @@ async fn iterations_that_a_provider_leaves_out_of_its_totals_are_paid_for() {
 
 #[tokio::test]
 async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_them() {
-    let chat = json!({
-        "id": "c", "object": "chat.completion", "created": 1, "model": "m", "service_tier": "flex",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
-        "usage": {
-            "prompt_tokens": 1000, "prompt_tokens_details": {"audio_tokens": 100},
-            "completion_tokens": 20, "completion_tokens_details": {"audio_tokens": 10}, "total_tokens": 1020,
-        },
-    });
+    let mut chat = of_chat(&json!({
+        "prompt_tokens": 1000, "prompt_tokens_details": {"audio_tokens": 100},
+        "completion_tokens": 20, "completion_tokens_details": {"audio_tokens": 10}, "total_tokens": 1020,
+    }));
+    chat["service_tier"] = json!("flex");
     let part = |modality, tokens| json!({"modality": modality, "tokenCount": tokens});
     let gemini = json!({
         "candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
@@ -311,6 +325,10 @@ async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_th
             "candidatesTokenCount": 20, "candidatesTokensDetails": [part("IMAGE", 10)], "totalTokenCount": 1020,
         },
     });
+    let mut vertex = gemini.clone();
+    vertex["usageMetadata"]["cachedContentTokenCount"] = json!(600);
+    vertex["usageMetadata"]["cacheTokensDetails"] = json!([part("TEXT", 560), part("AUDIO", 40)]);
+    vertex["usageMetadata"]["trafficType"] = json!("ON_DEMAND_PRIORITY");
     let messages = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn", "stop_sequence": null,
@@ -321,13 +339,15 @@ async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_th
         ("chat", chat, "0.003345"),
         // 2700 + 3200 + 150 + 400.
         ("gemini", gemini, "0.00645"),
+        // 340 x 3 + 60 x 32 + 560 x 0.3 + 40 x 2 + 150 + 400, twice.
+        ("gemini", vertex, "0.007476"),
         // 3000 + 300, a quarter.
         ("messages", messages, "0.000825"),
     ] {
         let (_upstream, provider) = answering(format, &answer).await;
         let price = json!({
             "input": 3, "output": 15, "audio_input": 32, "audio_output": 64, "image_output": 40,
-            "tiers": {"flex": 0.5, "batch": 0.25},
+            "cache_read": 0.3, "audio_cache_read": 2, "tiers": {"flex": 0.5, "batch": 0.25, "priority": 2},
         });
         let config = Config::new()
             .provider("sim", provider)
@@ -518,11 +538,8 @@ async fn a_search_that_several_events_of_a_stream_report_is_paid_for_once() {
 
 #[tokio::test]
 async fn searches_that_are_not_in_the_usage_are_paid_for() {
-    let chat = json!({
-        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
-        "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020},
-    });
+    let chat =
+        of_chat(&json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}));
     let options = json!({"web_search_options": {}});
     for (more, expected) in [(options, "0.0133"), (Value::Null, "0.0033")] {
         let request = Request::post(CHAT, &prompt(CHAT, "priced", "Who won?", more));

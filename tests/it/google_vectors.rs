@@ -29,7 +29,10 @@ fn google(asked: &Seen) -> Vec<Act> {
             )
         }
         "/v1beta/models/gemini-embedding-001:batchEmbedContents" => {
-            answer("200 OK", &json!({"embeddings": [{"values": [0.5]}]}))
+            let body: Value = serde_json::from_slice(&asked.body).unwrap();
+            let texts = body["requests"].as_array().unwrap();
+            let vectors: Vec<_> = texts.iter().map(|_| json!({"values": [0.5]})).collect();
+            answer("200 OK", &json!({ "embeddings": vectors }))
         }
         "/models/gemini-embedding-001:predict" => {
             let one = |values: Value, tokens: u64| {
@@ -164,12 +167,14 @@ async fn texts_get_their_vectors_and_cost_what_google_counted() {
 #[tokio::test]
 async fn an_answer_without_usage_costs_what_the_gateway_counts() {
     let (_google, gateway) = start().await;
-    let body = json!({"model": "one", "input": "red apples"});
-    let answer = gateway.post(EMBEDDINGS, &body).await;
-    answer.assert_ok();
-    let line = gateway.line_of(&answer).await;
-    assert_ne!(line["count"], "reported", "{line}");
-    assert!(line["charged"].as_u64() > Some(0), "{line}");
+    for (input, least) in [(json!("red apples"), 1), (json!(vec!["a"; 40]), 40)] {
+        let body = json!({"model": "one", "input": input});
+        let answer = gateway.post(EMBEDDINGS, &body).await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        assert_ne!(line["count"], "reported", "{line}");
+        assert!(line["charged"].as_u64() >= Some(least), "{line}");
+    }
 }
 
 #[tokio::test]

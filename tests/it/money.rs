@@ -350,3 +350,29 @@ async fn a_region_is_not_for_keys_that_pay_in_money() {
         assert_eq!(sent["inference_geo"], geo);
     }
 }
+
+#[tokio::test]
+async fn a_tier_that_the_configuration_sets_is_reserved_at_its_price() {
+    let provider = Provider::start().await;
+    let mut tiers = price();
+    tiers["tiers"] = json!({"fast": 2});
+    let sets = json!([{"name": "chat", "set": {"service_tier": "ultrafast"}}]);
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", sets)
+        .model("fast", json!(["sim/upstream-model"]))
+        .with("models.fast.price", tiers)
+        .model("slow", json!(["sim/upstream-model"]))
+        .with("models.slow.price", price());
+    let gateway = Gateway::start(config).await;
+    let key = gateway.key_of(terms(0, 2 * (CAUTIOUS_INPUT + 90) * NANOS));
+    let answer = gateway.send(&ask(&key, "fast", json!({}))).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-output-limit"), Some("90"), "{answer:?}");
+    let asked: Value = serde_json::from_slice(&provider.last().body).unwrap();
+    assert_eq!(asked["service_tier"], "ultrafast");
+    // A key that pays in money cannot pay for it, one that pays in tokens can.
+    let refused = gateway.send(&ask(&key, "slow", json!({}))).await;
+    refused.assert_error(403, "permission_denied");
+    let request = ask(&gateway.key, "slow", json!({}));
+    gateway.send(&request).await.assert_ok();
+}

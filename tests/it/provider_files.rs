@@ -57,7 +57,7 @@ pub(crate) const FILES: &[Documented] = &[
     documented("bedrock", "https://bedrock-mantle.us-east-1.api.aws", &["/anthropic/v1/messages"], "x-api-key", ("anthropic.claude-opus-5-5", "anthropic.claude-opus-5-5")),
     documented("bedrock-runtime", "https://bedrock-runtime.us-east-1.amazonaws.com", &["/model/global.anthropic.claude-opus-4-6-v1/invoke"], BEARER, ("global.anthropic.claude-opus-4-6-v1", "global.anthropic.claude-opus-4-6-v1")),
     documented("bedrock-runtime", "https://bedrock-runtime.us-east-1.amazonaws.com", &["/model/global.moonshotai.kimi-k3/converse"], BEARER, ("global.moonshotai.kimi-k3", "global.moonshotai.kimi-k3")),
-    documented("cohere", "https://api.cohere.ai", &["/compatibility/v1/chat/completions"], BEARER, ("command-a-03-2025", "command-a-03-2025")),
+    documented("cohere", "https://api.cohere.ai", &["/compatibility/v1/chat/completions"], BEARER, ("command-a-plus-05-2026", "command-a-plus-05-2026")),
     documented("deepseek", "https://api.deepseek.com", &["/chat/completions", "/anthropic/v1/messages"], BEARER, ("deepseek-v4-pro", "deepseek-v4-pro")),
     documented("fireworks", "https://api.fireworks.ai", &["/inference/v1/chat/completions"], BEARER, ("accounts/fireworks/models/kimi-k3", "accounts/fireworks/models/kimi-k3")),
     documented("gemini", "https://generativelanguage.googleapis.com", &["/v1beta/models/gemini-4-argon:generateContent"], "x-goog-api-key", ("gemini-4-argon", "gemini-4-argon")),

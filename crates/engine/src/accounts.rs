@@ -28,7 +28,8 @@ use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
 use tollgate_types::{
     Claim, Format, Identity, InputCount, KeyId, Limited, Limits, MaybeReady, NamedItem,
-    OwnerFailure, PerUnit, Prices, Shortage, Tariff, Unavailable, Unit, UpperBound,
+    OwnerFailure, PerUnit, RequestFacts, ServiceTier, Shortage, Tariff, Unavailable, Unit,
+    UpperBound,
 };
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -428,12 +429,8 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
         Some(Format::Rerank) => facts.most_rerank_searches(),
         _ => facts.hosted_tools.saturating_mul(CALLS_PER_TOOL),
     });
-    let is_fast = facts.is_some_and(|facts| facts.fast_mode.is_some());
-    let prices = model.dearest_prices(at, SystemTime::now());
-    let prices = match is_fast {
-        true => prices,
-        false => prices.map(Prices::without_fast_mode),
-    };
+    let tier = facts.map_or(ServiceTier::Standard, RequestFacts::tier);
+    let prices = model.dearest_prices(at, tier, SystemTime::now());
     Tariff {
         tool_calls,
         weights: model.weights,

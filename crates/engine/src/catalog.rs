@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_filter::{ModelHandle, ModelView};
 use tollgate_routing::health::Fleet;
 use tollgate_routing::{Catalog, Conversations, Model};
-use tollgate_types::Format;
+use tollgate_types::{Format, ServiceTier};
 
 /// The catalog, with a number for each model.
 pub struct IndexedCatalog {
@@ -106,7 +106,8 @@ impl IndexedCatalog {
             max_output_tokens: indexed.model.max_output_tokens,
             context_window: indexed.model.context_window,
             is_priced: indexed.model.is_priced(),
-            has_fast_price: indexed.model.has_fast_price(),
+            has_priority_price: indexed.model.has_tier(ServiceTier::Priority),
+            has_fast_price: indexed.model.has_tier(ServiceTier::Fast),
         })
     }
 }

@@ -192,7 +192,7 @@ impl Question<'_> {
             || needs_custom_tools(self.format, self.body, capabilities);
         let reservation = self.request.reservation.as_ref();
         let facts = self.request.facts_if_read();
-        let is_priced = deployment.is_priced(facts.is_some_and(|facts| facts.fast_mode.is_some()));
+        let is_priced = deployment.is_priced(facts.map_or(&[], |facts| &facts.tiers));
         if !is_priced && reservation.is_some_and(|it| it.pays_money()) {
             let reason = "it has no price, and the key pays in money";
             return Err((reason.to_owned(), None));

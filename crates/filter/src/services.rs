@@ -5,7 +5,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{net::IpAddr, num::NonZeroU32, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{
     AdmissionGuard, Claim, Format, Identity, InputCount, KeyId, Limited, MaybeReady, NamedItem,
-    OwnerFailure, ReasoningMode, RequestFacts, ReservationGuard, Shortage, StoredAt, UpperBound,
+    OwnerFailure, ReasoningMode, RequestFacts, ReservationGuard, ServiceTier, Shortage, StoredAt,
+    UpperBound,
 };
 
 /// The services of the gateway. A filter clones what it needs when it is built.
@@ -99,8 +100,21 @@ pub struct ModelView<'a> {
     pub context_window: Option<u64>,
     /// Whether the cost of its requests is known: a key that pays in money can use it.
     pub is_priced: bool,
+    /// The same in the tier `priority`.
+    pub has_priority_price: bool,
     /// The same in fast mode.
     pub has_fast_price: bool,
+}
+
+impl ModelView<'_> {
+    /// Whether the cost of a request in a tier is known.
+    pub const fn has_price_of(&self, tier: ServiceTier) -> bool {
+        match tier {
+            ServiceTier::Priority => self.has_priority_price,
+            ServiceTier::Fast => self.has_fast_price,
+            ServiceTier::Standard | ServiceTier::Flex | ServiceTier::Batch => self.is_priced,
+        }
+    }
 }
 
 /// Looks up models.

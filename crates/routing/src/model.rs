@@ -10,8 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tollgate_types::{
-    Effort, Format, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds, ThinkingStyle,
-    Tokenizer, Weights,
+    Effort, Format, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds, ServiceTier,
+    ThinkingStyle, Tokenizer, Weights,
 };
 
 tollgate_types::named! {
@@ -133,33 +133,50 @@ impl Model {
 
     /// Whether the cost of a request can be known: one of its deployments has a price.
     pub fn is_priced(&self) -> bool {
-        self.deployments.iter().any(|it| it.price.is_some())
+        self.deployments.iter().any(|it| it.is_priced(&[]))
     }
 
-    /// Whether the cost of a request in fast mode can be known.
-    pub fn has_fast_price(&self) -> bool {
+    /// Whether the cost of a request in a tier can be known.
+    pub fn has_tier(&self, tier: ServiceTier) -> bool {
         let mut prices = self.deployments.iter().filter_map(|it| it.price.as_ref());
-        prices.any(PriceList::has_fast_mode)
+        prices.any(|price| price.has_tier(tier))
     }
 
     /// Of each kind of tokens the highest price of its deployments, of those at `provider` if a request
-    /// can go to no other. `None`: none of them has a price.
-    pub fn dearest_prices(&self, provider: Option<&str>, now: SystemTime) -> Option<Prices> {
+    /// can go to no other. The price of fast mode counts if the request asks for it, or a deployment sets it.
+    /// `None`: none of them has a price.
+    pub fn dearest_prices(
+        &self,
+        provider: Option<&str>,
+        asked: ServiceTier,
+        now: SystemTime,
+    ) -> Option<Prices> {
         /// Requests are sent within this time. Prices that change in it count.
         const SENT_WITHIN: Duration = Duration::from_secs(3600);
-        self.prices(provider, |list| list.dearest(now, SENT_WITHIN))
+        self.prices(provider, |deployment, list| {
+            let prices = list.dearest(now, SENT_WITHIN);
+            let is_fast = deployment.set_tiers().chain([asked]).max() == Some(ServiceTier::Fast);
+            match is_fast {
+                true => prices,
+                false => prices.without_fast_mode(),
+            }
+        })
     }
 
-    /// The same at a time.
+    /// The same at a time, in any tier.
     pub fn prices_at(&self, provider: Option<&str>, time: SystemTime) -> Option<Prices> {
-        self.prices(provider, |list| *list.at(time))
+        self.prices(provider, |_, list| *list.at(time))
     }
 
-    fn prices(&self, provider: Option<&str>, of: impl Fn(&PriceList) -> Prices) -> Option<Prices> {
+    fn prices(
+        &self,
+        provider: Option<&str>,
+        of: impl Fn(&Deployment, &PriceList) -> Prices,
+    ) -> Option<Prices> {
         let can_serve = |it: &&Arc<Deployment>| provider.is_none_or(|at| *it.provider.name == *at);
         let deployments = self.deployments.iter().filter(can_serve);
-        let prices = deployments.filter_map(|it| it.price.as_ref());
-        prices.map(of).reduce(|all, prices| all.dearest(&prices))
+        let prices = deployments.filter_map(|it| Some(of(it, it.price.as_ref()?)));
+        prices.reduce(|all, prices| all.dearest(&prices))
     }
 
     /// Whether one of its deployments counts tokens.

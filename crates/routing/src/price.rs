@@ -2,7 +2,7 @@
 
 use crate::settings::PriceSettings;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tollgate_types::Prices;
+use tollgate_types::{Prices, ServiceTier};
 
 /// Prices with the dates from which they apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ impl PriceList {
         applied.map_or(&self.first, |(_, prices)| prices)
     }
 
-    /// Whether the price of fast mode is known at all times.
-    pub fn has_fast_mode(&self) -> bool {
+    /// Whether the price in a tier is known at all times.
+    pub fn has_tier(&self, tier: ServiceTier) -> bool {
         let changes = self.changes.iter().map(|(_, prices)| prices);
         let mut all = changes.chain([&self.first]);
-        all.all(|prices| prices.special.fast.is_some())
+        all.all(|prices| prices.special.factor(tier).is_some())
     }
 
     /// Of each kind of tokens the highest price in the time that begins now.
@@ -112,7 +112,7 @@ mod tests {
     fn a_change_keeps_every_price_that_it_does_not_name() {
         let first = json!({
             "input": 3, "cache_read": "0.30", "cache_write": 3.75, "cache_write_1h": 6, "audio_input": 40,
-            "output": 15, "audio_output": 80, "image_output": 30,
+            "audio_cache_read": 4, "output": 15, "audio_output": 80, "image_output": 30,
             "tool_calls": {"web_search": 0.01, "file_search": 0.0025, "rerank": 0.002}, "tiers": {"flex": 0.5, "fast": 2},
             "long_prompt": {"above": 200_000, "input": 2, "output": 1.5},
         });

@@ -6,7 +6,7 @@ use crate::{FormatSet, PriceList, settings::EmbeddingsApi, settings::ModelTimeou
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tollgate_providers::{Proof, QuerySecret, Signer, Source, Token};
-use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
+use tollgate_types::{AskedTier, Capabilities, Format, PerFormat, ServiceTier, Tokenizer};
 
 /// A service that answers.
 #[derive(Clone, Debug)]
@@ -122,6 +122,8 @@ pub struct BodyPatch {
     /// Names with other names for the same field. If a body has both, the second one stays, unless it
     /// is `null`.
     pub rename: Vec<(Box<str>, Box<str>)>,
+    /// The tier that the request asks for by what is set, if it is not the standard one.
+    pub tier: Option<ServiceTier>,
 }
 
 impl BodyPatch {
@@ -344,10 +346,19 @@ impl Deployment {
             && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
     }
 
-    /// Whether the cost of a request is known, in fast mode if it asks for that.
-    pub fn is_priced(&self, fast: bool) -> bool {
+    /// Whether the cost of a request is known, in the tiers that it asks for or that the configuration sets.
+    pub fn is_priced(&self, asked: &[AskedTier]) -> bool {
         let price = self.price.as_ref();
-        price.is_some_and(|price| !fast || price.has_fast_mode())
+        let asked = asked.iter().map(|it| it.tier);
+        let mut tiers = asked.chain(self.set_tiers());
+        price.is_some_and(|price| tiers.all(|tier| price.has_tier(tier)))
+    }
+
+    /// The tiers that the configuration sets in the bodies of its requests.
+    pub fn set_tiers(&self) -> impl Iterator<Item = ServiceTier> {
+        let formats = Format::ALL.into_iter();
+        let formats = formats.filter(|format| self.formats.contains(*format));
+        formats.filter_map(|format| self.provider.endpoint(format)?.whole.patch.tier)
     }
 
     /// The format in which the gateway asks it for a client of `format`: the client's own if the

@@ -320,6 +320,76 @@ pub const VENDORS: &[VendorError] = &[
         r#"{"error":{"code":501,"message":"This server does not support reranking. Start it with `--reranking`","type":"not_supported_error"}}"#,
     ),
     error(
+        "cohere-auth",
+        401,
+        r#"{"id":"sim","message":"invalid api token"}"#,
+    ),
+    error(
+        "cohere-model",
+        404,
+        r#"{"id":"sim","message":"model 'command-0' not found, make sure the correct model ID was used and that you have access to the model."}"#,
+    ),
+    error(
+        "cohere-context",
+        400,
+        r#"{"id":"sim","message":"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 6354. Try using a shorter prompt."}"#,
+    ),
+    error(
+        "cohere-rate",
+        429,
+        r#"{"id":"sim","message":"You are using a Trial key, which is limited to 20 API calls / minute."}"#,
+    ),
+    error(
+        "fireworks-model",
+        404,
+        r#"{"message":"Model not found, inaccessible, and/or not deployed","param":"model","code":"NOT_FOUND","type":"error"}"#,
+    ),
+    error(
+        "mistral-auth",
+        401,
+        r#"{"message":"Unauthorized","request_id":"sim"}"#,
+    ),
+    error(
+        "mistral-model",
+        400,
+        r#"{"object":"error","message":"Invalid model: mistral-0","type":"invalid_model","param":null,"code":"1500"}"#,
+    ),
+    error(
+        "mistral-rate",
+        429,
+        r#"{"object":"error","message":"Rate limit exceeded","type":"rate_limited","param":null,"code":"1300","raw_status_code":429}"#,
+    ),
+    error(
+        "ollama-model",
+        404,
+        r#"{"error":{"message":"model \"x\" not found, try pulling it first","type":"api_error","param":null,"code":null}}"#,
+    ),
+    error(
+        "ollama-tool",
+        400,
+        r#"{"error":{"message":"registry.ollama.ai/library/x:latest does not support tools","type":"api_error","param":null,"code":null}}"#,
+    ),
+    error(
+        "sglang-context",
+        400,
+        r#"{"object":"error","message":"The input (61709 tokens) is longer than the model's context length (40960 tokens).","type":"BadRequestError","param":null,"code":400}"#,
+    ),
+    error(
+        "together-auth",
+        401,
+        r#"{"error":{"message":"Invalid API key provided. You can find your API key at https://api.together.xyz/settings/api-keys.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
+    ),
+    error(
+        "together-model",
+        400,
+        r#"{"id":"sim","error":{"message":"Unable to access non-serverless model x/X-0. Please visit https://api.together.ai/models/x/X-0 to create and start a new dedicated endpoint for the model.","type":"invalid_request_error","param":null,"code":"model_not_available"}}"#,
+    ),
+    error(
+        "together-context",
+        422,
+        r#"{"id":"sim","error":{"message":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 65537. Given: 79993 `inputs` tokens and 1024 `max_new_tokens`","type":"invalid_request_error","param":"max_tokens","code":null}}"#,
+    ),
+    error(
         "deepseek-tool",
         400,
         r#"{"error":{"message":"No tool output found for tool call call-a.","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,

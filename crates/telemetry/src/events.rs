@@ -34,7 +34,7 @@ use tollgate_providers::{FetchFault, Report, Token};
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_routing::{Catalog, Decision};
 use tollgate_types::{ErrorCode, Format, LimitHit};
-use tollgate_wire::fault::{FaultClass, UpstreamFault};
+use tollgate_wire::fault::{FaultClass, UpstreamFault, shortened};
 
 /// Everything that is measured.
 struct Metrics {
@@ -384,7 +384,7 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
 }
 
 /// An attempt has failed at a provider. `cause`: the error of the connection. `deployment`: its name, if the
-/// operator has named the model.
+/// operator has named the model, and so the whole path.
 pub fn upstream_fault(
     request: &impl Display,
     provider: &str,
@@ -401,9 +401,10 @@ pub fn upstream_fault(
     let code = fault.provider_code.as_ref();
     let code = code.map(|it| format!(", code {it}"));
     let [status, code] = [status, code].map(Option::unwrap_or_default);
-    let cause: &dyn Display = match (cause, &fault.words) {
+    let said = fault.words.as_ref().map(|words| shortened(&words.message));
+    let cause: &dyn Display = match (cause, &said) {
         (Some(cause), _) => cause,
-        (None, Some(words)) => &words.message,
+        (None, Some(said)) => said,
         (None, None) if fault.class == FaultClass::Unreachable => &"its host has no address",
         (None, None) => &"in its answer",
     };
@@ -465,7 +466,7 @@ fn advice(fault: &UpstreamFault, deployment: Option<&str>) -> Option<String> {
             });
         }
         // Azure, of a path or a version of its API.
-        FaultClass::InvalidRequest if code == "404" => {
+        FaultClass::InvalidRequest if code == "404" && deployment.is_some() => {
             "it does not know the path: check 'address' and its query, and the format's 'path'"
         }
         _ => return None,

@@ -51,7 +51,7 @@ pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use money::{InvalidMoney, Money};
 pub use prices::{LongPrompt, Prices, SpecialPrices};
 pub use request::{
-    FastMode, LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, OutputKind, RequestFacts,
+    AskedTier, LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, OutputKind, RequestFacts,
     RequestNeeds, StoredId, ThinkingRoom,
 };
 pub use share::{KeyShares, Resource, Share, leaves_room};

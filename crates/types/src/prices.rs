@@ -24,6 +24,8 @@ pub struct SpecialPrices {
     pub cache_write_1h: Option<Money>,
     /// Sound in the uncached input.
     pub audio_input: Option<Money>,
+    /// Sound read from a cache.
+    pub audio_cache_read: Option<Money>,
     /// Sound in the output.
     pub audio_output: Option<Money>,
     /// Images in the output.
@@ -32,8 +34,8 @@ pub struct SpecialPrices {
     pub tool_calls: [Money; ProviderTool::ALL.len()],
     /// The factors of token prices in tiers other than the standard one.
     pub flex: Weight,
-    /// The same in the tier `priority`.
-    pub priority: Weight,
+    /// The same in the tier `priority`. `None`: its price is unknown.
+    pub priority: Option<Weight>,
     /// The same in the tier `batch`.
     pub batch: Weight,
     /// The same in fast mode. `None`: its price is unknown.
@@ -58,11 +60,12 @@ impl Default for SpecialPrices {
         Self {
             cache_write_1h: None,
             audio_input: None,
+            audio_cache_read: None,
             audio_output: None,
             image_output: None,
             tool_calls: [Money::ZERO; ProviderTool::ALL.len()],
             flex: Weight::ONE,
-            priority: Weight::ONE,
+            priority: None,
             batch: Weight::ONE,
             fast: None,
             long_prompt: None,
@@ -71,13 +74,14 @@ impl Default for SpecialPrices {
 }
 
 impl SpecialPrices {
-    fn factor(&self, tier: ServiceTier) -> Weight {
+    /// The factor of token prices in a tier. `None`: its price is unknown.
+    pub const fn factor(&self, tier: ServiceTier) -> Option<Weight> {
         match tier {
-            ServiceTier::Fast => self.fast.unwrap_or(Weight::ONE),
-            ServiceTier::Standard => Weight::ONE,
-            ServiceTier::Flex => self.flex,
+            ServiceTier::Fast => self.fast,
+            ServiceTier::Standard => Some(Weight::ONE),
+            ServiceTier::Flex => Some(self.flex),
             ServiceTier::Priority => self.priority,
-            ServiceTier::Batch => self.batch,
+            ServiceTier::Batch => Some(self.batch),
         }
     }
 }
@@ -102,7 +106,13 @@ impl Prices {
 
     /// The highest price of input, because neither the state of a cache nor the tier is known beforehand.
     pub fn dearest_input(&self) -> Money {
-        let special = [self.special.cache_write_1h, self.special.audio_input];
+        let SpecialPrices {
+            cache_write_1h,
+            audio_input,
+            audio_cache_read,
+            ..
+        } = self.special;
+        let special = [cache_write_1h, audio_input, audio_cache_read];
         let plain = self.input.max(self.cache_read).max(self.cache_write);
         let price = special.into_iter().flatten().fold(plain, Money::max);
         self.at_most(price, self.special.long_prompt.map(|it| it.input))
@@ -130,8 +140,8 @@ impl Prices {
             fast,
             ..
         } = self.special;
-        let fast = fast.unwrap_or(Weight::ONE);
-        let factor = Weight::ONE.max(flex).max(priority).max(batch).max(fast);
+        let known = priority.max(fast).unwrap_or(Weight::ONE);
+        let factor = Weight::ONE.max(flex).max(batch).max(known);
         let long = long.unwrap_or(Weight::ONE).max(Weight::ONE);
         let parts = factor.of(price.nanos()).saturating_mul(long.of(1));
         let nanos = parts.div_ceil(Weight::ONE.of(1) * Weight::ONE.of(1));
@@ -167,6 +177,12 @@ impl Prices {
                     self.input,
                     theirs.audio_input,
                     other.input,
+                ),
+                audio_cache_read: part(
+                    ours.audio_cache_read,
+                    self.cache_read,
+                    theirs.audio_cache_read,
+                    other.cache_read,
                 ),
                 audio_output: part(
                     ours.audio_output,
@@ -216,7 +232,14 @@ impl Prices {
                 special.audio_input.unwrap_or(self.input),
                 details.audio_input,
             ),
-            (self.cache_read, usage.cache_read),
+            (
+                self.cache_read,
+                rest(usage.cache_read, details.audio_cache_read),
+            ),
+            (
+                special.audio_cache_read.unwrap_or(self.cache_read),
+                details.audio_cache_read,
+            ),
             (
                 self.cache_write,
                 rest(usage.cache_write, details.cache_write_1h),
@@ -239,7 +262,7 @@ impl Prices {
         ]);
         let input = input.saturating_mul(of_input.of(1));
         let sum = input.saturating_add(output.saturating_mul(of_output.of(1)));
-        let factor = special.factor(details.tier).of(1);
+        let factor = special.factor(details.tier).unwrap_or(Weight::ONE).of(1);
         let parts = Weight::ONE
             .of(Self::TOKENS)
             .saturating_mul(Weight::ONE.of(1));
@@ -322,6 +345,7 @@ mod tests {
         let details = UsageDetails {
             cache_write_1h: 40,
             audio_input: 100,
+            audio_cache_read: 5,
             audio_output: 4,
             image_output: 1,
             tool_calls: [2, 1, 0, 5],
@@ -331,6 +355,7 @@ mod tests {
         let special = SpecialPrices {
             cache_write_1h: Some(money("6")),
             audio_input: Some(money("40")),
+            audio_cache_read: Some(money("0.5")),
             audio_output: Some(money("80")),
             image_output: Some(money("30")),
             tool_calls: [
@@ -345,25 +370,27 @@ mod tests {
             special,
             ..prices()
         };
-        // Input 900 x 3 + 100 x 40, cache 3 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30 millionths; calls 0.0325.
-        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.040243");
+        // Input 900 x 3 + 100 x 40, cache 5 x 0.3 + 5 x 0.5 + 60 x 3.75 + 40 x 6, output 15 x 15 + 4 x 80 + 30
+        // millionths; calls 0.0325.
+        assert_eq!(prices.cost(&USAGE, &details).to_string(), "0.040244");
         // No part is greater than the whole.
         let all = UsageDetails {
             cache_write_1h: u64::MAX,
             audio_input: u64::MAX,
+            audio_cache_read: u64::MAX,
             audio_output: u64::MAX,
             image_output: u64::MAX,
             ..UsageDetails::default()
         };
-        // 1000 x 40 + 3 + 100 x 6 + 20 x 80 millionths.
-        assert_eq!(prices.cost(&USAGE, &all).to_string(), "0.042203");
+        // 1000 x 40 + 10 x 0.5 + 100 x 6 + 20 x 80 millionths.
+        assert_eq!(prices.cost(&USAGE, &all).to_string(), "0.042205");
     }
 
     #[test]
     fn a_tier_multiplies_the_prices_of_tokens_alone() {
         let special = SpecialPrices {
             flex: Weight::from_thousandths(500),
-            priority: Weight::from_thousandths(2000),
+            priority: Some(Weight::from_thousandths(2000)),
             tool_calls: [money("0.01"), Money::ZERO, Money::ZERO, Money::ZERO],
             ..SpecialPrices::default()
         };
@@ -410,7 +437,7 @@ mod tests {
         let special = SpecialPrices {
             cache_write_1h: Some(money("6")),
             image_output: Some(money("30")),
-            priority: Weight::from_thousandths(1750),
+            priority: Some(Weight::from_thousandths(1750)),
             ..SpecialPrices::default()
         };
         let prices = Prices {
@@ -443,7 +470,7 @@ mod tests {
                 input: Weight::from_thousandths(2000),
                 output: Weight::from_thousandths(1500),
             }),
-            priority: Weight::from_thousandths(2000),
+            priority: Some(Weight::from_thousandths(2000)),
             ..SpecialPrices::default()
         };
         let prices = Prices {

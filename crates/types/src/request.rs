@@ -8,13 +8,15 @@ use crate::{ConversationFacts, Effort, ReasoningMode, ServiceTier, Thinking};
 /// The lowest output limit that the responses format accepts, in tokens.
 pub const LEAST_RESPONSES_OUTPUT: u64 = 16;
 
-/// A field that asks for the provider's fastest mode, and its value.
+/// A field that asks for a tier, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastMode {
+pub struct AskedTier {
     /// `speed`, `service_tier` or `serviceTier`.
     pub field: &'static str,
-    /// `fast` or `ultrafast`.
+    /// The name of the tier there.
     pub value: &'static str,
+    /// The tier.
+    pub tier: ServiceTier,
 }
 
 /// The facts of a request body, from one pass over it.
@@ -39,11 +41,9 @@ pub struct RequestFacts {
     pub thinking: Option<Thinking>,
     /// Messages only: `thinking.budget_tokens`.
     pub thinking_budget: Option<u64>,
-    /// The provider's fastest mode, which has its own price.
-    pub fast_mode: Option<FastMode>,
-    /// The tier that the request asks for.
-    pub tier: ServiceTier,
-    /// Messages only: `inference_geo` other than `global`, which has its own price.
+    /// The tiers other than the standard one that the request asks for.
+    pub tiers: Vec<AskedTier>,
+    /// `inference_geo` other than `global`, which has its own price.
     pub regional: bool,
     /// Responses only: `background: true`.
     pub background: bool,
@@ -127,6 +127,12 @@ pub struct NamedItem {
 }
 
 impl RequestFacts {
+    /// The tier that the request asks for: of several the dearest.
+    pub fn tier(&self) -> ServiceTier {
+        let tiers = self.tiers.iter().map(|it| it.tier);
+        tiers.max().unwrap_or_default()
+    }
+
     /// The documents of one search for a rerank, and the tokens of one document.
     const RERANK_DOCUMENTS: u64 = 100;
     const RERANK_TOKENS: u64 = 500;

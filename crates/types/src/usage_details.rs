@@ -26,33 +26,43 @@ impl ProviderTool {
 }
 
 /// The tier in which a provider has served a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServiceTier {
     /// The standard tier, and every tier without its own factor.
     #[default]
     Standard,
+    /// Within a day.
+    Batch,
     /// Slower and cheaper.
     Flex,
     /// Faster and more expensive. OpenAI also calls it `fast`.
     Priority,
-    /// Within a day.
-    Batch,
     /// Anthropic's fast mode (`speed: "fast"`), and OpenAI's tier `ultrafast`.
     Fast,
 }
 
 impl ServiceTier {
-    /// The tier of this name in an answer, in any case.
+    /// The names in requests and answers of the tiers other than the standard one. The last two are Vertex
+    /// AI's (`trafficType`).
+    const NAMES: [(&str, Self); 7] = [
+        ("flex", Self::Flex),
+        ("priority", Self::Priority),
+        ("batch", Self::Batch),
+        ("fast", Self::Priority),
+        ("ultrafast", Self::Fast),
+        ("ON_DEMAND_FLEX", Self::Flex),
+        ("ON_DEMAND_PRIORITY", Self::Priority),
+    ];
+
+    /// The tier of this name, in any case.
     pub fn from_name(name: &str) -> Self {
-        let tiers = [
-            ("flex", Self::Flex),
-            ("priority", Self::Priority),
-            ("batch", Self::Batch),
-            ("fast", Self::Priority),
-            ("ultrafast", Self::Fast),
-        ];
-        let known = |it: &&(&str, Self)| it.0.eq_ignore_ascii_case(name);
-        tiers.iter().find(known).map_or(Self::Standard, |it| it.1)
+        Self::named(name).map_or(Self::Standard, |it| it.1)
+    }
+
+    /// The same with its name, unless it is the standard one.
+    pub fn named(name: &str) -> Option<(&'static str, Self)> {
+        let mut known = Self::NAMES.into_iter();
+        known.find(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 }
 
@@ -64,6 +74,8 @@ pub struct UsageDetails {
     pub cache_write_1h: u64,
     /// Tokens of sound in the uncached input.
     pub audio_input: u64,
+    /// Tokens of sound read from a cache.
+    pub audio_cache_read: u64,
     /// Tokens of sound in the output.
     pub audio_output: u64,
     /// Tokens of images in the output.
@@ -94,6 +106,7 @@ impl UsageDetails {
         Self {
             cache_write_1h: self.cache_write_1h.min(usage.cache_write),
             audio_input: self.audio_input.min(usage.input),
+            audio_cache_read: self.audio_cache_read.min(usage.cache_read),
             audio_output,
             image_output: self.image_output.min(other_output),
             ..self

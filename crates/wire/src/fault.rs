@@ -20,7 +20,7 @@ use tollgate_types::{ErrorCode, Format, PublicError};
 
 pub use classify::{UpstreamAnswer, classify, classify_body, classify_exception};
 pub use tollgate_types::ContextNumbers;
-pub use words::{ProviderWords, redacted};
+pub use words::{ProviderWords, redacted, shortened};
 
 /// How many bytes of an error answer [`classify`] looks at; a caller need not read more.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;

@@ -193,6 +193,17 @@ impl Peeker {
         self
     }
 
+    /// Reads some members of a body, which need not be a whole request.
+    ///
+    /// # Errors
+    /// A member has a value that the gateway refuses.
+    pub fn part(format: Format, members: &[u8]) -> Result<Peeked, PeekError> {
+        let mut peeker = Self::new(format, &PeekLimits::default());
+        peeker.push(members)?;
+        peeker.lexer.finish(&mut peeker.walk)?;
+        Ok(peeker.walk.into_found())
+    }
+
     /// With the facts that the address of the request names.
     #[must_use]
     pub fn with_address(mut self, address: Address) -> Self {

@@ -247,7 +247,12 @@ impl UsageReport {
                 details.cache_write_1h = details.cache_write_1h.saturating_add(hour);
                 sum(numbers.exclusive(), self.iterations.usage)
             }
-            Counting::Apart => numbers.apart(),
+            Counting::Apart => {
+                // The sound of the whole prompt was reported.
+                let cached = details.audio_cache_read;
+                details.audio_input = details.audio_input.saturating_sub(cached);
+                numbers.apart()
+            }
         };
         ReportedUsage {
             usage,

@@ -33,6 +33,22 @@ async fn playing(format: &str, script: impl Into<Vec<Act>>) -> (Upstream, Gatewa
     (upstream, Gateway::start(config).await)
 }
 
+/// A gateway before a provider that speaks a format, at a price. All output is seen.
+async fn priced(upstream: &Upstream, format: Value, price: Value) -> Gateway {
+    let mut settings = support::provider(upstream.address);
+    settings["formats"] = json!([format]);
+    let config = Config::new()
+        .provider("raw", settings)
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.reasoning", json!("none"))
+        .with("models.test-model.price", price);
+    Gateway::start(config).await
+}
+
+fn of_fast_mode() -> Value {
+    json!({"input": 1, "output": 1, "tiers": {"fast": 6}})
+}
+
 #[tokio::test]
 async fn a_stop_sequence_that_the_gateway_enforces_saves_no_hidden_input() {
     let response = json!({"id": "resp_1", "object": "response", "created_at": 1, "status": "in_progress",
@@ -226,14 +242,8 @@ async fn searches_that_have_arrived_are_paid_for_by_a_client_that_leaves() {
     for (path, format, more, events) in searches() {
         let sent = head("text/event-stream") + &events.iter().map(event).collect::<String>();
         let upstream = Upstream::playing([Act::send(sent), Act::Hang]).await;
-        let mut settings = support::provider(upstream.address);
-        settings["formats"] = json!([format]);
         let price = json!({"input": 0, "output": 0, "tool_calls": {"web_search": 0.01}});
-        let config = Config::new()
-            .provider("raw", settings)
-            .model("test-model", json!(["raw"]))
-            .with("models.test-model.price", price);
-        let gateway = Gateway::start(config).await;
+        let gateway = priced(&upstream, json!(format), price).await;
         let request = Request::post(path, &ask(path, true, more)).key(&gateway.key);
         let mut http2 = Http2::open(gateway.address).await;
         let answer = bounded("a head", http2.begin(&request)).await.unwrap();
@@ -252,14 +262,8 @@ async fn searches_that_have_arrived_are_paid_for_by_a_client_that_leaves() {
 async fn a_client_that_does_not_wait_for_a_whole_answer_pays_a_search_for_each_hosted_tool() {
     for (path, format, more, _) in searches() {
         let upstream = Upstream::playing([Act::Hang]).await;
-        let mut settings = support::provider(upstream.address);
-        settings["formats"] = json!([format]);
         let price = json!({"input": 0, "output": 0, "tool_calls": {"web_search": 0.01}});
-        let config = Config::new()
-            .provider("raw", settings)
-            .model("test-model", json!(["raw"]))
-            .with("models.test-model.price", price);
-        let gateway = Gateway::start(config).await;
+        let gateway = priced(&upstream, json!(format), price).await;
         let request = Request::post(path, &ask(path, false, more)).key(&gateway.key);
         let mut http2 = Http2::open(gateway.address).await;
         let is_sent = async || (upstream.requests() > 0).then_some(());
@@ -284,22 +288,24 @@ async fn an_estimate_has_the_price_of_the_tier_that_was_reported_or_asked_for() 
         "delta": {"type": "text_delta", "text": "the last of it"}});
     let start = head("text/event-stream");
     let sent = start.clone() + &[&beginning, &block, &delta].map(event).concat();
-    for (script, until) in [
-        (vec![Act::send(sent), Act::Hang], Some("the last of it")),
-        // Nothing was reported.
-        (vec![Act::send(start), Act::Hang], None),
+    let none_reported = vec![Act::send(start), Act::Hang];
+    let (asks, sets) = (json!({"max_tokens": 64, "speed": "fast"}), json!({}));
+    let does_not_ask = json!({"max_tokens": 64});
+    for (script, until, more, set) in [
+        (
+            vec![Act::send(sent), Act::Hang],
+            Some("the last of it"),
+            &asks,
+            sets.clone(),
+        ),
+        (none_reported.clone(), None, &asks, sets),
+        // The operator asks for it.
+        (none_reported, None, &does_not_ask, json!({"speed": "fast"})),
     ] {
         let upstream = Upstream::playing(script).await;
-        let mut settings = support::provider(upstream.address);
-        settings["formats"] = json!(["messages"]);
-        let price = json!({"input": 1, "output": 1, "tiers": {"fast": 6}});
-        let config = Config::new()
-            .provider("raw", settings)
-            .model("test-model", json!(["raw"]))
-            .with("models.test-model.reasoning", json!("none"))
-            .with("models.test-model.price", price);
-        let gateway = Gateway::start(config).await;
-        let body = ask(MESSAGES, true, json!({"max_tokens": 64, "speed": "fast"}));
+        let format = json!({"name": "messages", "set": set});
+        let gateway = priced(&upstream, format, of_fast_mode()).await;
+        let body = ask(MESSAGES, true, more.clone());
         let request = Request::post(MESSAGES, &body).key(&gateway.key);
         let line = match until {
             Some(text) => {
@@ -347,14 +353,7 @@ async fn a_crash_within_a_stream_in_fast_mode_charges_that_mode() {
         Act::Hang,
     ])
     .await;
-    let mut settings = support::provider(upstream.address);
-    settings["formats"] = json!(["messages"]);
-    let price = json!({"input": 1, "output": 1, "tiers": {"fast": 6}});
-    let config = Config::new()
-        .provider("raw", settings)
-        .model("test-model", json!(["raw"]))
-        .with("models.test-model.price", price);
-    let gateway = Gateway::start(config).await;
+    let gateway = priced(&upstream, json!("messages"), of_fast_mode()).await;
     let (key, config) = (gateway.key.clone(), gateway.config());
     let body = ask(MESSAGES, true, json!({"max_tokens": 64, "speed": "fast"}));
     let request = Request::post(MESSAGES, &body).key(&key);

@@ -1,7 +1,8 @@
 //! A response whose caller left before its end is paid for in full when it is retrieved, once.
 
 use super::*;
-use tollgate_ledger::GrantTerms;
+use crate::support::Service;
+use tollgate_ledger::{GrantTerms, KeySelector};
 use tollgate_types::Money;
 
 /// What is asked, of which the provider stores the whole answer, and what that costs.
@@ -163,6 +164,90 @@ async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
         assert_eq!(first + rest, times * all, "{second}");
         gateway.verify().await;
     }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_response_has_its_tier_and_its_calls_of_tools() {
+    let response = |status: &str, output: Value, usage: Value| {
+        json!({"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m",
+            "service_tier": "priority", "output": output, "usage": usage})
+    };
+    let search = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
+        "action": {"type": "search", "query": "q"}});
+    let part = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
+    let message = |content: Value| {
+        json!({"id": "msg_1", "type": "message", "status": "completed",
+        "role": "assistant", "content": content})
+    };
+    let events = [
+        json!({"type": "response.created", "response": response("in_progress", json!([]), Value::Null)}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": search}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": message(json!([]))}),
+        json!({"type": "response.content_part.added", "item_id": "msg_1", "output_index": 1,
+            "content_index": 0, "part": part("")}),
+        json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 1,
+            "content_index": 0, "delta": "so much"}),
+    ];
+    let stream: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
+    let stream = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{stream}");
+    let usage = json!({"input_tokens": 200_000, "output_tokens": 20, "total_tokens": 200_020});
+    let output = json!([search, search, message(json!([part("so much more")]))]);
+    let whole = response("completed", output, usage).to_string();
+    let whole = support::json_answer("200 OK", "", &whole);
+    let service = Service::answering(move |seen| match &*seen.method {
+        "GET" => vec![Act::send(whole.clone())],
+        _ => vec![Act::send(stream.clone()), Act::Hang],
+    })
+    .await;
+    let price = json!({"input": 1, "output": 1, "tool_calls": {"web_search": 0.01}, "tiers": {"priority": 2}});
+    let mut provider = support::provider(service.address);
+    provider["formats"] = json!(["responses"]);
+    let config = Config::new()
+        .provider("raw", provider)
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.price", price);
+    let gateway = Gateway::start(config).await;
+    let grant = |money| GrantTerms {
+        tokens: 10_000_000,
+        money: Money::from_nanos(money),
+        validity: LONG,
+        ..GrantTerms::default()
+    };
+    // Ten calls are reserved, and what is left for hidden input.
+    let key = gateway.key_of(grant(200_000_000));
+    let more = json!({"tools": [{"type": "web_search"}], "service_tier": "priority", "max_output_tokens": 64});
+    let request = Request::post(RESPONSES, &ask(RESPONSES, true, more)).key(&key);
+    let (connection, answer) = begin(&gateway, &request, "so much").await;
+    drop(connection);
+    let cost = |line: &Value| {
+        line["cost"]
+            .as_str()
+            .unwrap()
+            .parse::<Money>()
+            .unwrap()
+            .nanos()
+    };
+    let first = gateway.line_of(&answer).await;
+    let expected = first["charged"].as_u64().unwrap() * 2000 + 10_000_000;
+    assert_eq!(cost(&first), expected, "{first}");
+
+    let selector = KeySelector::parse(&key).unwrap();
+    gateway
+        .store()
+        .top_up(&selector, &grant(1_000_000_000))
+        .unwrap();
+    let got = send(&gateway, "GET", &format!("{RESPONSES}/resp_1"), &key).await;
+    got.assert_ok();
+    let second = gateway.line_of(&got).await;
+    assert_eq!(
+        cost(&first) + cost(&second),
+        200_020 * 2000 + 20_000_000,
+        "{first} {second}"
+    );
+    gateway.verify().await;
 }
 
 #[tokio::test]

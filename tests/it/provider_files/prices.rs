@@ -44,9 +44,9 @@ fn every_priced_model_says_what_its_caches_cost_or_why_it_does_not() {
                 continue;
             }
             let prices: &[&str] = if model.contains("claude") {
-                &["cache_read: ", "cache_write: ", "cache_write_1h: "]
+                &[" cache_read: ", " cache_write: ", " cache_write_1h: "]
             } else {
-                &["cache_read: "]
+                &[" cache_read: "]
             };
             for price in prices {
                 let is_explained = model.contains("# no cache price");

@@ -7,7 +7,7 @@ use super::speaker::{REFUSE, SAID, TOOL, refuse, speak};
 use super::{BEARER, Documented, FILES, NONE, including};
 use crate::support::issuer::Issuer;
 use crate::support::{
-    Answer, CHAT, COUNT_TOKENS, FORMATS, Gateway, RESPONSES, Service, eventually, prompt, root,
+    Answer, CHAT, COUNT_TOKENS, Gateway, MESSAGES, RESPONSES, Service, eventually, prompt, root,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -18,9 +18,6 @@ const PAGE: &str = "docs/reference/providers.md";
 
 /// An image of one dot.
 const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-
-/// Stands for the errors of a provider whose own were not used.
-const OPENAIS: &str = "as OpenAI's";
 
 /// What the test of clients shows with the real server of a provider, by file.
 const REAL: &[(&str, &[&str])] = &[("llama-cpp", &["Chat", "Stream", "Count", "Errors"])];
@@ -48,19 +45,17 @@ fn vendor(file: &str) -> &str {
     }
 }
 
-/// The errors of a provider, or those of OpenAI for one whose own are not known.
-fn errors_of(file: &str) -> (Vec<&'static VendorError>, bool) {
-    let of = |vendor: &str| {
-        let errors = VENDORS.iter();
-        let errors = errors.filter(|it| it.name.split('-').next() == Some(vendor));
-        errors.collect::<Vec<_>>()
-    };
-    let own = of(vendor(file));
-    match own.is_empty() {
-        true => (of("openai"), false),
-        false => (own, true),
-    }
+/// The errors of a provider.
+fn errors_of(file: &str) -> Vec<&'static VendorError> {
+    let errors = VENDORS.iter();
+    let errors = errors.filter(|it| it.name.split('-').next() == Some(vendor(file)));
+    errors.collect()
 }
+
+/// Stands for the path of a Gemini client, which names the model.
+const GEMINI: &str = "gemini";
+/// The clients.
+const CLIENTS: [&str; 4] = [CHAT, RESPONSES, MESSAGES, GEMINI];
 
 /// A gateway with a file, and its provider.
 struct Row {
@@ -94,25 +89,39 @@ impl Row {
         row
     }
 
-    async fn ask(&self, path: &str, more: Value) -> Answer {
-        let body = prompt(path, self.file.model.0, "Say hello.", more);
-        self.gateway.post(path, &body).await
+    async fn ask(&self, path: &str, mut more: Value) -> Answer {
+        let (model, said) = (self.file.model.0, "Say hello.");
+        if path != GEMINI {
+            return self
+                .gateway
+                .post(path, &prompt(path, model, said, more))
+                .await;
+        }
+        let method = match more.as_object_mut().unwrap().remove("stream") {
+            Some(Value::Bool(true)) => "streamGenerateContent?alt=sse",
+            _ => "generateContent",
+        };
+        let model = model.replace('/', "%2F").replace(':', "%3A");
+        more["contents"] = json!([{"role": "user", "parts": [{"text": said}]}]);
+        let path = format!("/v1beta/models/{model}:{method}");
+        self.gateway.post(&path, &more).await
     }
 
     fn sent(&self) -> Value {
         serde_json::from_slice(&self.service.last().body).unwrap()
     }
 
-    /// The formats in which the provider is asked by clients of all three, each of which gets the text.
+    /// The formats in which the provider is asked by all clients, each of which gets the text.
     async fn chat(&self, stream: bool) -> String {
         /// What the client says as the system.
         const ADVICE: &str = "Be brief.";
         let mut formats = BTreeSet::new();
-        for path in FORMATS {
+        for path in CLIENTS {
             let mut more = match path {
                 CHAT => json!({"messages": [{"role": "system", "content": ADVICE},
                     {"role": "user", "content": "Say hello."}]}),
                 RESPONSES => json!({"instructions": ADVICE}),
+                GEMINI => json!({"systemInstruction": {"parts": [{"text": ADVICE}]}}),
                 _ => json!({"system": ADVICE}),
             };
             more["stream"] = json!(stream);
@@ -134,7 +143,7 @@ impl Row {
     }
 
     async fn tools(&self) -> String {
-        for path in FORMATS {
+        for path in CLIENTS {
             for stream in [false, true] {
                 let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
                 let tool = match path {
@@ -142,6 +151,9 @@ impl Row {
                         json!({"type": "function", "function": {"name": TOOL, "parameters": schema}})
                     }
                     RESPONSES => json!({"type": "function", "name": TOOL, "parameters": schema}),
+                    GEMINI => {
+                        json!({"functionDeclarations": [{"name": TOOL, "parameters": schema}]})
+                    }
                     _ => json!({"name": TOOL, "input_schema": schema}),
                 };
                 let answer = self
@@ -252,7 +264,8 @@ fn expected(error: &VendorError) -> (u16, &'static str) {
 }
 
 async fn errors(file: &'static Documented) -> String {
-    let (errors, are_own) = errors_of(file.file);
+    let errors = errors_of(file.file);
+    assert!(!errors.is_empty(), "{}", file.file);
     for error in &errors {
         let row = Row::of(file, error).await;
         let body = prompt(CHAT, file.model.0, REFUSE, json!({}));
@@ -266,10 +279,7 @@ async fn errors(file: &'static Documented) -> String {
             error.name
         );
     }
-    match are_own {
-        true => format!("{} of its own", errors.len()),
-        false => OPENAIS.to_owned(),
-    }
+    errors.len().to_string()
 }
 
 async fn cells(file: &'static Documented) -> (String, [String; 7]) {
@@ -306,7 +316,6 @@ async fn the_page_of_providers_is_what_the_files_do() {
             let mark = match () {
                 () if is_recorded(file.file, column) => '●',
                 () if is_real(file.file, column) => '◆',
-                () if cell == OPENAIS => '◌',
                 () => '○',
             };
             table.push_str(&format!(" {cell} {mark} |"));
@@ -318,6 +327,8 @@ async fn the_page_of_providers_is_what_the_files_do() {
     let test = |name: &'static str| name.trim_start_matches("it::");
     assert!(root().join(OF_REAL).is_file(), "{OF_REAL}");
     let foot = FOOT.replace("OF_REAL", OF_REAL);
+    let signed = crate::bedrock::signed().map(test).join("` and `");
+    let foot = foot.replace("SIGNED", &signed);
     let foot = foot.replace("RECORDED", test(recorded::test())).replace(
         "TABLE",
         test(std::any::type_name_of_val(
@@ -342,8 +353,8 @@ const HEAD: &str = "\
 
 <!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it provider_files` from what the ready files do. -->
 
-What each [ready file](../guides/providers.md) does for clients of chat, responses and messages. Each cell has the mark of the test that
-holds it.
+What each [ready file](../guides/providers.md) does for clients of chat, responses, messages and Gemini. Each cell has the mark of the test
+that holds it.
 ";
 
 const FOOT: &str = "
@@ -351,7 +362,7 @@ const FOOT: &str = "
   writes this page.
 - **●**: the same, and recorded traffic of the provider agrees: `RECORDED`.
 - **◆**: the same, and the provider's real server agrees: `make test-clients`, `OF_REAL`.
-- **◌**: tested with the errors of OpenAI, not with those of this provider.
+- **Credential**: `SIGNED` sign the requests of `bedrock-runtime` (SigV4) instead.
 - **Chat**, **Stream**: the formats in which the provider is asked; other clients are [translated](translation.md).
 - **Tools**: `call returned`: a client of each format offers a tool, which is passed on, and gets the provider's call, streamed or not.
 - **Images**: `passed on`: the bytes of an image in chat reach the provider; `refused`: the client gets 400. Whether the model accepts the

@@ -340,6 +340,12 @@ fn every_fault_in_endpoints_is_reported() {
             "g": {"address": "http://x", "formats": [
                 {"name": "gemini", "path": "/models:generateContent", "set": {"contents": []}},
             ]},
+            "h": {"address": "http://x", "formats": [
+                {"name": "responses", "set": {
+                    "best_of": 2, "max_tokens": 5, "extra_body": {"n": 3}, "service_tier": "priority", "n_predict": "all",
+                }},
+                {"name": "gemini", "set": {"generation_config": {"maxOutputTokens": 5}}},
+            ]},
         },
     }))
     .unwrap_err();
@@ -362,6 +368,11 @@ fn every_fault_in_endpoints_is_reported() {
         "providers.g.formats[0].path: requests of gemini name the model in the path: put {model} into it",
         "providers.g.formats[0]: gemini has one path for whole answers and one for streams: give `path` and `stream_path`, or neither",
         "providers.g.formats[0].set.contents: 'contents' is set by the gateway alone",
+        "providers.h.formats[0].set.best_of: 'best_of' changes how much output is paid for, which the gateway alone sets: leave it out",
+        "providers.h.formats[0].set.max_tokens: 'max_tokens' changes how much output is paid for, which the gateway alone sets: leave it out",
+        "providers.h.formats[0].set.extra_body: 'n' is not taken from 'extra_body' (at byte 15): put it into the request itself",
+        "providers.h.formats[0].set.n_predict: 'n_predict' must be an integer (at byte 13)",
+        "providers.h.formats[1].set.generation_config: 'generation_config' is set by the gateway alone",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

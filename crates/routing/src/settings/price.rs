@@ -19,6 +19,8 @@ pub struct PriceSettings {
     pub cache_write_1h: Option<Money>,
     /// Sound in the input. Default: as `input`.
     pub audio_input: Option<Money>,
+    /// Sound read from a cache. Default: as `cache_read`.
+    pub audio_cache_read: Option<Money>,
     /// Output, reasoning included.
     pub output: Money,
     /// Sound in the output. Default: as `output`.
@@ -55,6 +57,8 @@ pub struct PriceChangeSettings {
     pub cache_write_1h: Option<Money>,
     /// Sound in the input.
     pub audio_input: Option<Money>,
+    /// Sound read from a cache.
+    pub audio_cache_read: Option<Money>,
     /// Output, reasoning included.
     pub output: Option<Money>,
     /// Sound in the output.
@@ -82,6 +86,7 @@ impl PriceSettings {
             cache_write: change.cache_write.or(self.cache_write),
             cache_write_1h: change.cache_write_1h.or(self.cache_write_1h),
             audio_input: change.audio_input.or(self.audio_input),
+            audio_cache_read: change.audio_cache_read.or(self.audio_cache_read),
             output: change.output.unwrap_or(self.output),
             audio_output: change.audio_output.or(self.audio_output),
             image_output: change.image_output.or(self.image_output),
@@ -121,11 +126,12 @@ impl From<&PriceSettings> for Prices {
             special: SpecialPrices {
                 cache_write_1h: settings.cache_write_1h,
                 audio_input: settings.audio_input,
+                audio_cache_read: settings.audio_cache_read,
                 audio_output: settings.audio_output,
                 image_output: settings.image_output,
                 tool_calls: tools.map(Option::unwrap_or_default),
                 flex: factor(tiers.flex),
-                priority: factor(tiers.priority),
+                priority: tiers.priority.map(Weight::from_factor),
                 batch: factor(tiers.batch),
                 fast: tiers.fast.map(Weight::from_factor),
                 long_prompt: settings.long_prompt.as_ref().map(|it| LongPrompt {
@@ -160,13 +166,13 @@ pub struct TierSettings {
     /// `flex`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub flex: Option<f64>,
-    /// `priority`, which OpenAI also calls `fast`. Default: 1.
+    /// `priority`, which OpenAI also calls `fast`. Default: unknown; keys that pay in money cannot ask for it.
     #[schemars(range(min = 0, max = 1000))]
     pub priority: Option<f64>,
     /// `batch`. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub batch: Option<f64>,
-    /// `speed: fast` and `service_tier: ultrafast`. Default: unknown; keys that pay in money cannot use them.
+    /// `speed: fast` and `service_tier: ultrafast`. Default: unknown; keys that pay in money cannot ask for them.
     #[schemars(range(min = 0, max = 1000))]
     pub fast: Option<f64>,
 }

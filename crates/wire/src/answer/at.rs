@@ -104,6 +104,10 @@ pub(crate) const INPUT_PART_KIND: u64 = at([Usage, PromptDetails, Item, PartKind
 pub(crate) const INPUT_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Tokens]);
 /// Of what Converse has written to a cache for this time to live.
 pub(crate) const CACHE_PART_TOKENS: u64 = at([Usage, PromptDetails, Item, Input]);
+pub(crate) const CACHED_PARTS: u64 = at([Usage, CacheDetails]);
+pub(crate) const CACHED_PART: u64 = at([Usage, CacheDetails, Item]);
+pub(crate) const CACHED_PART_KIND: u64 = at([Usage, CacheDetails, Item, PartKind]);
+pub(crate) const CACHED_PART_TOKENS: u64 = at([Usage, CacheDetails, Item, Tokens]);
 pub(crate) const OUTPUT_PART: u64 = at([Usage, CompletionDetails, Item]);
 pub(crate) const OUTPUT_PART_KIND: u64 = at([Usage, CompletionDetails, Item, PartKind]);
 pub(crate) const OUTPUT_PART_TOKENS: u64 = at([Usage, CompletionDetails, Item, Tokens]);

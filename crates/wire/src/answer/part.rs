@@ -70,6 +70,12 @@ impl Part {
         }
     }
 
+    pub(super) const fn end_cached(self, details: &mut UsageDetails) {
+        if matches!(self.kind, PartKind::Audio) {
+            details.audio_cache_read = self.tokens;
+        }
+    }
+
     pub(super) fn end_output(self, details: &mut UsageDetails) {
         match self.kind {
             PartKind::Audio => details.audio_output = self.tokens,

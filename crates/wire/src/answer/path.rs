@@ -14,6 +14,7 @@ pub(crate) enum Key {
     Arguments,
     Audio,
     BlockReason,
+    CacheDetails,
     CacheRead,
     CacheWrite,
     CacheWriteHour,

@@ -270,7 +270,7 @@ impl Reader {
             at::USAGE_SPEED if text.as_str() == "fast" => {
                 self.usage.details.tier = ServiceTier::Fast;
             }
-            at::INPUT_PART_KIND | at::OUTPUT_PART_KIND => {
+            at::INPUT_PART_KIND | at::CACHED_PART_KIND | at::OUTPUT_PART_KIND => {
                 self.part.set_kind(text.as_str());
             }
             at::SEARCH => {
@@ -449,6 +449,7 @@ impl Sink for Reader {
                 | at::USAGE_TIER
                 | at::USAGE_SPEED
                 | at::INPUT_PART_KIND
+                | at::CACHED_PART_KIND
                 | at::OUTPUT_PART_KIND
                 | at::ITERATION_TYPE
                 | at::OUTPUT_TYPE
@@ -521,7 +522,10 @@ impl Sink for Reader {
                 self.facts.created_at = number.as_u64();
             }
             at::CHOICE_INDEX => self.event.choices.index = number.as_u64().unwrap_or(0),
-            at::INPUT_PART_TOKENS | at::OUTPUT_PART_TOKENS | at::CACHE_PART_TOKENS => {
+            at::INPUT_PART_TOKENS
+            | at::CACHED_PART_TOKENS
+            | at::OUTPUT_PART_TOKENS
+            | at::CACHE_PART_TOKENS => {
                 self.part.tokens = number.as_u64().unwrap_or(0);
             }
             at::ITERATION_CACHE_HOUR => self.usage.set_iteration_cache_hour(number),
@@ -571,11 +575,12 @@ impl Sink for Reader {
                     self.usage.details.audio_input = 0;
                     self.usage.details.cache_write_1h = 0;
                 }
+                at::CACHED_PARTS if !is_object => self.usage.details.audio_cache_read = 0,
                 at::OUTPUT_PARTS if !is_object => {
                     self.usage.details.audio_output = 0;
                     self.usage.details.image_output = 0;
                 }
-                at::INPUT_PART | at::OUTPUT_PART | at::ITEM | at::BLOCK => {
+                at::INPUT_PART | at::CACHED_PART | at::OUTPUT_PART | at::ITEM | at::BLOCK => {
                     self.part = Part::default();
                 }
                 at::ITERATIONS => self.usage.begin_iterations(),
@@ -620,6 +625,7 @@ impl Sink for Reader {
                 }
             }
             Some(at::INPUT_PART) => self.part.end_input(&mut self.usage.details),
+            Some(at::CACHED_PART) => self.part.end_cached(&mut self.usage.details),
             Some(at::OUTPUT_PART) => self.part.end_output(&mut self.usage.details),
             Some(at::ITERATION) => self.usage.end_iteration(),
             Some(at::OUTPUT_ENTRY) => self.part.end_item(&mut self.usage.details),

@@ -288,6 +288,8 @@ fn by_context_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultC
         "longer than the maximum model length",
         "available context size",
         "exceeds the maximum number of tokens",
+        "too many tokens: total number of tokens",
+        "`inputs` tokens + `max_new_tokens` must be <=",
     ];
     let about_a_field = fields.param.as_deref() == Some("user")
         || fields.text.contains("string too long")

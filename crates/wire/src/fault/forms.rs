@@ -117,6 +117,11 @@ const UNKNOWN_MODEL: &[&str] = &[
     "model not found, inaccessible, and/or not deployed",
     "unable to access model * please visit https://api.together.ai/models to view the list of \
      supported models",
+    "unable to access non-serverless model * please visit * to create and start a new dedicated \
+     endpoint for the model",
+    // Cohere.
+    "model * not found, make sure the correct model id was used and that you have access to the \
+     model",
     // OpenRouter.
     "* is not a valid model id",
     "no endpoints found for this model",

@@ -16,6 +16,9 @@ const BEFORE_LIMIT: &[&str] = &[
     "maximum number of tokens allowed (",
     "maximum model length of",
     "context window of",
+    "model's context length (",
+    "`max_new_tokens` must be <=",
+    "in the prompt cannot exceed",
 ];
 
 /// Phrases before the tokens of the input.
@@ -29,6 +32,8 @@ const BEFORE_INPUT: &[&str] = &[
     "prompt contains at least",
     "prompt contains",
     "request (",
+    "the input (",
+    ". given:",
 ];
 
 /// Reads the integers of a context error (lower case).

@@ -1,10 +1,11 @@
 //! What a provider says of a request that it refuses: the field that it names, and its message
 //! as it may stand in the operator's log.
 //!
-//! Providers repeat what they were sent. So the message is cut, and what reads like a
-//! credential, an address or a long quotation is left out.
+//! Providers repeat what they were sent. So what reads like a credential, an address or a long
+//! quotation is left out, and then the message is cut.
 
 use crate::field_path::is_path;
+use std::borrow::Cow;
 
 /// Characters of a message that are kept.
 const MOST_CHARS: usize = 300;
@@ -19,7 +20,8 @@ pub struct ProviderWords {
     /// The field that it names. Its author is not trusted: only what of it the caller's request
     /// has may be shown to the caller.
     pub field: Option<Box<str>>,
-    /// Its message without what must not be logged; for the operator's log alone.
+    /// Its message without what must not be logged; for the operator's log alone. [`shortened`] cuts it
+    /// after the secrets that the gateway knows are removed: the first part of a secret is none that it knows.
     pub message: Box<str>,
 }
 
@@ -31,24 +33,33 @@ impl ProviderWords {
         let named = [param, before_colon].into_iter().flatten();
         Self {
             field: named.map(str::trim).find(|it| is_path(it)).map(Into::into),
-            message: redacted(message).into(),
+            message: without_secrets(message).into(),
         }
     }
 }
 
 /// A message for the log, without control characters, long quotations, credentials and addresses.
 pub fn redacted(message: &str) -> String {
+    shortened(&without_secrets(message)).into_owned()
+}
+
+/// A message as long as a line of the log may be.
+pub fn shortened(message: &str) -> Cow<'_, str> {
+    let end = message.char_indices().nth(MOST_CHARS);
+    match end.and_then(|(end, _)| message.get(..end)) {
+        Some(beginning) => format!("{beginning}…").into(),
+        None => message.into(),
+    }
+}
+
+fn without_secrets(message: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut kept: String = message.chars().map(plain).take(MOST_CHARS).collect();
+    let mut kept: String = message.chars().map(plain).collect();
     for quote in ['"', '\'', '`'] {
         kept = without_long_quotations(&kept, quote);
     }
     let words: Vec<&str> = kept.split_whitespace().map(without_secret).collect();
-    let mut text = words.join(" ");
-    if message.chars().nth(MOST_CHARS).is_some() {
-        text.push('…');
-    }
-    text
+    words.join(" ")
 }
 
 /// Leaves out what stands between two of these quotes and is long, or has no end.
@@ -154,5 +165,8 @@ mod tests {
         let endless = redacted(&"word ".repeat(1000));
         assert!(endless.chars().count() <= MOST_CHARS + 1, "{endless}");
         assert!(endless.ends_with('…'));
+        let before = "word ".repeat(58);
+        let straddling = format!("{before} AIzaSyA-1234567890abcdefghijklmnopqrs");
+        assert_eq!(redacted(&straddling), format!("{before}[…]"));
     }
 }

@@ -137,6 +137,7 @@ fn key(name: &[u8]) -> Key {
     match name {
         b"args" => Key::Arguments,
         b"blockReason" => Key::BlockReason,
+        b"cacheTokensDetails" => Key::CacheDetails,
         b"cachedContentTokenCount" => Key::CacheRead,
         b"candidates" => Key::Choices,
         b"candidatesTokenCount" => Key::Output,
@@ -153,7 +154,8 @@ fn key(name: &[u8]) -> Key {
         b"promptTokensDetails" => Key::PromptDetails,
         b"responseId" => Key::Id,
         b"role" => Key::Role,
-        b"serviceTier" => Key::ServiceTier,
+        // Vertex AI has the second one.
+        b"serviceTier" | b"trafficType" => Key::ServiceTier,
         b"tokenCount" => Key::Tokens,
         b"thoughtsTokenCount" => Key::UsageReasoning,
         b"toolUsePromptTokenCount" => Key::ToolInput,

@@ -11,11 +11,10 @@
 //! - Input from elsewhere: OpenRouter, xAI, Azure, `DashScope`.
 
 use super::location::{Location, Slot};
-use tollgate_types::{FastMode, is_free_of_tokens};
+use tollgate_types::is_free_of_tokens;
 
-const fn fast_mode(field: &'static str, value: &'static str) -> Slot {
-    Slot::FastMode(FastMode { field, value })
-}
+/// The field of Anthropic's fast mode.
+pub(super) const SPEED: &str = "speed";
 
 /// What a key of the body means that is not one of its format.
 pub(super) fn slot(key: &[u8]) -> Slot {
@@ -48,9 +47,9 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"extra_body" => Slot::Within(Location::Extra),
 
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
-        b"speed" => fast_mode("speed", "fast"),
-        b"service_tier" => fast_mode("service_tier", "ultrafast"),
-        b"serviceTier" => fast_mode("serviceTier", "ultrafast"),
+        b"speed" => Slot::Tier(SPEED),
+        b"service_tier" => Slot::Tier("service_tier"),
+        b"serviceTier" => Slot::Tier("serviceTier"),
         b"inference_geo" => Slot::InferenceGeo,
 
         b"plugins" => Slot::Plugins,

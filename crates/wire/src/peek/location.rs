@@ -3,7 +3,6 @@
 
 use super::extensions;
 use crate::formats::rules::FormatRules;
-use tollgate_types::FastMode;
 
 /// The object or array around a value: it decides what keys mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +164,8 @@ pub(crate) enum Slot {
     Seed,
     Modalities,
     AudioOutput,
-    /// How fast the answer comes; the fastest mode.
-    FastMode(FastMode),
+    /// How fast the answer comes; the field.
+    Tier(&'static str),
     /// Where the model runs.
     InferenceGeo,
     Background,

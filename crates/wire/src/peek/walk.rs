@@ -202,6 +202,11 @@ impl Walk {
         self.found.texts = Some(Box::default());
     }
 
+    /// What was found so far.
+    pub(super) fn into_found(self) -> Peeked {
+        self.found
+    }
+
     /// Checks that the required fields were there.
     pub(super) fn finish(mut self) -> Result<Peeked, PeekError> {
         if self.limits.model_required && self.found.facts.model.is_none() {

@@ -332,11 +332,34 @@ fn parts_with_prices_of_their_own_are_read_wherever_a_format_has_them() {
         ),
         (
             Gemini,
+            r#"{"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":7,"cacheTokensDetails":[{"modality":"AUDIO","tokenCount":3},{"modality":"TEXT","tokenCount":4}],"promptTokensDetails":[{"modality":"TEXT","tokenCount":5},{"modality":"AUDIO","tokenCount":5}],"candidatesTokenCount":9}}"#,
+            UsageDetails {
+                audio_input: 2,
+                audio_cache_read: 3,
+                ..details
+            },
+        ),
+        (
+            Gemini,
             r#"{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":9,"serviceTier":"PRIORITY"}}"#,
             UsageDetails {
                 tier: ServiceTier::Priority,
                 ..details
             },
+        ),
+        (
+            Gemini,
+            r#"{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":9,"trafficType":"ON_DEMAND_FLEX"}}"#,
+            UsageDetails {
+                tier: ServiceTier::Flex,
+                ..details
+            },
+        ),
+        // Paid in advance: it has no price of its own.
+        (
+            Gemini,
+            r#"{"usageMetadata":{"trafficType":"PROVISIONED_THROUGHPUT","promptTokenCount":10,"candidatesTokenCount":9}}"#,
+            details,
         ),
         (
             Converse,

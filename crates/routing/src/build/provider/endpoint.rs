@@ -1,9 +1,11 @@
 //! The endpoint of a format at a provider: paths, and the fields that are set in bodies and removed.
 
 use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::FormatSettings};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
-use tollgate_types::{Capabilities, Format, PerFormat};
+use tollgate_types::{Capabilities, Format, PerFormat, ServiceTier};
+use tollgate_wire::peek::Peeker;
 
 /// Where providers serve each format unless the configuration gives a path.
 const USUAL_PATHS: PerFormat<&str> = PerFormat {
@@ -44,7 +46,13 @@ const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
         "store",
     ],
     messages: &["messages", "max_tokens", "system"],
-    gemini: &["contents", "systemInstruction", "generationConfig"],
+    gemini: &[
+        "contents",
+        "systemInstruction",
+        "system_instruction",
+        "generationConfig",
+        "generation_config",
+    ],
     converse: &["messages", "system", "inferenceConfig"],
     embeddings: &["input"],
     rerank: &["query", "documents"],
@@ -95,13 +103,13 @@ impl Builder<'_> {
                 ),
             );
         }
-        self.check_patch(settings, at);
+        let tier = self.check_patch(settings, at);
         let path = settings.path.as_deref().unwrap_or(usual);
         let usual_stream = USUAL_STREAM_PATHS[settings.name].unwrap_or(path);
         let streamed = settings.stream_path.as_deref().unwrap_or(usual_stream);
         let target = |path: &str| Target {
             path: format!("{prefix}{path}").into(),
-            patch: patch(settings, capabilities, path),
+            patch: patch(settings, capabilities, path, tier),
             api: settings.api,
         };
         Endpoint {
@@ -137,10 +145,12 @@ impl Builder<'_> {
         }
     }
 
-    fn check_patch(&mut self, settings: &FormatSettings, at: &KeyPath) {
+    /// Returns the tier that is set.
+    fn check_patch(&mut self, settings: &FormatSettings, at: &KeyPath) -> Option<ServiceTier> {
+        let mut tier = None;
         let of_the_gateway = OF_THE_GATEWAY[settings.name];
         let (set, remove) = (at.key("set"), at.key("remove"));
-        for name in settings.set.keys() {
+        for (name, value) in &settings.set {
             let at = set.key(name);
             if let Err(message) = check_name(name) {
                 self.fault(&at, message);
@@ -148,6 +158,11 @@ impl Builder<'_> {
                 self.fault(&at, format!("'{name}' is set by the gateway alone"));
             } else if settings.remove.contains(name) {
                 self.fault(&at, format!("'{name}' stands under `remove`, too"));
+            } else {
+                match part(settings.name, name, value) {
+                    Ok(asked) => tier = tier.max(asked),
+                    Err(message) => self.fault(&at, message),
+                }
             }
         }
         let has_model =
@@ -170,13 +185,36 @@ impl Builder<'_> {
                 );
             }
         }
+        tier
     }
+}
+
+/// The tier that a field asks for, if it is not the standard one. A field that limits the output or asks for
+/// several answers is refused: requests are reserved and charged by what their clients ask for.
+fn part(format: Format, name: &str, value: &Value) -> Result<Option<ServiceTier>, String> {
+    // Converse has the tier in an object.
+    let inner = value.get("type").filter(|_| name == "serviceTier");
+    let body = json!({name: inner.unwrap_or(value)}).to_string();
+    let peeked = Peeker::part(format, body.as_bytes()).map_err(|error| error.to_string())?;
+    let is_limit = peeked.spans.output_limit.is_some() || !peeked.other_limits.is_empty();
+    if is_limit || peeked.facts.choices > 1 {
+        return Err(format!(
+            "'{name}' changes how much output is paid for, which the gateway alone sets: leave it out"
+        ));
+    }
+    let tier = Some(peeked.facts.tier());
+    Ok(tier.filter(|tier| *tier != ServiceTier::Standard))
 }
 
 /// The changes in the bodies that go to a path: only a path with the model makes the field `model`
 /// superfluous. Fields of chat that the provider does not know are left out or renamed, also in
 /// requests that clients wrote for chat.
-fn patch(settings: &FormatSettings, capabilities: &Capabilities, path: &str) -> Arc<BodyPatch> {
+fn patch(
+    settings: &FormatSettings,
+    capabilities: &Capabilities,
+    path: &str,
+    tier: Option<ServiceTier>,
+) -> Arc<BodyPatch> {
     let removed = settings.remove.iter();
     let removed = removed.filter(|name| *name != "model" || path.contains(MODEL));
     let set = settings.set.iter();
@@ -197,6 +235,7 @@ fn patch(settings: &FormatSettings, capabilities: &Capabilities, path: &str) -> 
             .into_iter()
             .map(|(name, other)| (name.into(), other.into()))
             .collect(),
+        tier,
     })
 }
 

@@ -61,6 +61,16 @@ fn a_context_error_of_any_vendor_gives_its_numbers() {
             context(Some(10_019), None, Some(2048)),
         ),
         (
+            "another local server",
+            r#"{"object":"error","message":"The input (61709 tokens) is longer than the model's context length (40960 tokens).","type":"BadRequestError","param":null,"code":400}"#.to_owned(),
+            context(Some(61_709), None, Some(40_960)),
+        ),
+        (
+            "sum of input and output",
+            openai("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 65537. Given: 79993 `inputs` tokens and 1024 `max_new_tokens`", "invalid_request_error", ""),
+            context(Some(79_993), None, Some(65_537)),
+        ),
+        (
             "grouped digits",
             openai("The input token count (1,200,000) exceeds the maximum number of tokens allowed (1,048,576).", "", ""),
             context(Some(1_200_000), None, Some(1_048_576)),

@@ -1,7 +1,7 @@
 //! What a request makes the model read and think beyond its text: tools of the provider, media, thinking.
 
 use super::*;
-use tollgate_types::{FastMode, ServiceTier};
+use tollgate_types::{AskedTier, ServiceTier};
 
 /// The facts of a request with this part, and with these members.
 fn gemini(part: &str, members: &str) -> RequestFacts {
@@ -128,33 +128,54 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 }
 
 #[test]
-fn modes_with_a_price_of_their_own_are_noticed() {
-    use ServiceTier::{Fast, Flex, Priority, Standard};
-    let mode = |field, value| Some(FastMode { field, value });
-    for (member, fast_mode, tier) in [
-        (r#""speed":"fast""#, mode("speed", "fast"), Fast),
-        (r#""speed":"standard""#, None, Standard),
+fn tiers_with_a_price_of_their_own_are_noticed() {
+    use ServiceTier::{Batch, Fast, Flex, Priority, Standard};
+    let asked = |field, value, tier| Some(AskedTier { field, value, tier });
+    for (member, tiers, dearest) in [
+        (
+            r#""speed":"fast""#,
+            [asked("speed", "fast", Fast), None],
+            Fast,
+        ),
+        (r#""speed":"standard""#, [None, None], Standard),
+        (r#""speed":"priority""#, [None, None], Standard),
         (
             r#""service_tier":"Ultrafast""#,
-            mode("service_tier", "ultrafast"),
+            [asked("service_tier", "ultrafast", Fast), None],
             Fast,
         ),
         (
-            r#""serviceTier":"ultrafast""#,
-            mode("serviceTier", "ultrafast"),
+            r#""serviceTier":"PRIORITY""#,
+            [asked("serviceTier", "priority", Priority), None],
+            Priority,
+        ),
+        (
+            r#""speed":"fast","service_tier":"priority""#,
+            [
+                asked("speed", "fast", Fast),
+                asked("service_tier", "priority", Priority),
+            ],
             Fast,
         ),
         (
-            r#""speed":"fast","service_tier":"flex""#,
-            mode("speed", "fast"),
-            Fast,
+            r#""service_tier":"fast""#,
+            [asked("service_tier", "fast", Priority), None],
+            Priority,
         ),
-        (r#""service_tier":"fast""#, None, Priority),
-        (r#""service_tier":"flex""#, None, Flex),
-        (r#""service_tier":"auto""#, None, Standard),
+        (
+            r#""service_tier":"flex","serviceTier":"batch""#,
+            [
+                asked("service_tier", "flex", Flex),
+                asked("serviceTier", "batch", Batch),
+            ],
+            Flex,
+        ),
+        (r#""service_tier":"auto""#, [None, None], Standard),
     ] {
         let facts = chat(member).unwrap().facts;
-        assert_eq!((facts.fast_mode, facts.tier), (fast_mode, tier), "{member}");
+        assert_eq!(facts.tier(), dearest, "{member}");
+        let tiers: Vec<_> = tiers.into_iter().flatten().collect();
+        assert_eq!(facts.tiers, tiers, "{member}");
     }
 }
 

@@ -3,12 +3,13 @@
 use super::{
     super::{
         LimitSpan, ModelFault, PeekError,
+        extensions::SPEED,
         location::{Location, Settings, Slot},
     },
     Value, Walk, fault,
 };
 use crate::json::{Container, Number, Span};
-use tollgate_types::{Effort, FastMode, OutputKind, ServiceTier, Thinking};
+use tollgate_types::{AskedTier, Effort, OutputKind, ServiceTier, Thinking};
 
 /// The largest output limit and thinking budget; no model reaches it.
 const MAX_TOKENS: u64 = i32::MAX as u64;
@@ -41,9 +42,9 @@ impl Walk {
                 self.found.facts.stream = stream.unwrap_or(false);
                 self.found.spans.stream = Some(span);
             }
-            Slot::FastMode(mode) => {
+            Slot::Tier(field) => {
                 if let Value::Text(text) = value {
-                    self.note_tier(mode, text.bytes);
+                    self.note_tier(field, text.as_str());
                 }
                 self.opaque(Slot::Ignored, value, span);
             }
@@ -149,15 +150,16 @@ impl Walk {
         Ok(())
     }
 
-    /// Notes the tier that the request asks for.
-    fn note_tier(&mut self, mode: FastMode, name: &[u8]) {
-        let facts = &mut self.found.facts;
-        if name.eq_ignore_ascii_case(mode.value.as_bytes()) {
-            facts.fast_mode = Some(mode);
-            facts.tier = ServiceTier::Fast;
-        } else if mode.field != "speed" && facts.fast_mode.is_none() {
-            facts.tier = ServiceTier::from_name(std::str::from_utf8(name).unwrap_or_default());
-        }
+    /// Notes a tier that the request asks for.
+    fn note_tier(&mut self, field: &'static str, name: &str) {
+        let known = match field {
+            SPEED => name
+                .eq_ignore_ascii_case("fast")
+                .then_some(("fast", ServiceTier::Fast)),
+            _ => ServiceTier::named(name),
+        };
+        let asked = known.map(|(value, tier)| AskedTier { field, value, tier });
+        self.found.facts.tiers.extend(asked);
     }
 
     fn outputs(&mut self, kind: Option<OutputKind>) {

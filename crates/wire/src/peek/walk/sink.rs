@@ -51,7 +51,7 @@ impl Sink for Walk {
                 | Slot::ChangeKind
                 | Slot::AnswerFormatType
                 | Slot::AnswerMediaType
-                | Slot::FastMode(_)
+                | Slot::Tier(_)
                 | Slot::InferenceGeo
                 | Slot::Modalities,
             ) => Want::Prefix(WORD_BYTES),
