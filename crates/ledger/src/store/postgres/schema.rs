@@ -12,9 +12,25 @@ use std::path::Path;
 /// program that can use the tables after it.
 const STEPS: &[(&str, i64)] = &[(include_str!("0001_ledger.sql"), 1)];
 
+#[cfg(test)]
+thread_local! {
+    /// One more step, of a later version of the program.
+    pub(super) static NEXT: std::cell::Cell<Option<(&'static str, i64)>> =
+        const { std::cell::Cell::new(None) };
+}
+
+/// The steps of this program.
+fn steps() -> Vec<(&'static str, i64)> {
+    #[cfg(not(test))]
+    let next = None;
+    #[cfg(test)]
+    let next = NEXT.get();
+    STEPS.iter().copied().chain(next).collect()
+}
+
 /// The version that this program needs.
 pub(super) fn supported() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+    i64::try_from(steps().len()).unwrap_or(i64::MAX)
 }
 
 /// Takes the steps that are missing, all or none. Returns how many.
@@ -29,19 +45,18 @@ pub(super) fn migrate(connection: &mut Connection, place: &Path) -> Result<usize
         )?;
         let found = found(session)?;
         let done = usize::try_from(found.version).unwrap_or(0);
-        for (number, (step, usable_from)) in (1_i64..).zip(STEPS).skip(done) {
+        for (number, (step, usable_from)) in (1_i64..).zip(steps()).skip(done) {
             session.batch(step)?;
             session.execute(
                 "INSERT INTO schema_version (version, usable_from) VALUES ($1, $2)",
-                &[&number, usable_from],
+                &[&number, &usable_from],
             )?;
         }
         Ok(found)
     })?;
     refuse_newer(found, place)?;
-    Ok(STEPS
-        .len()
-        .saturating_sub(usize::try_from(found.version).unwrap_or(0)))
+    let done = usize::try_from(found.version).unwrap_or(0);
+    Ok(steps().len().saturating_sub(done))
 }
 
 /// Refuses a database whose tables this program cannot use.
