@@ -4,7 +4,11 @@
 //! can use the tables after it. A step that only adds something lets the program of the version before
 //! run on, so that nodes are upgraded one after the other.
 
-use super::connection::{Connection, Session};
+use super::{
+    connection::{Connection, Session},
+    error,
+    server::Server,
+};
 use crate::{key::KeyHash, store::StoreError};
 use std::path::Path;
 
@@ -77,6 +81,34 @@ pub(super) fn check(connection: &mut Connection, place: &Path) -> Result<(), Sto
         });
     }
     Ok(())
+}
+
+/// Refuses a role that may not read and write all rows: it would show only when a request needs it.
+pub(super) fn check_permissions(
+    connection: &mut Connection,
+    server: &Server,
+) -> Result<(), StoreError> {
+    let missing = connection.run(|session| {
+        // Other owners can have tables of other programs here. The owner's functions handle the weeks of the history.
+        let row = session.query_opt(
+            "SELECT relname::text FROM pg_class
+             WHERE (relnamespace, relowner) = (SELECT relnamespace, relowner FROM pg_class
+                     WHERE oid = 'schema_version'::regclass)
+                 AND oid <> 'schema_version'::regclass AND NOT relispartition
+                 AND NOT CASE
+                     WHEN relkind = 'S' THEN has_sequence_privilege(oid, 'USAGE')
+                     WHEN relkind IN ('r', 'p') THEN has_table_privilege(oid, 'SELECT')
+                         AND has_table_privilege(oid, 'INSERT')
+                         AND has_table_privilege(oid, 'UPDATE')
+                         AND has_table_privilege(oid, 'DELETE')
+                     ELSE TRUE END
+             ORDER BY relname LIMIT 1",
+            &[],
+        )?;
+        row.map(|row| row.try_get::<_, String>(0)).transpose()
+    })?;
+    let refused = |name| error::lacks_permission(server, &format!("permission denied for {name}"));
+    missing.map_or(Ok(()), |name| Err(refused(name)))
 }
 
 #[derive(Clone, Copy, Default)]
