@@ -153,15 +153,17 @@ impl Run {
         self.report.fenced += fenced;
         // A gateway is renewed once a second, and again soon after the fault.
         let accident = fenced > 0 || healed - begun >= TERM - Duration::from_secs(2);
-        for account in &mut self.generation.accounts {
-            account.accident |= accident;
-        }
         let longest = report::longest_refusal(&calls, PLANS.len() - 1);
         self.report.back_after = self.report.back_after.max((back_after, Some(fault)));
         self.report.refused_for = self.report.refused_for.max((longest, Some(fault)));
         self.report.note(&calls);
         self.generation.calls.append(&mut calls);
         self.drain().await;
+        for account in &mut self.generation.accounts {
+            // What a gateway gets back that starts again is no accident.
+            let unreturned = self.machines.database.take_unreturned(&account.id);
+            account.bound += if accident { unreturned } else { 0 };
+        }
         for found in self.compare().await {
             self.report.lost += found.lost;
             assert!(found.faults.is_empty(), "{fault:?}: {:#?}", found.faults);
@@ -289,18 +291,20 @@ async fn served(target: Target, node: usize, key: usize) -> Vec<Call> {
 }
 
 fn generation(machines: &Machines) -> Generation {
-    let keys = PLANS.map(|(plan, _)| machines.nodes[0].create_key(&machines.network, plan));
+    let made = PLANS.map(|(plan, _)| machines.nodes[0].create_key(&machines.network, plan));
     let nodes = machines.nodes.iter().map(|node| node.address);
-    let account = |(_, granted)| Account {
-        granted,
-        accident: false,
+    let text = |made: &Value, name: &str| made[name].as_str().unwrap().to_owned();
+    let account = |((_, granted), made): (&(&str, u64), &Value)| Account {
+        granted: *granted,
+        id: text(&made["record"], "id"),
+        bound: 0,
     };
     Generation {
         target: Target {
-            keys: Arc::new(keys.to_vec()),
+            keys: Arc::new(made.iter().map(|it| text(it, "key")).collect()),
             nodes: Arc::new(nodes.collect()),
         },
-        accounts: PLANS.map(account).to_vec(),
+        accounts: PLANS.iter().zip(&made).map(account).collect(),
         calls: Vec::new(),
     }
 }

@@ -255,12 +255,12 @@ async fn a_package_is_staged_below_destdir_and_needs_no_right_to_write_elsewhere
     assert!(!Path::new("/opt/tollgate-of-the-tests").exists());
 }
 
-/// A port of which the next four, and those that are 1,000 above, are free, too.
+/// A port of which the next five, and those that are 1,000 above, are free, too.
 fn free_ports() -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
         let first = fastrand::u16(20_000..29_000);
-        if (first..first + 5).all(|port| is_free(port) && is_free(port + 1000)) {
+        if (first..first + 6).all(|port| is_free(port) && is_free(port + 1000)) {
             return first;
         }
     }
@@ -334,8 +334,18 @@ async fn the_lines_of_the_cluster_demo_work_and_a_killed_gateway_is_not_missed()
     for _ in 0..6 {
         assert!(run_line(balanced).await.contains("You said: Hello!"));
     }
+    // Limits hold for all together.
+    let [_, limit] = of("TOLLGATE_DATABASE=")[..] else {
+        panic!("{lines:#?}");
+    };
+    run_line(limit).await;
+    eventually("the limit", async || {
+        let answer = run_line(balanced).await;
+        answer.contains("rate_limit").then_some(())
+    })
+    .await;
     process.interrupt().await;
-    for port in port..port + 5 {
+    for port in port..port + 6 {
         assert!(TcpListener::bind(("127.0.0.1", port)).is_ok(), "{port}");
     }
 }

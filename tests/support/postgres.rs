@@ -24,8 +24,24 @@ impl Postgres {
     /// Starts a server with an empty database `tollgate`. `None` if PostgreSQL is not installed, which
     /// continuous integration does not accept.
     pub fn start() -> Option<Self> {
+        let server = Self::run(&[])?;
+        server.sql(&format!(
+            "CREATE ROLE tollgate LOGIN PASSWORD '{}'",
+            Self::PASSWORD
+        ));
+        server.sql("CREATE DATABASE tollgate OWNER tollgate");
+        Some(server)
+    }
+
+    /// Starts a read-only standby of this server, without TLS, to which nothing is replicated synchronously.
+    pub fn standby(&self) -> Self {
+        Self::run(&["--standby-of", &self.home]).expect("PostgreSQL")
+    }
+
+    fn run(arguments: &[&str]) -> Option<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/postgres-for-tests");
         let mut child = Command::new(script)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -39,19 +55,13 @@ impl Postgres {
             skip_without("PostgreSQL");
             return None;
         };
-        let server = Self {
+        Some(Self {
             home: home.to_owned(),
             port: port.to_owned(),
             input: child.stdin.take(),
             output,
             child,
-        };
-        server.sql(&format!(
-            "CREATE ROLE tollgate LOGIN PASSWORD '{}'",
-            Self::PASSWORD
-        ));
-        server.sql("CREATE DATABASE tollgate OWNER tollgate");
-        Some(server)
+        })
     }
 
     /// The URL of the database over TCP, with another password or name if given.

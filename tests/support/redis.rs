@@ -14,6 +14,7 @@ use tempfile::TempDir;
 pub struct Redis {
     folder: TempDir,
     pub port: u16,
+    settings: String,
     child: Child,
 }
 
@@ -22,6 +23,11 @@ impl Redis {
 
     /// Starts a server. `None` if Redis is not installed, which continuous integration does not accept.
     pub fn start() -> Option<Self> {
+        Self::start_with("")
+    }
+
+    /// The same with more lines of its configuration.
+    pub fn start_with(settings: &str) -> Option<Self> {
         let is_installed = Command::new("redis-server")
             .arg("--version")
             .output()
@@ -36,10 +42,11 @@ impl Redis {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let child = spawn(folder.path(), port);
+        let child = spawn(folder.path(), port, settings);
         Some(Self {
             folder,
             port,
+            settings: settings.to_owned(),
             child,
         })
     }
@@ -64,7 +71,7 @@ impl Redis {
 
     /// Starts it again at the same port.
     pub fn restart(&mut self) {
-        self.child = spawn(self.folder.path(), self.port);
+        self.child = spawn(self.folder.path(), self.port, &self.settings);
     }
 
     /// Runs a command on it, and returns what it prints.
@@ -79,10 +86,11 @@ impl Redis {
     }
 }
 
-fn spawn(folder: &Path, port: u16) -> Child {
+fn spawn(folder: &Path, port: u16, settings: &str) -> Child {
     let password = Redis::PASSWORD;
-    let config =
-        format!("bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave \"\"\nappendonly no\n");
+    let config = format!(
+        "bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave \"\"\nappendonly no\n{settings}\n"
+    );
     fs::write(folder.join("redis.conf"), config).unwrap();
     let mut child = Command::new("redis-server")
         .arg("redis.conf")

@@ -12,6 +12,10 @@ use smallvec::SmallVec;
 use std::{io, sync::Arc};
 use tollgate_types::{ErrorCode, Format, Money, PerUnit, RequestId, Unit, Usage};
 
+/// A store panics when it enters a request for this model.
+#[cfg(test)]
+pub(crate) const PANICS: &str = "panics";
+
 /// Names longer than this are cut, so that every record fits into its slot.
 const MAX_MODEL_LEN: usize = 96;
 

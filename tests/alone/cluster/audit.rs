@@ -5,7 +5,7 @@
 //! | an answer that has come whole | is on record once, and is charged what it reported; the provider counted as much for its question |
 //! | any other record | belongs to a request without a whole answer; all of them together are charged at most what the provider counted for these |
 //! | an answer that was cut | is charged at least what was delivered, but for the last half second |
-//! | a key | has paid no more than it was given; overdraft is zero unless a gateway has lost its tokens, and then at most what it was given |
+//! | a key | has paid no more than it was given; overdraft is zero unless a gateway was taken for crashed, and then at most what that gateway had leased of the key |
 //! | 402 | is answered only if the rest of the balance is too small |
 
 use super::callers::{CALLERS, Call};
@@ -22,8 +22,10 @@ const UNKNOWN: u64 = MOST_OUTPUT;
 #[derive(Clone, Debug)]
 pub struct Account {
     pub granted: u64,
-    /// Whether a gateway has lost its tokens while the key was used.
-    pub accident: bool,
+    /// The key's id in the database.
+    pub id: String,
+    /// What gateways had leased that were taken for crashed: the most that may be overdraft.
+    pub bound: u64,
 }
 
 /// A record of the history.
@@ -104,14 +106,17 @@ pub fn compare(account: &Account, calls: &[&Call], records: &[Record], counted: 
     }
     found.charged = records.iter().map(|it| it.charged).sum();
     found.overdraft = records.iter().map(|it| it.overdraft).sum();
-    found.bound = if account.accident { account.granted } else { 0 };
+    found.bound = account.bound;
     let paid = found.charged.saturating_sub(found.overdraft);
     let mut fault = |text: String| found.faults.push(text);
     if paid > account.granted {
         fault(format!("{paid} are paid of {}", account.granted));
     }
     if found.overdraft > found.bound {
-        fault(format!("an overdraft of {}", found.overdraft));
+        fault(format!(
+            "an overdraft of {}, {} were leased",
+            found.overdraft, found.bound
+        ));
     }
     let refused = calls
         .iter()

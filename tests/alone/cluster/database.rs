@@ -148,7 +148,7 @@ impl Database {
                 let log = fs::read_to_string(home.join("log")).unwrap();
                 panic!("the database ended with {status}:\n{log}");
             }
-            psql(&home, "SELECT 1").is_ok().then_some(())
+            psql(&home, "postgres", "SELECT 1").is_ok().then_some(())
         })
         .await;
         // Ended by its namespace; this only collects it.
@@ -157,7 +157,36 @@ impl Database {
 
     /// Executes statements on the primary.
     pub fn sql(&self, statements: &str) -> String {
-        psql(&self.home(self.primary), statements).unwrap()
+        psql(&self.home(self.primary), "postgres", statements).unwrap()
+    }
+
+    /// Notes from now on what processes have leased when they end, by the keys: all others have returned it.
+    pub fn note_unreturned(&self) {
+        self.ledger_sql(
+            "CREATE TABLE unreturned (key text, tokens bigint);
+             CREATE FUNCTION note_unreturned() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+             BEGIN
+                 INSERT INTO public.unreturned SELECT keys.id, OLD.tokens
+                 FROM public.grants JOIN public.keys ON keys.number = key
+                 WHERE grants.number = OLD.grant_number;
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER note_unreturned AFTER DELETE ON leases FOR EACH ROW WHEN (OLD.tokens > 0)
+             EXECUTE FUNCTION note_unreturned()",
+        );
+    }
+
+    /// What was noted of a key since the last call.
+    pub fn take_unreturned(&self, key: &str) -> u64 {
+        let taken = self.ledger_sql(&format!(
+            "WITH taken AS (DELETE FROM unreturned WHERE key = '{key}' RETURNING tokens)
+             SELECT coalesce(sum(tokens), 0) FROM taken"
+        ));
+        taken.parse().unwrap()
+    }
+
+    fn ledger_sql(&self, statements: &str) -> String {
+        psql(&self.home(self.primary), "tollgate", statements).unwrap()
     }
 
     /// Makes the other machine a standby anew, and waits until it is synchronous.
@@ -205,9 +234,10 @@ impl Database {
     }
 }
 
-fn psql(home: &Path, statements: &str) -> Result<String, String> {
+fn psql(home: &Path, database: &str, statements: &str) -> Result<String, String> {
     let mut command = Command::new("psql");
     command.arg("-h").arg(home).args(["-U", "postgres"]);
+    command.args(["-d", database]);
     let output = command.args(["-v", "ON_ERROR_STOP=1", "-qAtc", statements]);
     let output = output.output().expect("psql");
     match output.status.success() {

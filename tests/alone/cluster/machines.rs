@@ -29,6 +29,7 @@ impl Machines {
         let node = |number| Node::new(&mut network, number, &format!("http://{provider}"));
         let mut nodes: Vec<Node> = (1..=nodes).map(node).collect();
         nodes[0].run(&network, &["ledger", "migrate"]);
+        database.note_unreturned();
         for node in &mut nodes {
             node.start(&network).await;
         }

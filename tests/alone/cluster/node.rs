@@ -87,13 +87,13 @@ impl Node {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    pub fn create_key(&self, network: &Network, plan: &str) -> String {
+    /// A new key, as the command prints it.
+    pub fn create_key(&self, network: &Network, plan: &str) -> Value {
         let made = self.run(
             network,
             &["keys", "create", "test", "--json", "--plan", plan],
         );
-        let made: Value = serde_json::from_str(&made).unwrap();
-        made["key"].as_str().unwrap().to_owned()
+        serde_json::from_str(&made).unwrap()
     }
 
     pub fn log(&self) -> String {

@@ -10,7 +10,13 @@ use crate::{
         database::{Leftover, Peer, Process, ProcessNumber, Recovered},
     },
 };
-use std::{cmp::Reverse, collections::BTreeSet, path::Path, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    time::Duration,
+};
 
 /// Recovers the other processes that have crashed. Returns their number.
 pub(super) fn recover_crashed(
@@ -114,7 +120,10 @@ fn recover(
         }
     }
     leftover.entries.sort_by_key(order);
-    let recovered = process.recover(crashed, Some(&leftover), now)?;
+    let recovered = match try_recover(process, crashed, &leftover, now) {
+        Some(recovered) => recovered?,
+        None => recover_each(process, crashed, &journal, now)?,
+    };
     log::warn!(
         "a process had crashed: {} of its settlements were entered",
         recovered.settled
@@ -134,6 +143,58 @@ fn recover(
     }
     journal.remove();
     Ok(recovered)
+}
+
+/// `None`: the program has panicked at a record. The transaction is rolled back then.
+fn try_recover(
+    process: &mut dyn Process,
+    crashed: Option<ProcessNumber>,
+    leftover: &Leftover<'_>,
+    now: Timestamp,
+) -> Option<Result<Recovered, StoreError>> {
+    catch_unwind(AssertUnwindSafe(|| {
+        process.recover(crashed, Some(leftover), now)
+    }))
+    .ok()
+}
+
+/// Enters the records one by one. The one at which the program panics is kept in quarantine: no process with this
+/// folder could start otherwise. The first call ends the crashed process, so that the other records are late.
+fn recover_each(
+    process: &mut dyn Process,
+    crashed: Option<ProcessNumber>,
+    journal: &LeftoverJournal,
+    now: Timestamp,
+) -> Result<Recovered, StoreError> {
+    let records = journal.records.iter();
+    let mut records: Vec<_> = records.map(|it| (Entry::from_record(it), it)).collect();
+    records.sort_by_key(|(entry, _)| entry.as_ref().map(order));
+    let mut all = Recovered::default();
+    let mut rest = Leftover {
+        torn: &journal.torn,
+        ..Leftover::default()
+    };
+    for (entry, record) in records {
+        let alone = Leftover {
+            entries: entry.into_iter().collect(),
+            ..Leftover::default()
+        };
+        match try_recover(process, crashed, &alone, now) {
+            Some(recovered) if !alone.entries.is_empty() => {
+                let recovered = recovered?;
+                all.settled = all.settled.saturating_add(recovered.settled);
+                all.cut = all.cut.saturating_add(recovered.cut);
+            }
+            _ => {
+                log::error!(
+                    "a record of a settlement file cannot be entered and is kept in quarantine"
+                );
+                rest.unreadable.push(record);
+            }
+        }
+    }
+    all.torn = process.recover(crashed, Some(&rest), now)?.torn;
+    Ok(all)
 }
 
 /// Sorts the newest record of a request first, because the first of several counts: the file and its copy can

@@ -97,6 +97,7 @@ impl Postgres {
         };
         database.pool.with(|connection| {
             schema::check(connection, server.place())?;
+            schema::check_permissions(connection, &server)?;
             schema::bind_pepper(connection, pepper)
         })?;
         Ok(database)

@@ -1,7 +1,7 @@
 //! What is left in the settlement file of a crashed process if it is not whole.
 
 use super::*;
-use crate::entry::{Entry, tests::largest};
+use crate::entry::{Entry, PANICS, tests::largest};
 use std::fs;
 
 /// What many grants have paid: longer than a slot.
@@ -27,17 +27,21 @@ fn long(house: &House, number: u128) -> Entry {
     }
 }
 
-/// Leaves the file of a crashed process with this record in it, without its slots of these places.
-/// Of how many slots it was.
-fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize {
+/// Leaves the file of a crashed process with these records in it, without the slots of these places.
+/// Of how many slots they were.
+fn leave(house: &House, entries: &[&Entry], emptied: std::ops::Range<usize>) -> usize {
     let path = house.folder.path().join("ledger.db.settlements-left");
     let journal = Journal::create(path.clone(), 8, Path::new("ledger.db")).unwrap();
-    let mut slot = journal.take().unwrap();
-    let count = slots_for(entry.paid.len());
-    assert!(journal.widen(&mut slot, count));
-    journal
-        .write(&slot, entry.request, |out| entry.write_record(out))
-        .unwrap();
+    let mut count = 0;
+    for entry in entries {
+        let mut slot = journal.take().unwrap();
+        let slots = slots_for(entry.paid.len());
+        assert!(journal.widen(&mut slot, slots));
+        journal
+            .write(&slot, entry.request, |out| entry.write_record(out))
+            .unwrap();
+        count += slots;
+    }
     journal.die();
     let mut bytes = fs::read(&path).unwrap();
     // The file is made anew, for the copy says more than it will, and a process that has it mapped must not see
@@ -60,7 +64,7 @@ async fn a_file_without_a_registered_owner_is_recovered_by_the_serving_process()
     let house = House::new();
     let entry = long(&house, 1);
     let ledger = house.ledger();
-    leave(&house, &entry, 0..0);
+    leave(&house, &[&entry], 0..0);
     let start = Instant::now();
     // Its own two files stay.
     while house.settlement_files() > 2 {
@@ -75,13 +79,13 @@ async fn a_file_without_a_registered_owner_is_recovered_by_the_serving_process()
 async fn a_record_that_was_entered_and_half_emptied_at_the_crash_is_no_alarm() {
     let house = House::new();
     let entry = long(&house, 1);
-    let count = leave(&house, &entry, 0..0);
+    let count = leave(&house, &[&entry], 0..0);
     assert!(count > 1);
     assert!(house.ledger().close(PATIENCE));
     house.check(1);
     for emptied in 1..count {
         for range in [0..emptied, emptied..count] {
-            leave(&house, &entry, range.clone());
+            leave(&house, &[&entry], range.clone());
             let ledger = house.ledger();
             assert_eq!(ledger.stats().quarantined_torn, 0, "{range:?}");
             assert!(ledger.close(PATIENCE));
@@ -96,7 +100,7 @@ async fn a_record_that_was_entered_and_half_emptied_at_the_crash_is_no_alarm() {
 async fn the_rest_of_a_record_that_was_not_entered_is_kept_named_and_counted() {
     let house = House::new();
     let entry = long(&house, 1);
-    let count = leave(&house, &entry, 1..2);
+    let count = leave(&house, &[&entry], 1..2);
     let ledger = house.ledger();
     let stats = ledger.stats();
     let kept = u64::try_from(count - 1).unwrap();
@@ -114,6 +118,31 @@ async fn the_rest_of_a_record_that_was_not_entered_is_kept_named_and_counted() {
             entry.request
         );
         assert!(fault.contains(&words), "{fault}");
+    }
+}
+
+/// Else no process with this folder could start.
+#[tokio::test]
+async fn a_record_at_which_the_program_panics_is_kept_and_the_others_are_entered() {
+    let house = House::new();
+    let good = long(&house, 1);
+    let bad = Entry {
+        request: RequestId::from_parts(0, 2),
+        asked: PANICS.into(),
+        ..good.clone()
+    };
+    leave(&house, &[&bad, &good], 0..0);
+    for _ in 0..2 {
+        let ledger = house.ledger();
+        assert_eq!(ledger.stats().quarantined_unreadable, 1);
+        assert!(ledger.close(PATIENCE));
+        assert_eq!(house.settlement_files(), 0);
+        let found = house.store().verify().unwrap();
+        assert_eq!((found.requests, found.spent), (1, 60));
+        let [fault] = &found.faults[..] else {
+            panic!("{:?}", found.faults);
+        };
+        assert!(fault.contains("not readable"), "{fault}");
     }
 }
 

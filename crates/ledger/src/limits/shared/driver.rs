@@ -133,7 +133,8 @@ impl Driver {
                 _ = heartbeat.tick(), if self.is_open() => self.renew(),
                 _ = probes.tick(), if !is_probing && !self.is_open() => {
                     is_probing = true;
-                    let call = Renewal::trial(1).call(&script);
+                    let [trial, _] = Renewal::trials(1);
+                    let call = trial.call(&script);
                     pending.push(Box::pin(probe(connection.clone(), call)));
                 }
             }

@@ -135,8 +135,8 @@ impl LimitServer {
             sha: load.query_async(&mut connection).await?,
             node: node.to_owned(),
         };
-        for running in [1, 0] {
-            let trial = Renewal::trial(running).call(&script);
+        for trial in [1, 0].into_iter().flat_map(Renewal::trials) {
+            let trial = trial.call(&script);
             trial.query_async::<Vec<i64>>(&mut connection).await?;
         }
         Ok((connection, script))
@@ -147,6 +147,11 @@ impl LimitServer {
         let words = fault.to_string().replace('\n', " ");
         if let Some(cause) = of_permission(fault, &words) {
             return cause;
+        }
+        if fault.is_cluster_error() {
+            return format!(
+                "the server is one of a cluster ({words}): name a server that has all keys"
+            );
         }
         match fault.kind() {
             ErrorKind::Io if words.contains("certificate") => format!(

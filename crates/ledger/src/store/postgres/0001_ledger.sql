@@ -4,8 +4,18 @@
 
 CREATE TABLE settings (name text PRIMARY KEY, value bytea NOT NULL);
 
+-- A new number, with a random part: a standby that lacks the last rows would give their numbers to other rows when
+-- it takes over, and settlement files and the memory of gateways have numbers.
+CREATE FUNCTION new_number(sequence regclass) RETURNS bigint LANGUAGE sql AS $$
+    SELECT nextval(sequence) << 24 | floor(random() * 16777216)::bigint
+$$;
+CREATE SEQUENCE key_numbers;
+CREATE SEQUENCE change_numbers;
+CREATE SEQUENCE grant_numbers;
+CREATE SEQUENCE process_numbers;
+
 CREATE TABLE keys (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number bigint PRIMARY KEY DEFAULT new_number('key_numbers'),
     id text NOT NULL UNIQUE, hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
     prefix text COLLATE "C" NOT NULL, name text NOT NULL, plan text,
     model_groups text, endpoints text,
@@ -18,7 +28,9 @@ CREATE INDEX keys_by_prefix ON keys (prefix);
 CREATE INDEX keys_by_plan ON keys (plan);
 
 -- The keys that a running gateway must read again.
-CREATE TABLE changes (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hash bytea NOT NULL);
+CREATE TABLE changes (
+    seq bigint PRIMARY KEY DEFAULT new_number('change_numbers'), hash bytea NOT NULL
+);
 
 -- The lock makes the order of the numbers that of the commits: a reader that has seen a number has
 -- seen all before it.
@@ -27,7 +39,7 @@ DECLARE newest bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.changes'));
     INSERT INTO changes (hash) VALUES (changed) RETURNING seq INTO newest;
-    DELETE FROM changes WHERE seq <= newest - 10000;
+    DELETE FROM changes WHERE seq <= newest - (10000::bigint << 24);
     PERFORM pg_notify('tollgate_changes', '');
 END $$;
 
@@ -43,7 +55,7 @@ CREATE TRIGGER key_changed AFTER INSERT OR UPDATE OR DELETE ON keys
     FOR EACH ROW EXECUTE FUNCTION key_changed();
 
 CREATE TABLE grants (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number bigint PRIMARY KEY DEFAULT new_number('grant_numbers'),
     id text NOT NULL UNIQUE, key bigint NOT NULL REFERENCES keys (number), plan text,
     unit text COLLATE "C" NOT NULL DEFAULT 'tokens'
         CHECK (unit IN ('tokens', 'money')),
@@ -72,13 +84,17 @@ CREATE TABLE extensions (
 );
 
 CREATE TABLE processes (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number bigint PRIMARY KEY DEFAULT new_number('process_numbers'),
     settlements text NOT NULL UNIQUE, started_at bigint NOT NULL, ended_at bigint,
     -- Grows as long as the process works: other nodes see by it that the process has not crashed.
     renewals bigint NOT NULL DEFAULT 0,
     -- The commits of the process: it sees by it whether one was carried out whose answer was lost.
     commits bigint NOT NULL DEFAULT 0
 );
+ALTER SEQUENCE key_numbers OWNED BY keys.number;
+ALTER SEQUENCE change_numbers OWNED BY changes.seq;
+ALTER SEQUENCE grant_numbers OWNED BY grants.number;
+ALTER SEQUENCE process_numbers OWNED BY processes.number;
 CREATE INDEX processes_running ON processes (number) WHERE ended_at IS NULL;
 
 CREATE TABLE leases (

@@ -50,10 +50,13 @@ pub(super) fn keys_since(
     Ok((newest, Some(keys.collect::<Result<_, _>>()?)))
 }
 
-/// The newest change, and whether rows after `seen` were deleted or are of another database.
+/// The newest change, and whether the row of `seen` is gone: rows after it may have been deleted, or the database
+/// is another one or lacks the last changes.
 fn numbers(snapshot: &mut Session, seen: i64) -> Result<(i64, bool), postgres::Error> {
-    let find = "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM changes";
-    let row = snapshot.query_one(find, &[])?;
-    let (oldest, newest): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    Ok((newest, oldest > seen.saturating_add(1) || newest < seen))
+    let row = snapshot.query_one(
+        "SELECT newest, newest <> $1 AND NOT EXISTS (SELECT FROM changes WHERE seq = $1)
+         FROM (SELECT coalesce(max(seq), 0) AS newest FROM changes) AS newest",
+        &[&seen],
+    )?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
 }

@@ -37,11 +37,7 @@ pub(super) fn describe(fault: &Error, server: &Server) -> StoreError {
         Some("3D000") => {
             format!("the server has no such database ({message}): create it, or correct the URL")
         }
-        Some("42501") => format!(
-            "the role '{}' lacks a permission ({message}): GRANT it, or use the role that owns the \
-             tables",
-            server.user()
-        ),
+        Some("42501") => return lacks_permission(server, &message),
         Some("25006") => STANDBY.to_owned(),
         Some("53300") => format!(
             "the server has no connection left ({message}): raise its max_connections, or lower \
@@ -83,6 +79,17 @@ pub(super) fn describe(fault: &Error, server: &Server) -> StoreError {
         },
     };
     StoreError::Other { path, cause }
+}
+
+pub(super) fn lacks_permission(server: &Server, message: &str) -> StoreError {
+    StoreError::Other {
+        path: server.place().to_owned(),
+        cause: format!(
+            "the role '{}' lacks a permission ({message}): GRANT it, or use the role that owns the \
+             tables",
+            server.user()
+        ),
+    }
 }
 
 const STANDBY: &str =

@@ -4,7 +4,11 @@
 //! can use the tables after it. A step that only adds something lets the program of the version before
 //! run on, so that nodes are upgraded one after the other.
 
-use super::connection::{Connection, Session};
+use super::{
+    connection::{Connection, Session},
+    error,
+    server::Server,
+};
 use crate::{key::KeyHash, store::StoreError};
 use std::path::Path;
 
@@ -12,9 +16,25 @@ use std::path::Path;
 /// program that can use the tables after it.
 const STEPS: &[(&str, i64)] = &[(include_str!("0001_ledger.sql"), 1)];
 
+#[cfg(test)]
+thread_local! {
+    /// One more step, of a later version of the program.
+    pub(super) static NEXT: std::cell::Cell<Option<(&'static str, i64)>> =
+        const { std::cell::Cell::new(None) };
+}
+
+/// The steps of this program.
+fn steps() -> Vec<(&'static str, i64)> {
+    #[cfg(not(test))]
+    let next = None;
+    #[cfg(test)]
+    let next = NEXT.get();
+    STEPS.iter().copied().chain(next).collect()
+}
+
 /// The version that this program needs.
 pub(super) fn supported() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+    i64::try_from(steps().len()).unwrap_or(i64::MAX)
 }
 
 /// Takes the steps that are missing, all or none. Returns how many.
@@ -29,19 +49,18 @@ pub(super) fn migrate(connection: &mut Connection, place: &Path) -> Result<usize
         )?;
         let found = found(session)?;
         let done = usize::try_from(found.version).unwrap_or(0);
-        for (number, (step, usable_from)) in (1_i64..).zip(STEPS).skip(done) {
+        for (number, (step, usable_from)) in (1_i64..).zip(steps()).skip(done) {
             session.batch(step)?;
             session.execute(
                 "INSERT INTO schema_version (version, usable_from) VALUES ($1, $2)",
-                &[&number, usable_from],
+                &[&number, &usable_from],
             )?;
         }
         Ok(found)
     })?;
     refuse_newer(found, place)?;
-    Ok(STEPS
-        .len()
-        .saturating_sub(usize::try_from(found.version).unwrap_or(0)))
+    let done = usize::try_from(found.version).unwrap_or(0);
+    Ok(steps().len().saturating_sub(done))
 }
 
 /// Refuses a database whose tables this program cannot use.
@@ -62,6 +81,34 @@ pub(super) fn check(connection: &mut Connection, place: &Path) -> Result<(), Sto
         });
     }
     Ok(())
+}
+
+/// Refuses a role that may not read and write all rows: it would show only when a request needs it.
+pub(super) fn check_permissions(
+    connection: &mut Connection,
+    server: &Server,
+) -> Result<(), StoreError> {
+    let missing = connection.run(|session| {
+        // Other owners can have tables of other programs here. The owner's functions handle the weeks of the history.
+        let row = session.query_opt(
+            "SELECT relname::text FROM pg_class
+             WHERE (relnamespace, relowner) = (SELECT relnamespace, relowner FROM pg_class
+                     WHERE oid = 'schema_version'::regclass)
+                 AND oid <> 'schema_version'::regclass AND NOT relispartition
+                 AND NOT CASE
+                     WHEN relkind = 'S' THEN has_sequence_privilege(oid, 'USAGE')
+                     WHEN relkind IN ('r', 'p') THEN has_table_privilege(oid, 'SELECT')
+                         AND has_table_privilege(oid, 'INSERT')
+                         AND has_table_privilege(oid, 'UPDATE')
+                         AND has_table_privilege(oid, 'DELETE')
+                     ELSE TRUE END
+             ORDER BY relname LIMIT 1",
+            &[],
+        )?;
+        row.map(|row| row.try_get::<_, String>(0)).transpose()
+    })?;
+    let refused = |name| error::lacks_permission(server, &format!("permission denied for {name}"));
+    missing.map_or(Ok(()), |name| Err(refused(name)))
 }
 
 #[derive(Clone, Copy, Default)]

@@ -9,6 +9,7 @@ mod limit_locks;
 mod limits;
 mod partition;
 mod refusals;
+mod rolling;
 mod server;
 mod transactions;
 
@@ -23,7 +24,7 @@ use crate::{
     store::{
         GrantTerms, Store, StoreError,
         conformance::{EVERYTHING, Fixture},
-        database::{Batch, Database, Lease, LeaseMode, Process, Share},
+        database::{Batch, Committed, Database, Lease, LeaseMode, Process, Share},
     },
 };
 use server::{TestServer, primary};
@@ -179,21 +180,8 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
             .unwrap();
         let now = store.clock().now();
         let mut process = store.database().begin_process("one", now).unwrap();
-        let leases = [Lease {
-            key: key.clone(),
-            mode: LeaseMode::Take,
-            most: EVERYTHING,
-        }];
-        let batch = Batch {
-            settled: &[],
-            stored: &[],
-            returned: &[],
-            leases: &leases,
-            now: &|| now,
-            pause: &|| {},
-        };
         case.fail_commits();
-        process.commit(&batch).unwrap_err();
+        try_lease(&mut *process, &key, EVERYTHING, now).unwrap_err();
         case.sql("DROP FUNCTION fail CASCADE");
         if was_carried_out {
             case.sql(
@@ -202,7 +190,7 @@ fn a_process_that_does_not_know_what_it_leases_ends() {
                  FROM grants, processes",
             );
         }
-        let committed = process.commit(&batch).unwrap();
+        let committed = try_lease(&mut *process, &key, EVERYTHING, now).unwrap();
         assert_eq!(committed.is_fenced, was_carried_out);
         let leased: u64 = store.verify().unwrap().leased;
         assert_eq!(leased, if was_carried_out { 0 } else { 100 });
@@ -411,33 +399,49 @@ fn lease_at_most(
     most: PerUnit<u64>,
     now: Timestamp,
 ) -> Share {
-    let leases = [Lease {
-        key: key.clone(),
-        mode: LeaseMode::Take,
-        most,
-    }];
-    let committed = process.commit(&Batch {
-        settled: &[],
-        stored: &[],
-        returned: &[],
-        leases: &leases,
-        now: &|| now,
-        pause: &|| (),
-    });
-    let (_, share) = committed.unwrap().shares.pop().unwrap();
+    let leased = try_lease(process, key, most, now);
+    let (_, share) = leased.unwrap().shares.pop().unwrap();
     share.unwrap()
 }
 
-fn commit(process: &mut dyn Process, settled: &[&Entry], returned: &[Piece], now: Timestamp) {
-    let batch = Batch {
+fn try_lease(
+    process: &mut dyn Process,
+    key: &KeyId,
+    most: PerUnit<u64>,
+    now: Timestamp,
+) -> Result<Committed, StoreError> {
+    let lease = Lease {
+        key: key.clone(),
+        mode: LeaseMode::Take,
+        most,
+    };
+    try_commit(process, &[], &[], &[lease], now)
+}
+
+fn commit(
+    process: &mut dyn Process,
+    settled: &[&Entry],
+    returned: &[Piece],
+    now: Timestamp,
+) -> Committed {
+    try_commit(process, settled, returned, &[], now).unwrap()
+}
+
+fn try_commit(
+    process: &mut dyn Process,
+    settled: &[&Entry],
+    returned: &[Piece],
+    leases: &[Lease],
+    now: Timestamp,
+) -> Result<Committed, StoreError> {
+    process.commit(&Batch {
         settled,
         stored: &[],
         returned,
-        leases: &[],
+        leases,
         now: &|| now,
         pause: &|| (),
-    };
-    process.commit(&batch).unwrap();
+    })
 }
 
 fn settled(share: &Share, request: u64, tokens: u64) -> Entry {

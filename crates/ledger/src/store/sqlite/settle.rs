@@ -86,6 +86,8 @@ fn settle(
     entry: &Entry,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
+    #[cfg(test)]
+    assert_ne!(*entry.asked, *crate::entry::PANICS);
     refuse_missing_key(file, entry.key)?;
     let mut times = Times::read(file, now)?;
     // The pieces are paid and noted one by one.

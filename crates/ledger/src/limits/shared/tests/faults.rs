@@ -229,6 +229,24 @@ async fn an_admission_that_is_lost_with_the_connection_is_counted_later() {
     assert_eq!(remaining, 8 - 2);
 }
 
+/// Its other keys would be refused one by one.
+#[test]
+fn a_server_that_has_only_a_part_of_the_keys_is_refused() {
+    let Some(redis) = Redis::start_with("cluster-enabled yes") else {
+        return;
+    };
+    redis.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
+    redis.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    let begun = Instant::now();
+    while !redis.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    let fault = server(&redis).check().unwrap_err().to_string();
+    assert!(fault.contains("is one of a cluster"), "{fault}");
+    redis.cli(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
+    server(&redis).check().unwrap();
+}
+
 #[test]
 fn each_fault_has_one_line_without_the_password() {
     let Some(redis) = Redis::start() else { return };

@@ -49,14 +49,15 @@ fn recurring_statements_take_no_longer_with_many_keys() {
     let fill = || {
         case.sql(&format!(
             "SET session_replication_role = replica;
-             INSERT INTO keys (id, hash, prefix, name, created_at)
-             SELECT 'key_' || i, decode(lpad(to_hex(i), 64, '0'), 'hex'), 'p' || i, 'ci', 0
+             INSERT INTO keys (number, id, hash, prefix, name, created_at)
+             SELECT i, 'key_' || i, decode(lpad(to_hex(i), 64, '0'), 'hex'), 'p' || i, 'ci', 0
              FROM generate_series(2, {KEYS}) AS i;
-             INSERT INTO grants (id, key, tokens, validity_ms, created_at)
-             SELECT 'grant_' || i, i, 1000, 86400000, 0 FROM generate_series(2, {KEYS}) AS i;
-             INSERT INTO leases SELECT i, CASE WHEN i > {KEYS} / 4 THEN 2 ELSE 1 END, 1000
-             FROM generate_series(2, {KEYS} / 2) AS i;
-             INSERT INTO lease_requests SELECT i, 2 FROM generate_series(2, 5) AS i;
+             INSERT INTO grants (number, id, key, tokens, validity_ms, created_at)
+             SELECT i, 'grant_' || i, i, 1000, 86400000, 0 FROM generate_series(2, {KEYS}) AS i;
+             INSERT INTO leases SELECT i, number, 1000 FROM generate_series(2, {KEYS} / 2) AS i
+             JOIN processes ON settlements = CASE WHEN i > {KEYS} / 4 THEN 'two' ELSE 'one' END;
+             INSERT INTO lease_requests SELECT i, number FROM generate_series(2, 5) AS i
+             JOIN processes ON settlements = 'two';
              SELECT make_history_part(1790000000000 / 604800000);
              INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
                  status, state, input, cache_read, cache_write, output, reasoning, charged,
@@ -88,7 +89,7 @@ fn a_page_does_not_read_all_failures_of_a_busy_key() {
          INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
              status, state, input, cache_read, cache_write, output, reasoning, charged,
              overdraft, source, clamped, duration_ms)
-         SELECT 'req_' || i, CASE WHEN i % 2 = 0 THEN 1 ELSE i % 40 + 1 END, i * 302400::bigint, 'm' || i % 8,
+         SELECT 'req_' || i, CASE WHEN i % 2 = 0 THEN (SELECT number FROM keys) ELSE i % 40 + 1 END, i * 302400::bigint, 'm' || i % 8,
              'm' || i % 8, 'chat', TRUE, CASE i % 10 WHEN 0 THEN 429 ELSE 200 END,
              CASE i % 10 WHEN 0 THEN 'rejected' ELSE 'completed' END,
              1, 0, 0, 0, 0, 0, 0, 'reported', FALSE, 5 FROM generate_series(1, 39999) AS i;",

@@ -3,18 +3,13 @@
 use super::{
     Empty, commit, hasher, lease, lease_at_most,
     partition::{Node, bound, completed, key_with, wait_for},
-    settled,
+    settled, try_lease,
 };
 use crate::{
     Shortage, UpperBound,
     balance::Piece,
     clock::Clock,
-    store::{
-        Store,
-        database::{Batch, Lease, LeaseMode, Leftover},
-        migrate,
-        postgres::connection::LOCK_TIMEOUT,
-    },
+    store::{Store, database::Leftover, migrate, postgres::connection::LOCK_TIMEOUT},
 };
 use postgres::Client;
 use std::time::{Duration, Instant};
@@ -157,19 +152,8 @@ fn a_process_is_renewed_while_a_commit_after_a_failed_one_waits() {
     let mut process = store.database().begin_process("one", now).unwrap();
     let mut renew = process.renewal().unwrap();
     case.fail_commits();
-    let batch = Batch {
-        settled: &[],
-        stored: &[],
-        returned: &[],
-        leases: &[Lease {
-            key: key.clone(),
-            mode: LeaseMode::Take,
-            most: PerUnit::from_fn(|_| 60),
-        }],
-        now: &|| now,
-        pause: &|| (),
-    };
-    process.commit(&batch).unwrap_err();
+    let mut lease = || try_lease(&mut *process, &key, PerUnit::from_fn(|_| 60), now);
+    lease().unwrap_err();
     case.sql("DROP FUNCTION fail CASCADE");
     let lock = case.lock(&key);
     std::thread::scope(|scope| {
@@ -179,7 +163,7 @@ fn a_process_is_renewed_while_a_commit_after_a_failed_one_waits() {
             drop(lock);
             renewed
         });
-        assert!(!process.commit(&batch).unwrap().is_fenced);
+        assert!(!lease().unwrap().is_fenced);
         assert!(renewed.join().unwrap().unwrap());
     });
 }
@@ -192,20 +176,9 @@ fn a_commit_waits_for_one_in_doubt() {
     let key = key_with(&store, 100);
     let now = store.clock().now();
     let mut process = store.database().begin_process("one", now).unwrap();
-    let batch = Batch {
-        settled: &[],
-        stored: &[],
-        returned: &[],
-        leases: &[Lease {
-            key,
-            mode: LeaseMode::Take,
-            most: PerUnit::from_fn(|_| 60),
-        }],
-        now: &|| now,
-        pause: &|| (),
-    };
+    let mut lease = || try_lease(&mut *process, &key, PerUnit::from_fn(|_| 60), now);
     case.fail_commits();
-    process.commit(&batch).unwrap_err();
+    lease().unwrap_err();
     case.sql("DROP FUNCTION fail CASCADE");
     let mut doubtful = case.server.local(&case.name).connect().unwrap();
     let write = "BEGIN; UPDATE processes SET commits = commits + 1;
@@ -216,7 +189,7 @@ fn a_commit_waits_for_one_in_doubt() {
             case.wait_for_waiter();
             doubtful.batch_execute("COMMIT").unwrap();
         });
-        assert!(process.commit(&batch).unwrap().is_fenced);
+        assert!(lease().unwrap().is_fenced);
     });
     assert_eq!(store.verify().unwrap().leased, 0);
 }
@@ -236,15 +209,7 @@ fn a_process_whose_commit_is_rolled_back_ends() {
     }];
     commit(&mut *process, &[], &returned, now);
     case.sql("UPDATE processes SET commits = commits - 1; UPDATE leases SET tokens = 60");
-    let batch = Batch {
-        settled: &[],
-        stored: &[],
-        returned: &[],
-        leases: &[],
-        now: &|| now,
-        pause: &|| (),
-    };
-    assert!(process.commit(&batch).unwrap().is_fenced);
+    assert!(commit(&mut *process, &[], &[], now).is_fenced);
     assert!(process.check_in().unwrap().is_fenced);
     assert_eq!(store.verify().unwrap().leased, 0);
 }

@@ -158,6 +158,32 @@ fn a_role_needs_no_more_than_to_read_and_write_rows() {
 }
 
 #[test]
+fn a_permission_that_is_missing_is_named_before_a_gateway_starts() {
+    let Some(case) = with_role("half") else {
+        return;
+    };
+    let all = [
+        "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
+        "USAGE ON ALL SEQUENCES IN SCHEMA public",
+    ];
+    let url = case.server.url(&format!("half:{PASSWORD}"), &case.name);
+    for (missing, name) in [
+        ("UPDATE ON leases", "leases"),
+        ("DELETE ON usage", "usage"),
+        ("INSERT ON memory_bytes", "memory_bytes"),
+        ("USAGE ON SEQUENCE usage_numbers", "usage_numbers"),
+    ] {
+        for all in all {
+            case.sql(&format!("GRANT {all} TO half"));
+        }
+        case.sql(&format!("REVOKE {missing} FROM half"));
+        let fault = refusal(&case, &url, &case.server.tls());
+        let wanted = format!("the role 'half' lacks a permission (permission denied for {name})");
+        assert!(fault.contains(&wanted), "{fault}");
+    }
+}
+
+#[test]
 fn a_role_that_only_reads_can_neither_create_nor_drop_a_week_of_the_history() {
     let Some(case) = with_role("reader") else {
         return;
