@@ -99,11 +99,11 @@ impl StreamedBody {
         }))
     }
 
-    /// Waits until the provider has taken all pieces so far, at most a few seconds. After the last piece, Pingora
+    /// Waits until the provider has taken all pieces so far, at most a second. After the last piece, Pingora
     /// watches the client only if its queue of pieces has room. But as long as this waits, Pingora forwards
     /// nothing of an early answer, and a provider can stop reading until its answer was read.
     pub async fn most_taken(&self) {
-        const LONGEST: Duration = Duration::from_secs(5);
+        const LONGEST: Duration = Duration::from_secs(1);
         let all_taken = async {
             while self.in_flight.pieces.load(Ordering::Acquire) > 0 {
                 self.in_flight.taken.notified().await;

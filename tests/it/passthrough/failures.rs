@@ -2,7 +2,7 @@
 
 use super::{FILES, MIB, SECRET, config, draw, gateway, ok, plain, refusal, send};
 use crate::support::{
-    AT_ONCE, Act, CHAT, Ending, Gateway, Http2, LONG, Request, Seen, Service, provider,
+    AT_ONCE, Act, CHAT, Ending, Gateway, Http2, LONG, PATIENCE, Request, Seen, Service, provider,
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -188,17 +188,18 @@ async fn a_provider_that_answers_while_it_reads_gets_the_whole_body() {
             .await
             .expect("nothing hangs");
         assert!(answer.starts_with(b"HTTP/1.1 200"));
-        assert!(answer.len() > length);
     }
 }
 
-/// Sends each piece of a body back as it comes.
+/// Answers each piece of a body as it comes, with much less: a provider that waits until its answer is read would wait
+/// for the gateway, which writes.
 async fn echo(mut stream: TcpStream, length: usize) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
     }
-    let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
+    let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\
+                 transfer-encoding: chunked\r\n\r\n";
     stream.write_all(begun.as_bytes()).await.unwrap();
     let mut left = length;
     let mut piece = vec![0; MIB / 4];
@@ -206,7 +207,7 @@ async fn echo(mut stream: TcpStream, length: usize) {
         let read = stream.read(&mut piece).await.unwrap();
         left -= read;
         let end = if left == 0 { "the end" } else { "" };
-        let chunk = [&piece[..read], end.as_bytes()].concat();
+        let chunk = [&piece[..read.min(1000)], end.as_bytes()].concat();
         let chunk = [format!("{:x}\r\n", chunk.len()).as_bytes(), &chunk, b"\r\n"].concat();
         stream.write_all(&chunk).await.unwrap();
     }
