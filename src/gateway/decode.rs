@@ -8,7 +8,7 @@ use http::HeaderValue;
 use std::io::{self, Write};
 
 /// The most decompressed bytes of one piece.
-const MOST_PER_PIECE: usize = 2 * 1024 * 1024;
+const MOST_PER_PIECE: usize = 4 * 1024 * 1024;
 
 /// Decodes one body, piece by piece.
 pub struct Decoder(Kind);

@@ -70,6 +70,7 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use streamed_body::StreamedBody;
 use timer::Reader;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
@@ -291,7 +292,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         if let Some(upload) = exchange.upload_mut() {
             if end {
-                upload.most_taken().await;
+                upload.wait_until_taken().await;
             }
             let (piece, now) = (body.take().unwrap_or_default(), Instant::now());
             let passed = upload.pass(piece, end, now).map_err(|()| {
@@ -496,7 +497,10 @@ impl ProxyHttp for Gateway {
             // The provider is not at fault if the body does not end.
             outcome::over(exchange);
         }
-        if is_awaited && (exchange.timer.has_fired() || error.etype == ErrorType::ReadTimedout) {
+        let upload = exchange.upload();
+        let is_slow_client = is_awaited && !upload.is_some_and(StreamedBody::waits_for_provider);
+        if is_slow_client && (exchange.timer.has_fired() || error.etype == ErrorType::ReadTimedout)
+        {
             // The provider was silent because the caller was.
             let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
             error.retry = RetryType::Decided(false);

@@ -300,8 +300,10 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
 fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
     let facts = exchange.stage.admitted().map(Admitted::facts);
     let tier = match facts {
-        // The provider has not reported yet in which tier it serves.
-        Some(facts) if !report.has_input => tier_sent(exchange).unwrap_or_else(|| facts.tier()),
+        // The provider has not reported in which tier it serves.
+        Some(facts) if !(report.has_tier && report.has_input) => {
+            tier_sent(exchange).unwrap_or_else(|| facts.tier())
+        }
         _ => report.details.tier,
     };
     let mut details = UsageDetails {

@@ -102,14 +102,19 @@ impl StreamedBody {
     /// Waits until the provider has taken all pieces so far, at most a second. After the last piece, Pingora
     /// watches the client only if its queue of pieces has room. But as long as this waits, Pingora forwards
     /// nothing of an early answer, and a provider can stop reading until its answer was read.
-    pub async fn most_taken(&self) {
+    pub async fn wait_until_taken(&self) {
         const LONGEST: Duration = Duration::from_secs(1);
         let all_taken = async {
-            while self.in_flight.pieces.load(Ordering::Acquire) > 0 {
+            while self.waits_for_provider() {
                 self.in_flight.taken.notified().await;
             }
         };
         let _ = tokio::time::timeout(LONGEST, all_taken).await;
+    }
+
+    /// Whether the provider has yet to take a piece.
+    pub fn waits_for_provider(&self) -> bool {
+        self.in_flight.pieces.load(Ordering::Acquire) > 0
     }
 
     /// Bytes that were forwarded.

@@ -364,6 +364,39 @@ async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_th
 }
 
 #[tokio::test]
+async fn without_a_reported_tier_the_one_that_was_sent_is_charged() {
+    let usage = json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020});
+    let set = json!({"service_tier": "priority"});
+    let reported = |tier: &str| {
+        let mut answer = of_chat(&usage);
+        answer["service_tier"] = json!(tier);
+        answer
+    };
+    // 3000 + 300 millionths, twice.
+    for (answer, set, asked, cost) in [
+        (of_chat(&usage), json!({}), "priority", "0.0066"),
+        (of_chat(&usage), set.clone(), "auto", "0.0066"),
+        (reported("default"), set, "priority", "0.0033"),
+    ] {
+        let (_upstream, provider) = answering("chat", &answer).await;
+        let price = json!({"input": 3, "output": 15, "tiers": {"priority": 2}});
+        let config = Config::new()
+            .provider("sim", provider)
+            .with(
+                "providers.sim.formats",
+                json!([{"name": "chat", "set": set}]),
+            )
+            .model("priced", json!(["sim/upstream-model"]))
+            .with("models.priced.price", price);
+        let gateway = Gateway::start(config).await;
+        let more = json!({"service_tier": asked, "messages": [{"role": "user", "content": "hi"}]});
+        let answer = gateway.ask(CHAT, "priced", "", more).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-cost"), Some(cost), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn images_of_a_hosted_tool_cost_what_images_cost() {
     let image = json!({
         "input_tokens": 500, "input_tokens_details": {"image_tokens": 300, "text_tokens": 200},

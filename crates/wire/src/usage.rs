@@ -20,6 +20,8 @@ pub struct ReportedUsage {
     /// Calls of each of [`ProviderTool::ALL`] among the items that have arrived. The final report has the number that
     /// counts.
     pub seen_calls: [u64; ProviderTool::ALL.len()],
+    /// The tier was reported.
+    pub has_tier: bool,
     /// The input tokens were reported.
     pub has_input: bool,
     /// The output tokens were reported.
@@ -95,6 +97,8 @@ pub(crate) struct UsageReport {
     before: Whole,
     /// What any of them said last of each part.
     pub(crate) details: UsageDetails,
+    /// One of them had a tier.
+    pub(crate) has_tier: bool,
     /// The calls of tools that have arrived.
     pub(crate) seen: SeenCalls,
     /// The usage of the image tool of a response, which no total contains.
@@ -258,6 +262,7 @@ impl UsageReport {
             usage,
             details,
             seen_calls: self.seen.charged(),
+            has_tier: self.has_tier,
             has_input: numbers.input.is_some(),
             has_output: numbers.output.is_some()
                 // An answer that was cut while the model thought has no other output.

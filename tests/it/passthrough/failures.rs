@@ -184,7 +184,7 @@ async fn a_provider_that_answers_while_it_reads_gets_the_whole_body() {
             }
         };
         let both = async { tokio::join!(async { to.write_all(&bytes).await.unwrap() }, read) };
-        tokio::time::timeout(LONG, both)
+        tokio::time::timeout(PATIENCE, both)
             .await
             .expect("nothing hangs");
         assert!(answer.starts_with(b"HTTP/1.1 200"));

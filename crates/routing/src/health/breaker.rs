@@ -31,8 +31,8 @@ pub struct BreakerPolicy {
     pub max_retry_after: Duration,
 }
 
-/// How long a probe is the only one, in milliseconds: a long answer is no reason to keep a provider that has
-/// recovered without traffic.
+/// How long a probe is the only one, in milliseconds. A provider that has recovered must not wait for traffic until
+/// the end of a long answer.
 const PROBE_PATIENCE: u64 = 10_000;
 
 /// The requests that a breaker lets pass.
