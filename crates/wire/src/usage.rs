@@ -138,6 +138,15 @@ struct Numbers {
 }
 
 impl UsageReport {
+    /// Whether nothing was reported but the standard tier, which every event of some streams repeats.
+    pub(crate) fn has_no_news(&self) -> bool {
+        let is_standard = Self {
+            has_tier: false,
+            ..*self
+        };
+        is_standard == Self::default()
+    }
+
     /// Begins a report that is complete by itself. Reports of formats that spread usage over
     /// several events are read as one.
     pub(crate) fn begin(&mut self) {

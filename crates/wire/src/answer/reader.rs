@@ -225,7 +225,7 @@ impl Reader {
             && self.facts.stop.is_none()
             && self.facts.stored_ids.is_empty()
             && self.facts.containers.is_empty()
-            && self.usage == UsageReport::default()
+            && self.usage.has_no_news()
             // The name of such a call decides whether it is charged.
             && !self.part.is_server_call
     }
