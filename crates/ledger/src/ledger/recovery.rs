@@ -145,7 +145,7 @@ fn recover(
     Ok(recovered)
 }
 
-/// `None`: the program has panicked at a record. The transaction is rolled back then.
+/// `None`: the program has panicked at a record. Its last transaction is rolled back then.
 fn try_recover(
     process: &mut dyn Process,
     crashed: Option<ProcessNumber>,

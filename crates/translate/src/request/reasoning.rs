@@ -52,7 +52,7 @@ pub(crate) fn effort(
     Ok(wanted.and_then(|wanted| fit(wanted, asked, scope)))
 }
 
-/// The effort of a request with tools for a provider that takes none beside them: `none`, where the model
+/// The effort of a request with tools for a provider that takes none beside them: `none`, if the model
 /// reasons and has it. Some models refuse tools if they may reason.
 pub(crate) fn beside_tools(
     is_asked: bool,

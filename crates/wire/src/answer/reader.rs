@@ -253,7 +253,7 @@ impl Reader {
             at::STOP_REASON | at::DELTA_STOP_REASON => self.facts.set_stop(text.as_str()),
             at::INCOMPLETE_REASON => {
                 self.facts.set_stop(text.as_str());
-                // Whatever the reason is, the answer is not complete.
+                // The answer is incomplete, even if the reason is unknown.
                 if self.facts.stop == Some(StopReason::Other) {
                     self.facts.stop = Some(StopReason::MaxTokens);
                 }

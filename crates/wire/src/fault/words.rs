@@ -21,7 +21,7 @@ pub struct ProviderWords {
     /// has may be shown to the caller.
     pub field: Option<Box<str>>,
     /// Its message without what must not be logged; for the operator's log alone. [`shortened`] cuts it
-    /// after the secrets that the gateway knows are removed: the first part of a secret is none that it knows.
+    /// after the secrets that the gateway knows are removed: the gateway cannot recognise a part of a secret.
     pub message: Box<str>,
 }
 
