@@ -147,7 +147,28 @@ impl Model {
                 format!("the API key may not use the model '{}'", model.id),
             ));
         }
-        if !needs.is_payable(model, identity) {
+        self.check_payable(model, identity, needs)?;
+        needs.served_by(model)?;
+        refuse_thinking_without_reason(model, facts)?;
+        Ok(Route {
+            model: model.handle,
+            model_id: Arc::clone(model.id),
+            reason: None,
+        })
+    }
+
+    /// Whether the key can pay for the request: one without a price cannot be paid in money.
+    fn check_payable(
+        &self,
+        model: ModelView<'_>,
+        identity: &Identity,
+        needs: Needs<'_>,
+    ) -> Result<(), PublicError> {
+        if !identity.pays_money || !needs.is_answered {
+            return Ok(());
+        }
+        let is_priced = |tiers: &[AskedTier]| self.catalog.is_priced(model.handle, tiers);
+        if !is_priced(&[]) {
             return Err(PublicError::new(
                 ErrorCode::PermissionDenied,
                 format!(
@@ -156,21 +177,16 @@ impl Model {
                 ),
             ));
         }
-        if let Some(AskedTier { field, value, .. }) = needs.unpayable_tier(model, identity) {
-            return Err(PublicError::invalid_request(format!(
+        let mut tiers = needs.tiers.iter();
+        match tiers.find(|it| !is_priced(std::slice::from_ref(it))) {
+            Some(AskedTier { field, value, .. }) => Err(PublicError::invalid_request(format!(
                 "'{field}' cannot be '{value}': the API key pays in money, and the model '{}' has no price for \
                  this tier: leave '{field}' out",
                 model.id
             ))
-            .with_param(field));
+            .with_param(*field)),
+            None => Ok(()),
         }
-        needs.served_by(model)?;
-        refuse_thinking_without_reason(model, facts)?;
-        Ok(Route {
-            model: model.handle,
-            model_id: Arc::clone(model.id),
-            reason: None,
-        })
     }
 
     fn choose(
@@ -181,8 +197,7 @@ impl Model {
     ) -> Result<Route, PublicError> {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group)
-                && needs.is_payable(model, identity)
-                && needs.unpayable_tier(model, identity).is_none()
+                && self.check_payable(model, identity, needs).is_ok()
                 && needs.served_by(model).is_ok()
         };
         let chosen = self.catalog.choose(asked, &allowed).ok_or_else(|| {
@@ -216,18 +231,6 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// Whether the key can pay for a request to the model: a request without a price cannot be paid in money.
-    fn is_payable(self, model: ModelView<'_>, identity: &Identity) -> bool {
-        !self.is_answered || !identity.pays_money || model.is_priced
-    }
-
-    /// A tier of the request that the key cannot pay for.
-    fn unpayable_tier(self, model: ModelView<'_>, identity: &Identity) -> Option<AskedTier> {
-        let is_paid = self.is_answered && identity.pays_money;
-        let mut tiers = self.tiers.iter().filter(|_| is_paid);
-        tiers.find(|it| !model.has_price_of(it.tier)).copied()
-    }
-
     /// Whether a model can answer, in this format or by a translation.
     fn served_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
         if let Some(format) = self.format.filter(|it| !model.serves.contains(it)) {

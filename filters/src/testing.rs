@@ -15,9 +15,9 @@ use tollgate_filter::{
     Verdict,
 };
 use tollgate_types::{
-    AdmissionGuard, Allowance, Claim, Denied, Dimension, Format, Identity, InputCount, KeyId,
-    Limited, MaybeReady, NamedItem, OwnerFailure, PublicError, ReasoningMode, RequestFacts,
-    RequestId, ReservationGuard, Shortage, StoredAt, Unavailable, Unit, UpperBound,
+    AdmissionGuard, Allowance, AskedTier, Claim, Denied, Dimension, Format, Identity, InputCount,
+    KeyId, Limited, MaybeReady, NamedItem, OwnerFailure, PublicError, ReasoningMode, RequestFacts,
+    RequestId, ReservationGuard, ServiceTier, Shortage, StoredAt, Unavailable, Unit, UpperBound,
 };
 
 pub(crate) struct Scene {
@@ -383,9 +383,6 @@ impl TwoModels {
             reasoning: ReasoningMode::None,
             max_output_tokens,
             context_window,
-            is_priced: place == 0,
-            has_priority_price: false,
-            has_fast_price: false,
             providers: &[],
             serves: &[Format::Chat, Format::Responses, Format::Messages],
             responses_for: match place {
@@ -407,6 +404,11 @@ impl Catalog for TwoModels {
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
         let place = usize::try_from(handle.0).ok()?;
         (place < self.ids.len()).then(|| self.view(place))
+    }
+
+    fn is_priced(&self, model: ModelHandle, tiers: &[AskedTier]) -> bool {
+        let is_dear = |it: &AskedTier| it.tier > ServiceTier::Flex;
+        model.0 == 0 && !tiers.iter().any(is_dear)
     }
 
     fn is_auto(&self, name: &str) -> bool {

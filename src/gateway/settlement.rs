@@ -298,16 +298,10 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
 
 /// The reported tier, parts and tools.
 fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
-    let facts = exchange.stage.admitted().map(Admitted::facts);
-    let tier = match facts {
-        // The provider has not reported in which tier it serves.
-        Some(facts) if !(report.has_tier && report.has_input) => {
-            tier_sent(exchange).unwrap_or_else(|| facts.tier())
-        }
-        _ => report.details.tier,
-    };
+    // Only the final report says in which tier the provider serves.
+    let tier = report.tier.filter(|_| report.has_input);
     let mut details = UsageDetails {
-        tier,
+        tier: tier.unwrap_or_else(|| tier_sent(exchange)),
         ..report.details
     };
     // Without a final report, the calls that have arrived count.
@@ -325,11 +319,16 @@ fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
     details
 }
 
-/// The tier that the configuration sets in the request.
-fn tier_sent(exchange: &Exchange) -> Option<ServiceTier> {
-    let candidate = exchange.attempts.current()?;
-    let endpoint = candidate.deployment.provider.endpoint(candidate.format)?;
-    endpoint.whole.patch.tier
+/// The dearest tier for which the provider was asked.
+fn tier_sent(exchange: &Exchange) -> ServiceTier {
+    let facts = exchange.stage.admitted().map(Admitted::facts);
+    let mut asked = facts.map_or_else(Vec::new, |facts| facts.tiers.clone());
+    let dropped = exchange.attempts.dropped();
+    asked.retain(|it| !dropped.iter().any(|field| field == it.field));
+    let candidate = exchange.attempts.current();
+    let endpoint = candidate.and_then(|it| it.deployment.provider.endpoint(it.format));
+    let tier = endpoint.and_then(|endpoint| endpoint.whole.patch.tiers(&asked).max());
+    tier.unwrap_or_default()
 }
 
 /// The calls of a tool that the provider charges even if its answer reports none.

@@ -366,26 +366,38 @@ async fn sound_images_and_tiers_have_their_prices_in_each_format_that_reports_th
 #[tokio::test]
 async fn without_a_reported_tier_the_one_that_was_sent_is_charged() {
     let usage = json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020});
-    let set = json!({"service_tier": "priority"});
+    let set = |tier: Value| json!({"set": {"service_tier": tier}});
     let reported = |tier: &str| {
         let mut answer = of_chat(&usage);
         answer["service_tier"] = json!(tier);
         answer
     };
     // 3000 + 300 millionths, twice.
-    for (answer, set, asked, cost) in [
+    for (answer, formats, asked, cost) in [
         (of_chat(&usage), json!({}), "priority", "0.0066"),
-        (of_chat(&usage), set.clone(), "auto", "0.0066"),
-        (reported("default"), set, "priority", "0.0033"),
+        (of_chat(&usage), set(json!("priority")), "auto", "0.0066"),
+        (
+            reported("default"),
+            set(json!("priority")),
+            "priority",
+            "0.0033",
+        ),
+        // What the client asks for does not leave.
+        (of_chat(&usage), set(json!("default")), "priority", "0.0033"),
+        (
+            of_chat(&usage),
+            json!({"remove": ["service_tier"]}),
+            "priority",
+            "0.0033",
+        ),
     ] {
+        let mut chat = formats;
+        chat["name"] = json!("chat");
         let (_upstream, provider) = answering("chat", &answer).await;
         let price = json!({"input": 3, "output": 15, "tiers": {"priority": 2}});
         let config = Config::new()
             .provider("sim", provider)
-            .with(
-                "providers.sim.formats",
-                json!([{"name": "chat", "set": set}]),
-            )
+            .with("providers.sim.formats", json!([chat]))
             .model("priced", json!(["sim/upstream-model"]))
             .with("models.priced.price", price);
         let gateway = Gateway::start(config).await;
@@ -394,6 +406,27 @@ async fn without_a_reported_tier_the_one_that_was_sent_is_charged() {
         answer.assert_ok();
         assert_eq!(answer.header("x-cost"), Some(cost), "{answer:?}");
     }
+}
+
+#[tokio::test]
+async fn a_tier_that_a_translation_drops_is_not_charged() {
+    let answer = json!({
+        "candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 20, "totalTokenCount": 1020},
+    });
+    let (_upstream, provider) = answering("gemini", &answer).await;
+    let price = json!({"input": 3, "output": 15, "tiers": {"priority": 2}});
+    let config = Config::new()
+        .provider("sim", provider)
+        .model("priced", json!(["sim/upstream-model"]))
+        .with("models.priced.price", price);
+    let gateway = Gateway::start(config).await;
+    let more = json!({"service_tier": "priority"});
+    let request = ask(&gateway, CHAT, "priced", more);
+    let answer = gateway.send(&request).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-dropped-fields"), Some("service_tier"));
+    assert_eq!(answer.header("x-cost"), Some("0.0033"), "{answer:?}");
 }
 
 #[tokio::test]

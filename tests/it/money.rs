@@ -376,3 +376,26 @@ async fn a_tier_that_the_configuration_sets_is_reserved_at_its_price() {
     let request = ask(&gateway.key, "slow", json!({}));
     gateway.send(&request).await.assert_ok();
 }
+
+#[tokio::test]
+async fn a_tier_that_the_configuration_overwrites_or_removes_needs_no_price() {
+    let provider = Provider::start().await;
+    for chat in [
+        json!({"name": "chat", "set": {"service_tier": "default"}}),
+        json!({"name": "chat", "remove": ["service_tier"]}),
+    ] {
+        let config = Config::of(&provider)
+            .with("providers.sim.formats", json!([chat]))
+            .model("priced", json!(["sim/upstream-model"]))
+            .with("models.priced.price", price());
+        let gateway = Gateway::start(config).await;
+        let key = gateway.key_of(terms(0, 1_000_000 * NANOS));
+        let send = async |tier: Value| gateway.send(&ask(&key, "priced", tier)).await;
+        send(json!({"service_tier": "priority"})).await.assert_ok();
+        let sent: Value = serde_json::from_slice(&provider.last().body).unwrap();
+        assert_ne!(sent["service_tier"], "priority", "{sent}");
+        // A field with another name reaches the provider.
+        let refused = send(json!({"serviceTier": "priority"})).await;
+        refused.assert_error(400, "invalid_request");
+    }
+}

@@ -159,7 +159,8 @@ fn unpriced(config: &Config) -> String {
         return String::new();
     };
     let models = config.catalog.models().iter();
-    let models = models.filter(|it| !it.is_auto() && !it.deployments.is_empty() && !it.is_priced());
+    let models =
+        models.filter(|it| !it.is_auto() && !it.deployments.is_empty() && !it.is_priced(&[]));
     let names: Vec<&str> = models.map(|model| &*model.id).collect();
     if names.is_empty() {
         return String::new();

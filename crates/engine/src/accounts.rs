@@ -28,8 +28,7 @@ use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
 use tollgate_types::{
     Claim, Format, Identity, InputCount, KeyId, Limited, Limits, MaybeReady, NamedItem,
-    OwnerFailure, PerUnit, RequestFacts, ServiceTier, Shortage, Tariff, Unavailable, Unit,
-    UpperBound,
+    OwnerFailure, PerUnit, Shortage, Tariff, Unavailable, Unit, UpperBound,
 };
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -429,8 +428,8 @@ pub fn tariff(catalog: &IndexedCatalog, request: &RequestContext, bound: &UpperB
         Some(Format::Rerank) => facts.most_rerank_searches(),
         _ => facts.hosted_tools.saturating_mul(CALLS_PER_TOOL),
     });
-    let tier = facts.map_or(ServiceTier::Standard, RequestFacts::tier);
-    let prices = model.dearest_prices(at, tier, SystemTime::now());
+    let tiers = facts.map_or(&[][..], |facts| &facts.tiers);
+    let prices = model.dearest_prices(at, tiers, SystemTime::now());
     Tariff {
         tool_calls,
         weights: model.weights,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_filter::{ModelHandle, ModelView};
 use tollgate_routing::health::Fleet;
 use tollgate_routing::{Catalog, Conversations, Model};
-use tollgate_types::{Format, ServiceTier};
+use tollgate_types::Format;
 
 /// The catalog, with a number for each model.
 pub struct IndexedCatalog {
@@ -105,9 +105,6 @@ impl IndexedCatalog {
             reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
             context_window: indexed.model.context_window,
-            is_priced: indexed.model.is_priced(),
-            has_priority_price: indexed.model.has_tier(ServiceTier::Priority),
-            has_fast_price: indexed.model.has_tier(ServiceTier::Fast),
         })
     }
 }

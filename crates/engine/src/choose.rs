@@ -10,7 +10,7 @@ use tollgate_filter::{Asked, Catalog, Chosen, ModelHandle, ModelView};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::{ChoiceRequest, Decision, Model, Profile, plan};
 use tollgate_telemetry::{clock, events};
-use tollgate_types::Format;
+use tollgate_types::{AskedTier, Format};
 
 impl Catalog for IndexedCatalog {
     fn resolve(&self, name: &str) -> Option<ModelView<'_>> {
@@ -19,6 +19,11 @@ impl Catalog for IndexedCatalog {
 
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
         self.view_of(handle)
+    }
+
+    fn is_priced(&self, model: ModelHandle, tiers: &[AskedTier]) -> bool {
+        let model = self.model(model);
+        model.is_some_and(|model| model.is_priced(tiers))
     }
 
     fn is_auto(&self, name: &str) -> bool {

@@ -18,8 +18,8 @@ use tollgate_filter::{
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{
-    Denied, Dimension, Identity, Limited, Limits, MaybeReady, Money, PerUnit, Shortage, Tariff,
-    Unit, UpperBound,
+    AskedTier, Denied, Dimension, Identity, Limited, Limits, MaybeReady, Money, PerUnit, Shortage,
+    Tariff, Unit, UpperBound,
 };
 
 /// All of it, for one request of one key.
@@ -123,6 +123,10 @@ impl Catalog for Looker {
 
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
         Catalog::model(&*self.catalog, handle)
+    }
+
+    fn is_priced(&self, model: ModelHandle, tiers: &[AskedTier]) -> bool {
+        self.catalog.is_priced(model, tiers)
     }
 
     fn is_auto(&self, name: &str) -> bool {

@@ -4,8 +4,8 @@ use crate::{RequestContext, SettingsFault};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{net::IpAddr, num::NonZeroU32, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{
-    AdmissionGuard, Claim, Format, Identity, InputCount, KeyId, Limited, MaybeReady, NamedItem,
-    OwnerFailure, ReasoningMode, RequestFacts, ReservationGuard, ServiceTier, Shortage, StoredAt,
+    AdmissionGuard, AskedTier, Claim, Format, Identity, InputCount, KeyId, Limited, MaybeReady,
+    NamedItem, OwnerFailure, ReasoningMode, RequestFacts, ReservationGuard, Shortage, StoredAt,
     UpperBound,
 };
 
@@ -98,23 +98,6 @@ pub struct ModelView<'a> {
     pub max_output_tokens: Option<u64>,
     /// The most input tokens, if known.
     pub context_window: Option<u64>,
-    /// Whether the cost of its requests is known: a key that pays in money can use it.
-    pub is_priced: bool,
-    /// The same in the tier `priority`.
-    pub has_priority_price: bool,
-    /// The same in fast mode.
-    pub has_fast_price: bool,
-}
-
-impl ModelView<'_> {
-    /// Whether the cost of a request in a tier is known.
-    pub const fn has_price_of(&self, tier: ServiceTier) -> bool {
-        match tier {
-            ServiceTier::Priority => self.has_priority_price,
-            ServiceTier::Fast => self.has_fast_price,
-            ServiceTier::Standard | ServiceTier::Flex | ServiceTier::Batch => self.is_priced,
-        }
-    }
 }
 
 /// Looks up models.
@@ -124,6 +107,10 @@ pub trait Catalog: Send + Sync {
 
     /// The model of a route.
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>>;
+
+    /// Whether the cost of a request to a model is known that asks for these tiers: a key that pays in money
+    /// can send it.
+    fn is_priced(&self, model: ModelHandle, tiers: &[AskedTier]) -> bool;
 
     /// Whether `name` leaves the choice to the gateway.
     fn is_auto(&self, name: &str) -> bool;

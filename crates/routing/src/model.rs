@@ -10,8 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tollgate_types::{
-    Effort, Format, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds, ServiceTier,
-    ThinkingStyle, Tokenizer, Weights,
+    AskedTier, Effort, Format, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds,
+    ServiceTier, ThinkingStyle, Tokenizer, Weights,
 };
 
 tollgate_types::named! {
@@ -131,15 +131,9 @@ impl Model {
             })
     }
 
-    /// Whether the cost of a request can be known: one of its deployments has a price.
-    pub fn is_priced(&self) -> bool {
-        self.deployments.iter().any(|it| it.is_priced(&[]))
-    }
-
-    /// Whether the cost of a request in a tier can be known.
-    pub fn has_tier(&self, tier: ServiceTier) -> bool {
-        let mut prices = self.deployments.iter().filter_map(|it| it.price.as_ref());
-        prices.any(|price| price.has_tier(tier))
+    /// Whether one of its deployments has a price for requests that ask for these tiers.
+    pub fn is_priced(&self, asked: &[AskedTier]) -> bool {
+        self.deployments.iter().any(|it| it.is_priced(asked))
     }
 
     /// Of each kind of tokens the highest price of its deployments, of those at `provider` if a request
@@ -148,14 +142,16 @@ impl Model {
     pub fn dearest_prices(
         &self,
         provider: Option<&str>,
-        asked: ServiceTier,
+        asked: &[AskedTier],
         now: SystemTime,
     ) -> Option<Prices> {
         /// Requests are sent within this time. Prices that change in it count.
         const SENT_WITHIN: Duration = Duration::from_secs(3600);
         self.prices(provider, |deployment, list| {
             let prices = list.dearest(now, SENT_WITHIN);
-            let is_fast = deployment.set_tiers().chain([asked]).max() == Some(ServiceTier::Fast);
+            let is_fast = deployment
+                .tiers(asked)
+                .any(|tier| tier == ServiceTier::Fast);
             match is_fast {
                 true => prices,
                 false => prices.without_fast_mode(),

@@ -131,6 +131,19 @@ impl BodyPatch {
     pub const fn is_empty(&self) -> bool {
         self.set.is_empty() && self.remove.is_empty() && self.rename.is_empty()
     }
+
+    /// The tiers that a body asks for once it is changed, if it asks for `asked` before.
+    pub fn tiers(&self, asked: &[AskedTier]) -> impl Iterator<Item = ServiceTier> {
+        let is_left = |it: &&AskedTier| !self.decides_on(it.field);
+        let left = asked.iter().filter(is_left).map(|it| it.tier);
+        left.chain(self.tier)
+    }
+
+    /// Whether what the client writes into a field is overwritten or removed.
+    fn decides_on(&self, field: &str) -> bool {
+        let mut set = self.set.iter().map(|(name, _)| name);
+        set.any(|name| **name == *field) || self.remove.iter().any(|name| **name == *field)
+    }
 }
 
 /// How a provider's certificate is verified.
@@ -346,19 +359,19 @@ impl Deployment {
             && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
     }
 
-    /// Whether the cost of a request is known, in the tiers that it asks for or that the configuration sets.
+    /// Whether the cost of a request is known that asks for these tiers.
     pub fn is_priced(&self, asked: &[AskedTier]) -> bool {
         let price = self.price.as_ref();
-        let asked = asked.iter().map(|it| it.tier);
-        let mut tiers = asked.chain(self.set_tiers());
-        price.is_some_and(|price| tiers.all(|tier| price.has_tier(tier)))
+        price.is_some_and(|price| self.tiers(asked).all(|tier| price.has_tier(tier)))
     }
 
-    /// The tiers that the configuration sets in the bodies of its requests.
-    pub fn set_tiers(&self) -> impl Iterator<Item = ServiceTier> {
+    /// The tiers that requests ask for when they leave, in any format of the deployment, if clients ask
+    /// for `asked`.
+    pub(crate) fn tiers(&self, asked: &[AskedTier]) -> impl Iterator<Item = ServiceTier> {
         let formats = Format::ALL.into_iter();
         let formats = formats.filter(|format| self.formats.contains(*format));
-        formats.filter_map(|format| self.provider.endpoint(format)?.whole.patch.tier)
+        let endpoints = formats.filter_map(|format| self.provider.endpoint(format));
+        endpoints.flat_map(|endpoint| endpoint.whole.patch.tiers(asked))
     }
 
     /// The format in which the gateway asks it for a client of `format`: the client's own if the

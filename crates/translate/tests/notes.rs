@@ -209,6 +209,16 @@ fn a_signature_of_googles_chat_returns_beside_its_call() {
     let calls = &body(&translated)["messages"][1]["tool_calls"];
     assert_eq!(calls[0].get("extra_content"), None);
     assert_eq!(translated.dropped, ["messages[].content[].thinking"]);
+
+    let mut late = request(signed("backend"));
+    late["messages"][1]["content"]
+        .as_array_mut()
+        .unwrap()
+        .rotate_left(1);
+    let translated = translate(Format::Messages, Format::Chat, &late);
+    let calls = &body(&translated)["messages"][1]["tool_calls"];
+    assert_eq!(calls[1].get("extra_content"), None);
+    assert_eq!(translated.dropped, ["messages[].content[].thinking"]);
 }
 
 #[test]

@@ -127,12 +127,6 @@ pub struct NamedItem {
 }
 
 impl RequestFacts {
-    /// The tier that the request asks for: of several the dearest.
-    pub fn tier(&self) -> ServiceTier {
-        let tiers = self.tiers.iter().map(|it| it.tier);
-        tiers.max().unwrap_or_default()
-    }
-
     /// The documents of one search for a rerank, and the tokens of one document.
     const RERANK_DOCUMENTS: u64 = 100;
     const RERANK_TOKENS: u64 = 500;

@@ -197,7 +197,7 @@ impl Peeker {
     ///
     /// # Errors
     /// A member has a value that the gateway refuses.
-    pub fn part(format: Format, members: &[u8]) -> Result<Peeked, PeekError> {
+    pub fn peek_members(format: Format, members: &[u8]) -> Result<Peeked, PeekError> {
         let mut peeker = Self::new(format, &PeekLimits::default());
         peeker.push(members)?;
         peeker.lexer.finish(&mut peeker.walk)?;

@@ -5,7 +5,7 @@
 
 use crate::answer::part::SeenCalls;
 use crate::json::Number;
-use tollgate_types::{ProviderTool, Usage, UsageDetails};
+use tollgate_types::{ProviderTool, ServiceTier, Usage, UsageDetails};
 
 /// The most tokens that a credible report has: greater integers are not exact in JSON.
 const MAX_TOKENS: u64 = 1 << 53;
@@ -15,13 +15,13 @@ const MAX_TOKENS: u64 = 1 << 53;
 pub struct ReportedUsage {
     /// The tokens, in exclusive form; zero for a number that was not reported.
     pub usage: Usage,
-    /// Parts of them, and what is charged besides.
+    /// Parts of them, and what is charged besides. Their tier is not set.
     pub details: UsageDetails,
+    /// The tier, if it was reported.
+    pub tier: Option<ServiceTier>,
     /// Calls of each of [`ProviderTool::ALL`] among the items that have arrived. The final report has the number that
     /// counts.
     pub seen_calls: [u64; ProviderTool::ALL.len()],
-    /// The tier was reported.
-    pub has_tier: bool,
     /// The input tokens were reported.
     pub has_input: bool,
     /// The output tokens were reported.
@@ -97,8 +97,8 @@ pub(crate) struct UsageReport {
     before: Whole,
     /// What any of them said last of each part.
     pub(crate) details: UsageDetails,
-    /// One of them had a tier.
-    pub(crate) has_tier: bool,
+    /// The tier that any of them named last.
+    pub(crate) tier: Option<ServiceTier>,
     /// The calls of tools that have arrived.
     pub(crate) seen: SeenCalls,
     /// The usage of the image tool of a response, which no total contains.
@@ -140,11 +140,12 @@ struct Numbers {
 impl UsageReport {
     /// Whether nothing was reported but the standard tier, which every event of some streams repeats.
     pub(crate) fn has_no_news(&self) -> bool {
-        let is_standard = Self {
-            has_tier: false,
+        let other_tier = self.tier.filter(|tier| *tier != ServiceTier::Standard);
+        let news = Self {
+            tier: other_tier,
             ..*self
         };
-        is_standard == Self::default()
+        news == Self::default()
     }
 
     /// Begins a report that is complete by itself. Reports of formats that spread usage over
@@ -271,7 +272,7 @@ impl UsageReport {
             usage,
             details,
             seen_calls: self.seen.charged(),
-            has_tier: self.has_tier,
+            tier: self.tier,
             has_input: numbers.input.is_some(),
             has_output: numbers.output.is_some()
                 // An answer that was cut while the model thought has no other output.

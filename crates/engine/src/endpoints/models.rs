@@ -192,6 +192,6 @@ pub(super) fn find<'c>(
 pub(super) fn is_usable(catalog: &Catalog, model: &Model, identity: &Identity) -> bool {
     catalog.is_usable(model, |model| {
         // What has no price cannot be paid in money.
-        identity.groups.admits(&model.group) && (!identity.pays_money || model.is_priced())
+        identity.groups.admits(&model.group) && (!identity.pays_money || model.is_priced(&[]))
     })
 }

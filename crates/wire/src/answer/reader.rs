@@ -261,16 +261,14 @@ impl Reader {
             at::STATUS => self.status(text.as_str()),
             at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {
                 let tier = ServiceTier::from_name(text.as_str());
-                self.usage.has_tier = true;
-                let is_fast = self.usage.details.tier == ServiceTier::Fast;
+                let is_fast = self.usage.tier == Some(ServiceTier::Fast);
                 // Anthropic's fast mode is beside the tier, which is the standard one.
                 if !(here == at::USAGE_TIER && is_fast && tier == ServiceTier::Standard) {
-                    self.usage.details.tier = tier;
+                    self.usage.tier = Some(tier);
                 }
             }
             at::USAGE_SPEED if text.as_str() == "fast" => {
-                self.usage.has_tier = true;
-                self.usage.details.tier = ServiceTier::Fast;
+                self.usage.tier = Some(ServiceTier::Fast);
             }
             at::INPUT_PART_KIND | at::CACHED_PART_KIND | at::OUTPUT_PART_KIND => {
                 self.part.set_kind(text.as_str());

@@ -4,7 +4,7 @@ use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::Format
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
-use tollgate_types::{Capabilities, Format, PerFormat, ServiceTier};
+use tollgate_types::{Capabilities, Format, PerFormat, RequestFacts, ServiceTier};
 use tollgate_wire::peek::Peeker;
 
 /// Where providers serve each format unless the configuration gives a path.
@@ -145,7 +145,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the tier that is set.
+    /// Returns the tier that is set, if it is not the standard one.
     fn check_patch(&mut self, settings: &FormatSettings, at: &KeyPath) -> Option<ServiceTier> {
         let mut tier = None;
         let of_the_gateway = OF_THE_GATEWAY[settings.name];
@@ -159,8 +159,8 @@ impl Builder<'_> {
             } else if settings.remove.contains(name) {
                 self.fault(&at, format!("'{name}' stands under `remove`, too"));
             } else {
-                match part(settings.name, name, value) {
-                    Ok(asked) => tier = tier.max(asked),
+                match facts_of(settings.name, name, value) {
+                    Ok(facts) => tier = tier.max(facts.tiers.iter().map(|it| it.tier).max()),
                     Err(message) => self.fault(&at, message),
                 }
             }
@@ -189,21 +189,20 @@ impl Builder<'_> {
     }
 }
 
-/// The tier that a field asks for, if it is not the standard one. A field that limits the output or asks for
-/// several answers is refused: requests are reserved and charged by what their clients ask for.
-fn part(format: Format, name: &str, value: &Value) -> Result<Option<ServiceTier>, String> {
+/// What a field that is set makes a provider do. A field that limits the output or asks for several answers
+/// is refused: requests are reserved and charged by what their clients ask for.
+fn facts_of(format: Format, name: &str, value: &Value) -> Result<RequestFacts, String> {
     // Converse has the tier in an object.
     let inner = value.get("type").filter(|_| name == "serviceTier");
     let body = json!({name: inner.unwrap_or(value)}).to_string();
-    let peeked = Peeker::part(format, body.as_bytes()).map_err(|error| error.to_string())?;
+    let peeked = Peeker::peek_members(format, body.as_bytes()).map_err(|it| it.to_string())?;
     let is_limit = peeked.spans.output_limit.is_some() || !peeked.other_limits.is_empty();
     if is_limit || peeked.facts.choices > 1 {
         return Err(format!(
             "'{name}' changes how much output is paid for, which the gateway alone sets: leave it out"
         ));
     }
-    let tier = Some(peeked.facts.tier());
-    Ok(tier.filter(|tier| *tier != ServiceTier::Standard))
+    Ok(peeked.facts)
 }
 
 /// The changes in the bodies that go to a path: only a path with the model makes the field `model`

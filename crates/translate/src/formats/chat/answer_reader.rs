@@ -141,9 +141,13 @@ impl ChatReader {
     }
 
     fn call(&mut self, call: &Call<'_>, flow: &mut Flow) -> Result<(), Failure> {
-        let id = call.id.unwrap_or_default();
+        let native = |name: Option<_>, is_custom| NativeCall {
+            id: call.id.unwrap_or_default(),
+            name: name.unwrap_or_default(),
+            is_custom,
+        };
         if let Some((name, input)) = call.custom() {
-            let place = self.place(call.index, id, name, !input.is_empty(), true, flow)?;
+            let place = self.place(call.index, native(name, true), !input.is_empty(), flow)?;
             return self.contents(place, input, flow);
         }
         let Some(function) = &call.function else {
@@ -152,15 +156,18 @@ impl ChatReader {
         if let Some(blob) = call.signature() {
             flow.end(THINKING, Some(blob))?;
         }
-        let has_input = function.has_arguments();
-        let place = self.place(call.index, id, function.name, has_input, false, flow)?;
+        let native = native(function.name, false);
+        let place = self.place(call.index, native, function.has_arguments(), flow)?;
         self.arguments(place, function.arguments, flow)
     }
 
     fn function_call(&mut self, function: &Function<'_>, flow: &mut Flow) -> Result<(), Failure> {
-        let id = RawText::default();
-        let has_input = function.has_arguments();
-        let place = self.place(Some(u64::MAX), id, function.name, has_input, false, flow)?;
+        let native = NativeCall {
+            id: RawText::default(),
+            name: function.name.unwrap_or_default(),
+            is_custom: false,
+        };
+        let place = self.place(Some(u64::MAX), native, function.has_arguments(), flow)?;
         self.arguments(place, function.arguments, flow)
     }
 
@@ -169,13 +176,11 @@ impl ChatReader {
     fn place(
         &mut self,
         index: Option<u64>,
-        id: RawText<'_>,
-        name: Option<RawText<'_>>,
+        native: NativeCall<'_>,
         has_input: bool,
-        is_custom: bool,
         flow: &mut Flow,
     ) -> Result<usize, Failure> {
-        let name = name.unwrap_or_default();
+        let NativeCall { id, name, .. } = native;
         if id.as_str().len() > LONGEST_ID {
             return Err(Broken);
         }
@@ -205,14 +210,7 @@ impl ChatReader {
         }
         let place = self.calls.len();
         let key = Key::new(Kind::Tool, u64::try_from(place).unwrap_or(u64::MAX), 0);
-        flow.call(
-            key,
-            NativeCall {
-                id,
-                name,
-                is_custom,
-            },
-        )?;
+        flow.call(key, native)?;
         self.calls.push(KnownCall {
             index: index.unwrap_or(u64::MAX),
             id: id.as_str().to_owned(),

@@ -363,8 +363,12 @@ impl Writer<'_, '_> {
                 Block::Call(call) => call,
                 Block::Thought(thought) => {
                     let native = self.restore(thought);
-                    let signed = native.filter(|it| it.form == ReasoningForm::CallSignature);
-                    signature = signed.map(|native| native.payload).or(signature);
+                    if let Some(native) = native
+                        && native.form == ReasoningForm::CallSignature
+                        && let Some((_, unused)) = signature.replace((native.payload, thought))
+                    {
+                        self.forget_thought(unused);
+                    }
                     continue;
                 }
                 _ => continue,
@@ -387,7 +391,7 @@ impl Writer<'_, '_> {
                 self.arguments(&call.input);
             }
             self.out.end_object();
-            if let Some(signature) = signature.take() {
+            if let Some((signature, _)) = signature.take() {
                 self.out.key("extra_content").begin_object();
                 self.out.key("google").begin_object();
                 self.out.key("thought_signature").string(&signature);
@@ -397,6 +401,9 @@ impl Writer<'_, '_> {
             self.out.end_object();
         }
         self.out.end_array();
+        if let Some((_, unused)) = signature {
+            self.forget_thought(unused);
+        }
     }
 
     /// The reasoning of this provider before its answer: the parts that it can verify, unchanged, and

@@ -1,7 +1,7 @@
 //! What a request makes the model read and think beyond its text: tools of the provider, media, thinking.
 
 use super::*;
-use tollgate_types::{AskedTier, ServiceTier};
+use tollgate_types::ServiceTier;
 
 /// The facts of a request with this part, and with these members.
 fn gemini(part: &str, members: &str) -> RequestFacts {
@@ -129,53 +129,39 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 
 #[test]
 fn tiers_with_a_price_of_their_own_are_noticed() {
-    use ServiceTier::{Batch, Fast, Flex, Priority, Standard};
-    let asked = |field, value, tier| Some(AskedTier { field, value, tier });
-    for (member, tiers, dearest) in [
-        (
-            r#""speed":"fast""#,
-            [asked("speed", "fast", Fast), None],
-            Fast,
-        ),
-        (r#""speed":"standard""#, [None, None], Standard),
-        (r#""speed":"priority""#, [None, None], Standard),
+    use ServiceTier::{Batch, Fast, Flex, Priority};
+    const SPEED: &str = "speed";
+    const SNAKE: &str = "service_tier";
+    const CAMEL: &str = "serviceTier";
+    for (members, tiers) in [
+        (r#""speed":"fast""#, &[(SPEED, "fast", Fast)][..]),
+        (r#""speed":"standard""#, &[]),
+        (r#""speed":"priority""#, &[]),
         (
             r#""service_tier":"Ultrafast""#,
-            [asked("service_tier", "ultrafast", Fast), None],
-            Fast,
+            &[(SNAKE, "ultrafast", Fast)],
         ),
         (
             r#""serviceTier":"PRIORITY""#,
-            [asked("serviceTier", "priority", Priority), None],
-            Priority,
+            &[(CAMEL, "priority", Priority)],
         ),
         (
             r#""speed":"fast","service_tier":"priority""#,
-            [
-                asked("speed", "fast", Fast),
-                asked("service_tier", "priority", Priority),
-            ],
-            Fast,
+            &[(SPEED, "fast", Fast), (SNAKE, "priority", Priority)],
         ),
-        (
-            r#""service_tier":"fast""#,
-            [asked("service_tier", "fast", Priority), None],
-            Priority,
-        ),
+        (r#""service_tier":"fast""#, &[(SNAKE, "fast", Priority)]),
         (
             r#""service_tier":"flex","serviceTier":"batch""#,
-            [
-                asked("service_tier", "flex", Flex),
-                asked("serviceTier", "batch", Batch),
-            ],
-            Flex,
+            &[(SNAKE, "flex", Flex), (CAMEL, "batch", Batch)],
         ),
-        (r#""service_tier":"auto""#, [None, None], Standard),
+        (r#""service_tier":"auto""#, &[]),
     ] {
-        let facts = chat(member).unwrap().facts;
-        assert_eq!(facts.tier(), dearest, "{member}");
-        let tiers: Vec<_> = tiers.into_iter().flatten().collect();
-        assert_eq!(facts.tiers, tiers, "{member}");
+        let found = chat(members).unwrap().facts.tiers;
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.field, it.value, it.tier))
+            .collect();
+        assert_eq!(found, tiers, "{members}");
     }
 }
 
