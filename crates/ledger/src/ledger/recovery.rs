@@ -175,17 +175,21 @@ fn recover_each(
         ..Leftover::default()
     };
     for (entry, record) in records {
+        let Some(entry) = entry else {
+            rest.unreadable.push(record);
+            continue;
+        };
         let alone = Leftover {
-            entries: entry.into_iter().collect(),
+            entries: vec![entry],
             ..Leftover::default()
         };
         match try_recover(process, crashed, &alone, now) {
-            Some(recovered) if !alone.entries.is_empty() => {
+            Some(recovered) => {
                 let recovered = recovered?;
                 all.settled = all.settled.saturating_add(recovered.settled);
                 all.cut = all.cut.saturating_add(recovered.cut);
             }
-            _ => {
+            None => {
                 log::error!(
                     "a record of a settlement file cannot be entered and is kept in quarantine"
                 );

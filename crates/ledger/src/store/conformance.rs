@@ -60,6 +60,7 @@ macro_rules! conformance_tests {
             processes::a_charge_above_the_lease_is_paid_from_free_tokens,
             processes::a_fenced_process_leases_nothing_more,
             processes::records_of_a_crashed_process_are_entered_once,
+            processes::a_panic_at_a_record_undoes_what_was_entered_with_it,
             processes::processes_that_have_ended_are_no_peers,
             processes::old_records_go_and_what_they_charged_stays,
             processes::the_cost_of_a_batch_is_exact,

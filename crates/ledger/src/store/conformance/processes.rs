@@ -3,11 +3,15 @@
 use super::{DAY, EVERYTHING, Fixture, Home, Work, free, money, settled};
 use crate::{
     balance::Piece,
-    entry::Entry,
+    entry::{Entry, PANICS},
     journal::LostSlot,
     store::database::{LeaseMode, Leftover, Look, ProcessNumber, Retention},
 };
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 use tollgate_types::{Money, PerUnit, RequestId, Unit};
 
 pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
@@ -304,6 +308,33 @@ pub(crate) fn records_of_a_crashed_process_are_entered_once(fixture: &dyn Fixtur
     assert_eq!(other.check_in().unwrap().quarantined, checked.quarantined);
     assert_eq!(home.used(&key), 35);
     assert_eq!(free(&home.lease(&mut *other, &key, LeaseMode::Take)), 65);
+}
+
+pub(crate) fn a_panic_at_a_record_undoes_what_was_entered_with_it(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut crashed, mut other) = (home.process("crashed"), home.process("other"));
+    let share = home.lease(&mut *crashed, &key, LeaseMode::Take);
+    drop(crashed);
+    let good = settled(&share, &share.grants[0], 1, 10);
+    let bad = Entry {
+        asked: PANICS.into(),
+        ..settled(&share, &share.grants[0], 2, 20)
+    };
+    let number = other.check_in().unwrap().peers[0].number;
+    let mut recover = |entries: Vec<Entry>| {
+        let leftover = Leftover {
+            entries,
+            ..Leftover::default()
+        };
+        let run = || other.recover(Some(number), Some(&leftover), home.now());
+        catch_unwind(AssertUnwindSafe(run))
+    };
+    assert!(recover(vec![good.clone(), bad]).is_err());
+    assert_eq!(home.used(&key), 0);
+    assert_eq!(recover(vec![good]).unwrap().unwrap().settled, 1);
+    assert_eq!(home.used(&key), 10);
+    home.adds_up(1);
 }
 
 pub(crate) fn processes_that_have_ended_are_no_peers(fixture: &dyn Fixture) {

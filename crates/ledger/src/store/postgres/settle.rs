@@ -220,6 +220,10 @@ fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::
         make_week(session, storable(record.at))?;
     }
     insert(session, records)?;
+    #[cfg(test)]
+    for record in records {
+        assert_ne!(*record.entry.asked, *crate::entry::PANICS);
+    }
     note_times(session, records)?;
     spend(session, records)?;
     note_charges(session, records)?;
