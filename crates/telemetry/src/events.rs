@@ -1,6 +1,7 @@
 //! Events for operators: one function per event, each with its metrics and log
 //! line. Labels come from the configuration alone, so that their number is bounded.
 
+mod builder;
 mod edge;
 mod exemplars;
 mod exposition;
@@ -19,12 +20,12 @@ pub use load::{InFlight, OpenStream, held, hold_less, hold_more};
 pub use requests::{Finished, request_finished};
 
 use arc_swap::ArcSwapOption;
+use builder::Builder;
+use edge::Edge;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use prometheus::process_collector::ProcessCollector;
-use prometheus::{
-    CounterVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-};
+use prometheus::{CounterVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use requests::RouteMeter;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -60,6 +61,7 @@ struct Metrics {
     token_counts: IntCounterVec,
     choices: IntCounterVec,
     limits_hit: IntCounterVec,
+    edge: Edge,
 }
 
 static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
@@ -76,190 +78,128 @@ const DURATION: &str = "tollgate_request_duration_seconds";
 const FIRST_BYTE: &str = "tollgate_time_to_first_byte_seconds";
 
 impl Metrics {
-    #[expect(
-        clippy::expect_used,
-        reason = "names and labels are fixed here: a wrong one fails the first test that runs"
-    )]
     fn new() -> Self {
-        let registry = Registry::new();
-        let counters = |name: &str, help: &str, labels: &[&str]| {
-            let vec = IntCounterVec::new(Opts::new(name, help), labels).expect("valid metric");
-            registry
-                .register(Box::new(vec.clone()))
-                .expect("registered once");
-            vec
-        };
-        let histograms = |name: &str, help: &str| {
-            let opts = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
-            let vec = HistogramVec::new(opts, ROUTE).expect("valid metric");
-            registry
-                .register(Box::new(vec.clone()))
-                .expect("registered once");
-            vec
-        };
-        let gauge = |name: &str, help: &str| {
-            let gauge = IntGauge::new(name, help).expect("valid metric");
-            registry
-                .register(Box::new(gauge.clone()))
-                .expect("registered once");
-            gauge
-        };
-        let amounts = |name: &str, help: &str| {
-            let vec = CounterVec::new(Opts::new(name, help), ROUTE).expect("valid metric");
-            registry
-                .register(Box::new(vec.clone()))
-                .expect("registered once");
-            vec
-        };
-        let generation = amounts(
-            "tollgate_generation_seconds_total",
-            "Seconds from sending a request to its end, for requests with reported usage.",
+        let make = Builder::default();
+        make.register(ProcessCollector::for_self());
+        let build = Opts::new("tollgate_build_info", "The program; always 1.")
+            .const_label("version", env!("CARGO_PKG_VERSION"))
+            .const_label("os", std::env::consts::OS)
+            .const_label("arch", std::env::consts::ARCH);
+        make.kept(IntGauge::with_opts(build)).set(1);
+        let requests = make.counters(
+            "tollgate_requests_total",
+            "Finished requests, by status and error code.",
+            &["format", "model", "provider", "status", "code"],
         );
-        let cost = amounts(
-            "tollgate_cost_total",
-            "Cost of requests to models with a price, in the currency of the prices.",
-        );
-        let lost = IntCounter::new(
-            "tollgate_access_lines_lost_total",
-            "Access log lines lost because their reader was too slow, or the file or the journal did not take them.",
-        )
-        .expect("valid metric");
-        registry
-            .register(Box::new(lost.clone()))
-            .expect("registered once");
-        let content_cut = IntCounter::new(
-            "tollgate_trace_content_cut_total",
-            "Prompts and answers that are not whole in traces: longer than 4 MiB, or too many wait for their export.",
-        )
-        .expect("valid metric");
-        registry
-            .register(Box::new(content_cut.clone()))
-            .expect("registered once");
-        let refused = IntCounter::new(
-            "tollgate_retries_refused_total",
-            "Failed attempts that were not retried because the retry budget was used up.",
-        )
-        .expect("valid metric");
-        registry
-            .register(Box::new(refused.clone()))
-            .expect("registered once");
-        let build = IntGauge::with_opts(
-            Opts::new("tollgate_build_info", "The program; always 1.")
-                .const_label("version", env!("CARGO_PKG_VERSION"))
-                .const_label("os", std::env::consts::OS)
-                .const_label("arch", std::env::consts::ARCH),
-        )
-        .expect("valid metric");
-        build.set(1);
-        registry.register(Box::new(build)).expect("registered once");
-        registry
-            .register(Box::new(ProcessCollector::for_self()))
-            .expect("registered once");
-        let metrics = Self {
-            requests: counters(
-                "tollgate_requests_total",
-                "Finished requests, by status and error code.",
-                &["format", "model", "provider", "status", "code"],
-            ),
-            duration: histograms(
+        let formats = Format::ALL.map(Format::as_str);
+        for format in formats.into_iter().chain([NO_FORMAT]) {
+            for code in ErrorCode::ALL {
+                let status = code.default_status().to_string();
+                requests.with_label_values(&[format, "", "", &status, code.as_str()]);
+            }
+        }
+        Self {
+            requests,
+            duration: make.histograms(
                 DURATION,
                 "Seconds from the request's head to the answer's end.",
             ),
-            first_byte: histograms(
+            first_byte: make.histograms(
                 FIRST_BYTE,
                 "Seconds from the request's head to the first byte of a provider's answer that was sent.",
             ),
-            tokens: counters(
+            tokens: make.counters(
                 "tollgate_tokens_total",
                 "Tokens that providers reported, by kind; each token has one kind. Output includes reasoning.",
                 &["format", "model", "provider", "kind"],
             ),
-            reasoning: counters(
+            reasoning: make.counters(
                 "tollgate_reasoning_tokens_total",
                 "Output tokens that were reasoning, as providers reported them.",
                 ROUTE,
             ),
-            generation,
-            cost,
-            in_flight: gauge(
+            generation: make.amounts(
+                "tollgate_generation_seconds_total",
+                "Seconds from sending a request to its end, for requests with reported usage.",
+            ),
+            cost: make.amounts(
+                "tollgate_cost_total",
+                "Cost of requests to models with a price, in the currency of the prices.",
+            ),
+            in_flight: make.gauge(
                 "tollgate_requests_in_flight",
                 "Running requests to providers.",
             ),
-            streams: gauge("tollgate_streams_open", "Streams that are being sent."),
-            bodies: gauge(
+            streams: make.gauge("tollgate_streams_open", "Streams that are being sent."),
+            bodies: make.gauge(
                 "tollgate_request_body_bytes",
                 "Memory that request bodies, and what is made of them, take.",
             ),
-            upstream_faults: counters(
+            upstream_faults: make.counters(
                 "tollgate_upstream_faults_total",
                 "Failed attempts at a provider, whether or not a client noticed, by class.",
                 &["provider", "class"],
             ),
-            retries_refused: refused,
-            breakers_opened: counters(
+            retries_refused: make.counter(
+                "tollgate_retries_refused_total",
+                "Failed attempts that were not retried because the retry budget was used up.",
+            ),
+            breakers_opened: make.counters(
                 "tollgate_breaker_opened_total",
                 "Times that a breaker opened, by what it is for.",
                 &["scope", "provider", "deployment", "credential"],
             ),
-            token_refreshes: counters(
+            token_refreshes: make.counters(
                 "tollgate_credential_refreshes_total",
                 "Tokens fetched for a credential: ok, or how that failed.",
                 &["provider", "credential", "outcome"],
             ),
-            access_lines_lost: lost,
-            spans: counters(
+            access_lines_lost: make.counter(
+                "tollgate_access_lines_lost_total",
+                "Access log lines lost because their reader was too slow, or the file or the journal did not take them.",
+            ),
+            spans: make.counters_of(
                 "tollgate_trace_spans_total",
                 "Sampled spans, by result: exported, dropped because the queue was full, or failed at the collector.",
-                &["result"],
+                "result",
+                SpanResult::ALL.map(SpanResult::as_str),
             ),
-            content_cut,
-            reloads: counters(
+            content_cut: make.counter(
+                "tollgate_trace_content_cut_total",
+                "Prompts and answers that are not whole in traces: longer than 4 MiB, or too many wait for their export.",
+            ),
+            reloads: make.counters_of(
                 "tollgate_configuration_reloads_total",
                 "Reloads of the configuration: applied, unchanged or failed.",
-                &["outcome"],
+                "outcome",
+                ReloadOutcome::ALL.map(ReloadOutcome::as_str),
             ),
-            token_counts: counters(
+            token_counts: make.counters_of(
                 "tollgate_token_counts_total",
                 "Answers to count_tokens: counted upstream, from the cache, local, or by length because too many were asked for.",
-                &["source"],
+                "source",
+                CountSource::ALL.map(CountSource::as_str),
             ),
-            choices: counters(
+            choices: make.counters(
                 "tollgate_auto_choices_total",
                 "Models that the gateway chose, by the rule that decided.",
                 &["profile", "model", "why"],
             ),
-            limits_hit: counters(
+            limits_hit: make.counters_of(
                 "tollgate_limits_hit_total",
                 "Requests refused by a limit of their key, by its balance, or for the invalid keys of their address.",
-                &["limit"],
+                "limit",
+                LimitHit::ALL.map(LimitHit::as_str),
             ),
-            registry,
-        };
-        for outcome in ReloadOutcome::ALL {
-            metrics.reloads.with_label_values(&[outcome.as_str()]);
+            edge: Edge::new(&make),
+            registry: make.0,
         }
-        for result in SpanResult::ALL {
-            metrics.spans.with_label_values(&[result.as_str()]);
-        }
-        for limit in LimitHit::ALL {
-            metrics.limits_hit.with_label_values(&[limit.as_str()]);
-        }
-        for source in CountSource::ALL {
-            metrics.token_counts.with_label_values(&[source.as_str()]);
-        }
-        for format in Format::ALL
-            .map(Format::as_str)
-            .into_iter()
-            .chain([NO_FORMAT])
-        {
-            for code in ErrorCode::ALL {
-                let status = code.default_status().to_string();
-                let labels = [format, "", "", &status, code.as_str()];
-                metrics.requests.with_label_values(&labels);
-            }
-        }
-        metrics
     }
+}
+
+/// Counts one more of these labels.
+fn inc<const N: usize>(counters: &IntCounterVec, labels: [&str; N]) {
+    counters.with_label_values(&labels).inc();
 }
 
 /// The label of requests to paths of no format.
@@ -317,10 +257,7 @@ pub fn provider_changed(provider: &str, change: Change) {
 
 /// A limit has refused a request.
 pub fn limit_hit(limit: LimitHit) {
-    METRICS
-        .limits_hit
-        .with_label_values(&[limit.as_str()])
-        .inc();
+    inc(&METRICS.limits_hit, [limit.as_str()]);
 }
 
 /// The outcome of fetching a token, where it was fetched.
@@ -373,10 +310,8 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
     };
     match change {
         Change::Opened(span) => {
-            METRICS
-                .breakers_opened
-                .with_label_values(&[scope.as_str(), provider, deployment, credential])
-                .inc();
+            let labels = [scope.as_str(), provider, deployment, credential];
+            inc(&METRICS.breakers_opened, labels);
             log::warn!("{name}: breaker opened for {span:.1?}");
         }
         Change::Closed => log::info!("{name}: breaker closed"),
@@ -393,10 +328,7 @@ pub fn upstream_fault(
     cause: Option<&dyn Display>,
 ) {
     let class = fault.class.as_str();
-    METRICS
-        .upstream_faults
-        .with_label_values(&[provider, class])
-        .inc();
+    inc(&METRICS.upstream_faults, [provider, class]);
     let status = fault.status.map(|it| format!(", status {it}"));
     let code = fault.provider_code.as_ref();
     let code = code.map(|it| format!(", code {it}"));
@@ -496,16 +428,13 @@ tollgate_types::named! {
 
 /// A caller gets the count of tokens that it asked for.
 pub fn tokens_counted(source: CountSource) {
-    METRICS
-        .token_counts
-        .with_label_values(&[source.as_str()])
-        .inc();
+    inc(&METRICS.token_counts, [source.as_str()]);
 }
 
 /// A profile has chosen a model.
 pub fn model_chosen(decision: &Decision) {
     let labels = [&*decision.profile, &*decision.model.id, decision.label()];
-    METRICS.choices.with_label_values(&labels).inc();
+    inc(&METRICS.choices, labels);
 }
 
 tollgate_types::named! {
@@ -554,5 +483,5 @@ tollgate_types::named! {
 
 /// The configuration was read again.
 pub fn reloaded(outcome: ReloadOutcome) {
-    METRICS.reloads.with_label_values(&[outcome.as_str()]).inc();
+    inc(&METRICS.reloads, [outcome.as_str()]);
 }

@@ -1,13 +1,11 @@
 //! Events at the edge: connections, malformed heads, and requests that are refused under load.
 
-use once_cell::sync::Lazy;
-use prometheus::core::Collector;
-use prometheus::proto::MetricFamily;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use super::builder::Builder;
+use super::{METRICS, inc};
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
 
 /// The metrics of the edge.
-struct Edge {
-    registry: Registry,
+pub(super) struct Edge {
     connections: IntGauge,
     connections_refused: IntCounterVec,
     handshakes_failed: IntCounter,
@@ -17,8 +15,6 @@ struct Edge {
     slow_readers: IntCounter,
     resident: IntGauge,
 }
-
-static EDGE: Lazy<Edge> = Lazy::new(Edge::new);
 
 tollgate_types::named! {
     /// Why a request is refused under load.
@@ -90,127 +86,94 @@ tollgate_types::named! {
 }
 
 impl Edge {
-    #[expect(
-        clippy::expect_used,
-        reason = "names and labels are fixed here: a wrong one fails the first test that runs"
-    )]
-    fn new() -> Self {
-        fn kept<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> C {
-            let copy = Box::new(metric.clone());
-            registry.register(copy).expect("registered once");
-            metric
-        }
-        let registry = Registry::new();
-        let gauge = |name, help| kept(&registry, IntGauge::new(name, help).expect("valid metric"));
-        let counter = |name, help| {
-            kept(
-                &registry,
-                IntCounter::new(name, help).expect("valid metric"),
-            )
-        };
-        let counters = |name, help, reasons: &[&str]| {
-            let vec = IntCounterVec::new(Opts::new(name, help), &["reason"]);
-            let vec = kept(&registry, vec.expect("valid metric"));
-            for reason in reasons {
-                vec.with_label_values(&[reason]);
-            }
-            vec
-        };
+    pub(super) fn new(make: &Builder) -> Self {
         Self {
-            connections: gauge("tollgate_connections", "Open connections of clients."),
-            connections_refused: counters(
+            connections: make.gauge("tollgate_connections", "Open connections of clients."),
+            connections_refused: make.counters_of(
                 "tollgate_connections_refused_total",
                 "Connections closed on arrival, by reason.",
-                &ConnectionRefusal::ALL.map(ConnectionRefusal::as_str),
+                "reason",
+                ConnectionRefusal::ALL.map(ConnectionRefusal::as_str),
             ),
-            handshakes_failed: counter(
+            handshakes_failed: make.counter(
                 "tollgate_tls_handshakes_failed_total",
                 "Connections without a complete TLS handshake, refused ones included.",
             ),
-            heads_refused: counters(
+            heads_refused: make.counters_of(
                 "tollgate_heads_refused_total",
                 "HTTP/1.1 request heads that were malformed or too slow, by reason.",
-                &HeadRefusal::ALL.map(HeadRefusal::as_str),
+                "reason",
+                HeadRefusal::ALL.map(HeadRefusal::as_str),
             ),
-            requests_shed: counters(
+            requests_shed: make.counters_of(
                 "tollgate_requests_shed_total",
                 "Requests refused because of overload, by what was used up; key_… is a key's own share.",
-                &Shed::ALL.map(Shed::as_str),
+                "reason",
+                Shed::ALL.map(Shed::as_str),
             ),
-            http2_floods: counter(
+            http2_floods: make.counter(
                 "tollgate_http2_floods_total",
                 "Connections ended for floods of HTTP/2 frames.",
             ),
-            slow_readers: counter(
+            slow_readers: make.counter(
                 "tollgate_slow_readers_total",
                 "Connections ended because the client read too slowly.",
             ),
-            resident: gauge(
+            resident: make.gauge(
                 "tollgate_resident_memory_bytes",
                 "Resident memory of the process.",
             ),
-            registry,
         }
     }
 }
 
-/// The families of the edge for the page of metrics.
-pub(super) fn gather() -> Vec<MetricFamily> {
-    EDGE.registry.gather()
-}
-
 /// A caller has a connection.
 pub fn connection_opened() {
-    EDGE.connections.inc();
+    METRICS.edge.connections.inc();
 }
 
 /// How many connections callers have.
 pub fn connections() -> i64 {
-    EDGE.connections.get()
+    METRICS.edge.connections.get()
 }
 
 /// It has it no more.
 pub fn connection_closed() {
-    EDGE.connections.dec();
+    METRICS.edge.connections.dec();
 }
 
 /// A connection was closed as it came.
 pub fn connection_refused(reason: ConnectionRefusal) {
-    EDGE.connections_refused
-        .with_label_values(&[reason.as_str()])
-        .inc();
+    inc(&METRICS.edge.connections_refused, [reason.as_str()]);
 }
 
 /// A handshake of TLS came to nothing. The proxy writes the line, as far as there is room.
 pub fn handshake_failed() {
-    EDGE.handshakes_failed.inc();
+    METRICS.edge.handshakes_failed.inc();
 }
 
 /// A head was refused.
 pub fn head_refused(reason: HeadRefusal) {
-    EDGE.heads_refused
-        .with_label_values(&[reason.as_str()])
-        .inc();
+    inc(&METRICS.edge.heads_refused, [reason.as_str()]);
 }
 
 /// A request was refused that came at a bad time.
 pub fn request_shed(reason: Shed) {
-    EDGE.requests_shed
-        .with_label_values(&[reason.as_str()])
-        .inc();
+    inc(&METRICS.edge.requests_shed, [reason.as_str()]);
 }
 
 /// A connection was ended for its frames.
 pub fn http2_flood() {
-    EDGE.http2_floods.inc();
+    METRICS.edge.http2_floods.inc();
 }
 
 /// A connection was ended for its slowness.
 pub fn slow_reader_cut() {
-    EDGE.slow_readers.inc();
+    METRICS.edge.slow_readers.inc();
 }
 
 /// How much memory the program has, in bytes.
 pub fn resident_memory(bytes: u64) {
-    EDGE.resident.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    METRICS.edge.resident.set(bytes);
 }

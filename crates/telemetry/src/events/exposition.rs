@@ -1,7 +1,7 @@
 //! The page that Prometheus reads, in its text format or in OpenMetrics, which has exemplars too.
 
 use super::exemplars::OfBuckets;
-use super::{FLEET, METRICS, edge, health, requests};
+use super::{FLEET, METRICS, health, requests};
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, TextEncoder};
 use std::borrow::Cow;
@@ -39,9 +39,7 @@ impl PageFormat {
 
 /// The counters and histograms of this process.
 pub fn gather() -> Vec<MetricFamily> {
-    let mut families = METRICS.registry.gather();
-    families.extend(edge::gather());
-    families
+    METRICS.registry.gather()
 }
 
 /// The page, with `further` families at its end.

@@ -1,7 +1,7 @@
 //! Finished requests: their counters, histograms and exemplars.
 
 use super::exemplars::{Exemplars, OfBuckets};
-use super::{DURATION, FIRST_BYTE, METRICS, NO_FORMAT, SECONDS};
+use super::{DURATION, FIRST_BYTE, METRICS, NO_FORMAT, SECONDS, inc};
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
 use prometheus::{Counter, Histogram, HistogramVec, IntCounter};
@@ -164,10 +164,7 @@ pub fn request_finished(finished: &Finished<'_>) {
         let format = format_label(finished.format, model);
         let code = finished.code.map_or("", ErrorCode::as_str);
         let status = finished.status.to_string();
-        METRICS
-            .requests
-            .with_label_values(&[format, model, provider, &status, code])
-            .inc();
+        inc(&METRICS.requests, [format, model, provider, &status, code]);
     }
     let observe = |timing: &Timing, histograms, took| {
         timing.observe(histograms, &meter.labels, took, finished.trace_id);
