@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | new | `take 1` | requests the listeners |
 //! | old | addresses as JSON, with the sockets | hands them over and continues to serve |
-//! | new | `ready confirms` | is ready to serve |
+//! | new | `ready` | is ready to serve |
 //! | old | `go` | the ledger knows both processes |
 //! | new | `serving PID` | serves |
 //! | old | `commit` | the new process has the service |
@@ -19,10 +19,6 @@
 //! waits for the decision. Lines arrive in order, so the end of the stream without a line means that the other
 //! process has crashed. The old process then continues to serve until `acknowledge`; the new one serves once it
 //! has the sockets.
-//!
-//! Versions before `commit` decide by time-outs. A new process that confirms adds `confirms` to `ready`; an old one
-//! that decides marks the addresses. With other versions the former protocol applies, and the end of the stream
-//! does not prove a crash.
 
 use rustix::io::retry_on_intr;
 use rustix::net::{
@@ -40,8 +36,6 @@ pub(super) const TAKE: &str = "take 1";
 /// Requests that the gateway starts its successor.
 pub(super) const UPGRADE: &str = "upgrade";
 pub(super) const READY: &str = "ready";
-/// After `ready`: the new process waits for `commit` and answers `acknowledge`.
-pub(super) const CONFIRMS: &str = "confirms";
 pub(super) const GO: &str = "go";
 pub(super) const SERVING: &str = "serving";
 pub(super) const COMMIT: &str = "commit";
@@ -62,9 +56,6 @@ const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_SOCKETS));
 pub(super) struct Addresses {
     pub(super) admin: SocketAddr,
     pub(super) callers: Vec<SocketAddr>,
-    /// The old process sends `commit` or `failed` before it ends the stream, unless it crashes.
-    #[serde(default)]
-    pub(super) tells: bool,
 }
 
 /// Sends addresses and sockets. The socket buffer of a fresh stream has room for them.
@@ -157,7 +148,6 @@ mod tests {
         let addresses = Addresses {
             admin: at(&listeners[0]),
             callers: listeners[1..].iter().map(at).collect(),
-            tells: true,
         };
         let sockets: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
         send(&old, &addresses, &sockets).unwrap();

@@ -1,7 +1,7 @@
 //! The process from which this one takes over. `successor` is the other side of the hand-over.
 
 use super::handover::{
-    self, ACKNOWLEDGE, COMMIT, CONFIRMS, DRAINED, FAILED, GO, MOST_LINE_BYTES, READY, SERVING, TAKE,
+    self, ACKNOWLEDGE, COMMIT, FAILED, GO, MOST_LINE_BYTES, READY, SERVING, TAKE,
 };
 use super::listeners::Sockets;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,8 +19,6 @@ pub struct Predecessor {
     stream: BufReader<UnixStream>,
     /// The received part of a line.
     line: Vec<u8>,
-    /// It ends the stream without a decision only by a crash.
-    tells: bool,
     /// The operator's socket and its address.
     pub(super) admin: Option<(SocketAddr, TcpListener)>,
     /// The sockets for clients.
@@ -68,7 +66,6 @@ impl Predecessor {
             callers: Sockets::inherited(addresses.callers.into_iter().zip(sockets)),
             stream: BufReader::new(stream),
             line: Vec::new(),
-            tells: addresses.tells,
         })
     }
 
@@ -80,20 +77,20 @@ impl Predecessor {
     /// `go` does not arrive, or the other process has refused.
     pub(super) fn ready(&mut self) -> io::Result<()> {
         // The answer shows whether it has arrived.
-        let _ = self.say(&format!("{READY} {CONFIRMS}"));
+        let _ = self.say(READY);
         match self.hear() {
             Ok(line) if line == GO => Ok(()),
             Ok(line) => Err(handover::refused(line.as_bytes())),
-            Err(fault) if self.tells && is_the_end(&fault) => {
+            Err(fault) if is_late(&fault) => Err(fault),
+            Err(_) => {
                 log::warn!("the old process has crashed: this one takes over");
                 Ok(())
             }
-            Err(fault) => Err(fault),
         }
     }
 
     /// Reports that this process serves, and waits without limit until the other one has decided which
-    /// process does; for an earlier version at most [`PATIENCE`].
+    /// process does.
     pub(super) fn serving(mut self, pid: u32) -> Verdict {
         // A line that was sent before the end of the stream counts.
         let _ = self.say(&format!("{SERVING} {pid}"));
@@ -106,9 +103,8 @@ impl Predecessor {
                     let _ = self.hear();
                     return Verdict::Ours;
                 }
-                Ok(line) if line == DRAINED => return Verdict::Ours,
                 Ok(line) => return Verdict::Theirs(handover::refused(line.as_bytes()).to_string()),
-                Err(fault) if self.tells && is_late(&fault) => {}
+                Err(fault) if is_late(&fault) => {}
                 Err(fault) => {
                     log::warn!("the old process did not report that it ends: {fault}");
                     return Verdict::Ours;
@@ -148,9 +144,4 @@ fn is_late(fault: &io::Error) -> bool {
         fault.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
     )
-}
-
-/// The stream has ended.
-fn is_the_end(fault: &io::Error) -> bool {
-    !is_late(fault)
 }

@@ -3,8 +3,8 @@
 //! `predecessor` the other side.
 
 use super::handover::{
-    self, ACKNOWLEDGE, Addresses, COMMIT, CONFIRMS, DONE, DRAINED, FAILED, GO, MOST_LINE_BYTES,
-    READY, SERVING, TAKE, UPGRADE,
+    self, ACKNOWLEDGE, Addresses, COMMIT, DONE, DRAINED, FAILED, GO, MOST_LINE_BYTES, READY,
+    SERVING, TAKE, UPGRADE,
 };
 use super::listeners::Sockets;
 use super::notify;
@@ -69,15 +69,6 @@ pub(super) enum Service {
     Theirs,
 }
 
-/// The progress of a new process.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    /// It waits for the decision of this process.
-    confirms: bool,
-    /// It was sent `go`, and may have clients.
-    may_serve: bool,
-}
-
 /// Another process serves.
 pub(super) struct Succeeded {
     pid: u32,
@@ -130,11 +121,10 @@ impl Succession {
             TAKE => {
                 service.send_replace(Service::Passing);
                 notify::upgrading();
-                let mut progress = Progress::default();
                 let may_leave = async |_: &mut Peer| may_leave(std::process::id());
-                let given = self.hand_over(&mut peer, &mut progress, may_leave);
+                let pid = self.hand_over(&mut peer, &mut false, may_leave).await?;
                 Ok(Succeeded {
-                    pid: given.await?,
+                    pid,
                     successor: peer,
                     client: None,
                 })
@@ -177,17 +167,17 @@ impl Succession {
             let file = self.program.file.to_string_lossy();
             format!("{file} cannot be started: {fault}")
         })?;
-        let mut progress = Progress::default();
+        let mut may_serve = false;
         let asked = async |peer: &mut Peer| match hear(peer).await {
             Ok(first) if first == TAKE => Ok(()),
             Ok(other) => Err(failure(&other)),
             Err(fault) => Err(format!("the new process has ended: {fault}")),
         };
-        let given = self.hand_over(&mut peer, &mut progress, asked).await;
+        let given = self.hand_over(&mut peer, &mut may_serve, asked).await;
         match given {
             Ok(pid) => Ok((pid, peer)),
             Err(cause) => {
-                if progress.confirms && progress.may_serve {
+                if may_serve {
                     // It ends by itself, after its requests.
                     tokio::spawn(end(child, self.grace));
                 } else {
@@ -199,22 +189,22 @@ impl Succession {
     }
 
     /// Hands everything to a process that has requested it, and decides which of the two serves. Returns the
-    /// process number of the new one if it serves; otherwise the new one has been sent the refusal.
+    /// process number of the new one if it serves; otherwise the new one has been sent the refusal, and may have
+    /// clients if `may_serve` is set.
     async fn hand_over(
         &self,
         peer: &mut Peer,
-        progress: &mut Progress,
+        may_serve: &mut bool,
         asked: impl AsyncFnOnce(&mut Peer) -> Result<(), String>,
     ) -> Result<u32, String> {
         let given = async {
             asked(peer).await?;
-            self.give(peer, progress).await
+            self.give(peer, may_serve).await
         };
-        let given = timeout(self.timeout, given).await;
-        let given = given.unwrap_or_else(|_| Err(self.too_slow()));
-        let given = match given {
-            Ok(pid) if progress.confirms => confirm(peer).await.map(|()| pid),
-            given => given,
+        let given = match timeout(self.timeout, given).await {
+            Ok(Ok(pid)) => confirm(peer).await.map(|()| pid),
+            Ok(Err(cause)) => Err(cause),
+            Err(_) => Err(self.too_slow()),
         };
         if let Err(cause) = &given {
             let line = format!("{FAILED} {}", cause.replace('\n', "; "));
@@ -235,18 +225,18 @@ impl Succession {
     }
 
     /// Hands everything to a process, and waits until it serves. Returns its process id.
-    async fn give(&self, peer: &mut Peer, progress: &mut Progress) -> Result<u32, String> {
+    async fn give(&self, peer: &mut Peer, may_serve: &mut bool) -> Result<u32, String> {
         self.offer(peer)
             .await
             .map_err(|fault| format!("the listeners cannot be handed over: {fault}"))?;
-        progress.confirms = expect(peer, READY).await?.trim() == CONFIRMS;
+        expect(peer, READY).await?;
         // From here on, both processes have a part of every balance.
         if timeout(SHARING, self.ledger.give_up_half()).await != Ok(true) {
             log::warn!(
                 "half of the unreserved balances was not given back in time for the new process"
             );
         }
-        progress.may_serve = true;
+        *may_serve = true;
         say(peer, GO).await.map_err(|fault| fault.to_string())?;
         let serving = expect(peer, SERVING).await?;
         serving.trim().parse().map_err(|_| failure(&serving))
@@ -262,7 +252,6 @@ impl Succession {
         let addresses = Addresses {
             admin: *admin,
             callers,
-            tells: true,
         };
         let stream = peer.get_ref();
         let send = || handover::send(stream, &addresses, &sockets);
