@@ -9,9 +9,9 @@ use std::time::Duration;
 use tollgate_config::{Config, Faults};
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
-    Clock, Denied, DirectorySettings, Glance, KeyHasher, KeyedSemaphore, LimitServer,
-    LimitServerError, Limiter, Lookup, LookupFailure, PendingLookup, PlanInUse, Server,
-    ServerSettings, ServerTls, Store, StoreError, plans_beyond,
+    Clock, Denied, DirectorySettings, Glance, KeyHasher, KeyRecord, KeyedSemaphore, LimitServer,
+    LimitServerError, Limiter, LookupFailure, PlanInUse, Server, ServerSettings, ServerTls, Store,
+    StoreError, plans_beyond,
 };
 use tollgate_settings::KeyPath;
 use tollgate_types::{KeyId, Limits, MaybeReady};
@@ -273,35 +273,40 @@ impl KeyDirectory for Directory {
             attempts: self.attempts.clone(),
         };
         match self.keys.lookup(credential) {
-            Lookup::Known(record) => MaybeReady::ready(KeyLookup::Known(record.identity.clone())),
-            Lookup::Refused(refusal) => MaybeReady::ready(caller().refuse(refusal.as_str())),
-            Lookup::Miss(pending) => {
+            MaybeReady::Ready(found) => MaybeReady::ready(answer(found.into_inner(), caller)),
+            pending @ MaybeReady::Pending(_) => {
                 MaybeReady::pending(look_up(pending, caller(), self.lookups.clone()))
             }
         }
     }
 }
 
-/// Looks up a key that is not in memory, once its address is within its limit of concurrent look-ups.
-async fn look_up(pending: PendingLookup, caller: Caller, lookups: KeyedSemaphore) -> KeyLookup {
-    let Ok(_permit) = lookups.acquire(&caller.address).await else {
-        return KeyLookup::Unavailable;
-    };
-    match pending.wait().await {
+/// The result of a look-up by the ledger.
+type Found = Result<Arc<KeyRecord>, LookupFailure>;
+
+/// The answer to a caller. Counts an invalid key.
+fn answer(found: Found, caller: impl FnOnce() -> Caller) -> KeyLookup {
+    match found {
         Ok(record) => KeyLookup::Known(record.identity.clone()),
-        Err(LookupFailure::Refused(refusal)) => {
-            let refused = caller.refuse(refusal.as_str());
-            if matches!(refused, KeyLookup::TooManyAttempts(_)) {
-                // With the permit, so that the next look-up of this address waits as long.
-                tokio::time::sleep(PAUSE).await;
-            }
-            refused
-        }
+        Err(LookupFailure::Refused(refusal)) => caller().refuse(refusal.as_str()),
         Err(LookupFailure::Unavailable(cause)) => {
             log::error!("a key cannot be looked up: {cause}");
             KeyLookup::Unavailable
         }
     }
+}
+
+/// Looks up a key that is not in memory, once its address is within its limit of concurrent look-ups.
+async fn look_up(pending: MaybeReady<Found>, caller: Caller, lookups: KeyedSemaphore) -> KeyLookup {
+    let Ok(_permit) = lookups.acquire(&caller.address).await else {
+        return KeyLookup::Unavailable;
+    };
+    let answer = answer(pending.await, || caller);
+    if matches!(answer, KeyLookup::TooManyAttempts(_)) {
+        // With the permit, so that the next look-up of this address waits as long.
+        tokio::time::sleep(PAUSE).await;
+    }
+    answer
 }
 
 /// The client that has sent a key.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use tollgate_filter::{StoredItem, StoredItems};
 use tollgate_ledger::{
-    Claims, Due, InputDue, Ledger, Owner, Ownership, Payable, Paying, RequestInfo, Reservation,
-    Reserve, Store, Unpaid,
+    Due, InputDue, Ledger, Ownership, Payable, Paying, RequestInfo, Reservation, Reserve, Store,
+    Unpaid,
 };
 use tollgate_types::{
     Claim, Format, KeyId, MaybeReady, NamedItem, OwnerFailure, RequestId, Shortage, StoredAt,
@@ -102,12 +102,7 @@ impl Owned {
         key: &KeyId,
         id: &str,
     ) -> Result<Option<Arc<tollgate_ledger::Stored>>, Unavailable> {
-        let answer = match self.ownership.owner(key, id) {
-            Owner::Owned(stored) => return Ok(Some(stored)),
-            Owner::NotOwned => return Ok(None),
-            Owner::Wait(answer) => answer,
-        };
-        match answer.await {
+        match self.ownership.owner(key, id).await {
             Ok(stored) => Ok(Some(stored)),
             Err(OwnerFailure::NotOwned) => Ok(None),
             Err(OwnerFailure::Unavailable(cause)) => Err(cause),
@@ -161,31 +156,21 @@ impl Owned {
 
 impl StoredItems for Owned {
     fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredItem, OwnerFailure>> {
-        match self.ownership.owner(key, id) {
-            Owner::Owned(stored) => MaybeReady::ready(Ok(item(&stored))),
-            Owner::NotOwned => MaybeReady::ready(Err(OwnerFailure::NotOwned)),
-            Owner::Wait(answer) => MaybeReady::pending(async {
-                let stored = answer.await.inspect_err(|fault| {
-                    if let OwnerFailure::Unavailable(cause) = fault {
-                        log::error!("the owner of a stored item cannot be looked up: {cause}");
-                    }
-                });
-                stored.map(|stored| item(&stored))
-            }),
-        }
+        self.ownership.owner(key, id).map(|answer| {
+            if let Err(OwnerFailure::Unavailable(cause)) = &answer {
+                log::error!("the owner of a stored item cannot be looked up: {cause}");
+            }
+            answer.map(|stored| item(&stored))
+        })
     }
 
     fn check(&self, key: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim> {
-        match self.ownership.check(key, items) {
-            Claims::Known(claim) => MaybeReady::ready(claim),
-            Claims::Wait(answer) => MaybeReady::pending(async {
-                let claim = answer.await;
-                if let Claim::Unavailable(cause) = &claim {
-                    log::error!("the owners of items cannot be looked up: {cause}");
-                }
-                claim
-            }),
-        }
+        self.ownership.check(key, items).map(|claim| {
+            if let Claim::Unavailable(cause) = &claim {
+                log::error!("the owners of items cannot be looked up: {cause}");
+            }
+            claim
+        })
     }
 }
 

@@ -19,12 +19,12 @@ use crate::{
     store::{Store, StoreError, database::Database},
 };
 use cache::{Cached, KeyCache};
-use flight::Flights;
 pub(crate) use flight::spawn;
+use flight::{Flights, Waiting};
 use parking_lot::Mutex;
-use std::{future::Future, sync::Arc, time::Duration};
-use tollgate_types::KeyId;
+use std::{sync::Arc, time::Duration};
 pub use tollgate_types::Unavailable;
+use tollgate_types::{KeyId, MaybeReady};
 use watcher::Watcher;
 
 /// How much a directory keeps in memory and how long it waits.
@@ -62,17 +62,6 @@ impl Default for DirectorySettings {
     }
 }
 
-/// The result of a look-up.
-#[derive(Debug)]
-pub enum Lookup {
-    /// The key is active.
-    Known(Arc<KeyRecord>),
-    /// The key is refused.
-    Refused(Refusal),
-    /// The key is not in memory: wait.
-    Miss(PendingLookup),
-}
-
 /// Why a key is refused. Callers all get the same answer; this is for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -98,7 +87,7 @@ impl Refusal {
     }
 }
 
-/// Why a key that was not in memory did not become known.
+/// Why a look-up finds no active key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookupFailure {
     /// The key is refused: 401.
@@ -169,22 +158,18 @@ impl KeyDirectory {
         })))
     }
 
-    /// Looks up a credential as the client sent it.
-    pub fn lookup(&self, credential: &str) -> Lookup {
+    /// Looks up a credential as the client sent it: in memory, or by a future that must be awaited on a tokio
+    /// runtime. The load of a key begins only then, and takes at most [`DirectorySettings::load_timeout`]. If its
+    /// caller has left, it goes on for the next one.
+    pub fn lookup(&self, credential: &str) -> MaybeReady<Result<Arc<KeyRecord>, LookupFailure>> {
         if key::check(credential).is_err() {
-            return Lookup::Refused(Refusal::Malformed);
+            return MaybeReady::ready(Err(LookupFailure::Refused(Refusal::Malformed)));
         }
         let shared = &self.0.shared;
         let hash = shared.hasher.hash_text(credential);
         match shared.cache.get(&hash) {
-            Some(cached) => match shared.judge(cached) {
-                Ok(record) => Lookup::Known(record),
-                Err(refusal) => Lookup::Refused(refusal),
-            },
-            None => Lookup::Miss(PendingLookup {
-                hash,
-                directory: Arc::clone(&self.0),
-            }),
+            Some(cached) => MaybeReady::ready(shared.judge(cached)),
+            None => MaybeReady::pending(load(Arc::clone(&self.0), hash)),
         }
     }
 
@@ -203,69 +188,41 @@ impl std::fmt::Debug for KeyDirectory {
 }
 
 impl Shared {
-    fn judge(&self, cached: Cached) -> Result<Arc<KeyRecord>, Refusal> {
-        let Cached::Known(record) = cached else {
-            return Err(Refusal::Unknown);
+    fn judge(&self, cached: Cached) -> Result<Arc<KeyRecord>, LookupFailure> {
+        let refusal = match cached {
+            Cached::Unknown => Refusal::Unknown,
+            Cached::Known(record) => match record.state(self.clock.now()) {
+                KeyState::Active => return Ok(record),
+                KeyState::Revoked => Refusal::Revoked(record.id().clone()),
+                KeyState::Expired => Refusal::Expired(record.id().clone()),
+            },
         };
-        match record.state(self.clock.now()) {
-            KeyState::Active => Ok(record),
-            KeyState::Revoked => Err(Refusal::Revoked(record.id().clone())),
-            KeyState::Expired => Err(Refusal::Expired(record.id().clone())),
-        }
+        Err(LookupFailure::Refused(refusal))
     }
-}
 
-/// A look-up in the store, which begins when the caller waits for it.
-#[must_use = "a look-up begins when it is awaited"]
-pub struct PendingLookup {
-    hash: KeyHash,
-    directory: Arc<Inner>,
-}
-
-impl PendingLookup {
-    /// Waits for the store, at most [`DirectorySettings::load_timeout`]. Must run on a
-    /// tokio runtime. Dropping what it gives costs nothing; the load goes on for the next caller.
-    ///
-    /// # Errors
-    /// The key is refused, or nothing could be learned about it.
-    pub fn wait(
-        self,
-    ) -> impl Future<Output = Result<Arc<KeyRecord>, LookupFailure>> + Send + 'static {
-        let shared = &self.directory.shared;
-        // It may have come into memory since the look-up.
-        let answer = match shared.cache.get(&self.hash) {
-            Some(cached) => Answer::Known(cached),
-            None => Answer::Coming(self.directory.flights.join(self.hash)),
-        };
-        // Not the directory itself, which must be able to close while callers wait.
-        heed(answer, Arc::clone(shared))
-    }
-}
-
-/// Where the answer to a look-up comes from.
-enum Answer {
-    /// From memory.
-    Known(Cached),
-    /// From the store.
-    Coming(Result<flight::Waiting, Unavailable>),
-}
-
-/// Waits for the answer of memory or of the store.
-async fn heed(answer: Answer, shared: Arc<Shared>) -> Result<Arc<KeyRecord>, LookupFailure> {
-    let cached = match answer {
-        Answer::Known(cached) => cached,
-        Answer::Coming(answer) => tokio::time::timeout(shared.settings.load_timeout, answer?)
+    /// Waits for a load, but not for ever.
+    async fn wait_for(&self, load: Waiting) -> Loaded {
+        tokio::time::timeout(self.settings.load_timeout, load)
             .await
             .map_err(|_| Unavailable::TimedOut)?
-            .unwrap_or(Err(Unavailable::Closed))?,
-    };
-    shared.judge(cached).map_err(LookupFailure::Refused)
+            .unwrap_or(Err(Unavailable::Closed))
+    }
 }
 
-impl std::fmt::Debug for PendingLookup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PendingLookup")
-    }
+/// Loads a key from the store.
+async fn load(directory: Arc<Inner>, hash: KeyHash) -> Result<Arc<KeyRecord>, LookupFailure> {
+    let shared = Arc::clone(&directory.shared);
+    // It may have come into memory since the look-up.
+    let cached = match shared.cache.get(&hash) {
+        Some(cached) => cached,
+        None => {
+            let load = directory.flights.join(hash)?;
+            // The directory must be able to close while callers wait.
+            drop(directory);
+            shared.wait_for(load).await?
+        }
+    };
+    shared.judge(cached)
 }
 
 /// The cached result of a load.

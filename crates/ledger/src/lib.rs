@@ -30,8 +30,7 @@ mod view;
 pub use charge::{BillingState, Charge, CountSource, Counts, Least, UpperBound};
 pub use clock::{Clock, Timestamp};
 pub use directory::{
-    DirectoryHealth, DirectorySettings, KeyDirectory, Lookup, LookupFailure, PendingLookup,
-    Refusal, Unavailable,
+    DirectoryHealth, DirectorySettings, KeyDirectory, LookupFailure, Refusal, Unavailable,
 };
 pub use history::{
     Given, History, HistoryError, HistoryPage, HistoryQuery, InvalidCursor, ModelTotal,
@@ -49,7 +48,7 @@ pub use limits::{
 };
 pub use memory::{Lookup as MemoryLookup, Memory, MemoryLimits, MemoryStats, Remembered};
 pub use ownership::{
-    Claim, Claims, Due, InputDue, Owner, OwnerFailure, Ownership, Payable, Paying, Stored, Unpaid,
+    Claim, Due, InputDue, OwnerFailure, Ownership, Payable, Paying, Stored, Unpaid,
 };
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use report::{GroupBy, ReportQuery, ReportRow, RequestRecord};

@@ -25,9 +25,9 @@ use crate::{
 use misses::Misses;
 use payment::Paid;
 use quick_cache::{UnitWeighter, sync::Cache};
-use std::{collections::HashMap, future::Future, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 pub use tollgate_types::{Claim, OwnerFailure};
-use tollgate_types::{KeyId, NamedItem, RequestId};
+use tollgate_types::{KeyId, MaybeReady, NamedItem, RequestId};
 
 /// An item that a provider stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,26 +44,6 @@ pub struct Stored {
     pub tokens: Option<u64>,
     /// The request that made it, for a response or an item of one.
     pub request: Option<RequestId>,
-}
-
-/// The owner of a stored item.
-#[derive(Debug)]
-pub enum Owner<F> {
-    /// This key.
-    Owned(Arc<Stored>),
-    /// Another key, or none: 404 either way.
-    NotOwned,
-    /// Not in memory: wait.
-    Wait(F),
-}
-
-/// Whether a key may send certain items, as far as that is in memory.
-#[derive(Debug)]
-pub enum Claims<F> {
-    /// All of it.
-    Known(Claim),
-    /// Not in memory: wait.
-    Wait(F),
 }
 
 /// Longest id that is remembered or looked up, in bytes.
@@ -154,52 +134,43 @@ impl Ownership {
         }
     }
 
-    /// Whether the key owns `id`. From memory, or by a future that must be awaited on a tokio runtime.
-    pub fn owner(
-        &self,
-        key: &KeyId,
-        id: &str,
-    ) -> Owner<impl Future<Output = Result<Arc<Stored>, OwnerFailure>> + Send + 'static> {
+    /// The item `id`, if the key owns it. From memory, or by a future that must be awaited on a tokio runtime.
+    pub fn owner(&self, key: &KeyId, id: &str) -> MaybeReady<Result<Arc<Stored>, OwnerFailure>> {
+        let not_owned = || MaybeReady::ready(Err(OwnerFailure::NotOwned));
         if id.is_empty() || id.len() > MAX_ID_LEN {
-            return Owner::NotOwned;
+            return not_owned();
         }
         match self.0.known.get(id) {
-            Some(stored) if stored.key == *key => Owner::Owned(stored),
-            Some(_) => Owner::NotOwned,
-            None if self.0.misses.has(id) => Owner::NotOwned,
-            None => {
-                let (this, key, id) = (Self::clone(self), key.clone(), Arc::from(id));
-                Owner::Wait(async move { this.look_up(key, id).await })
-            }
+            Some(stored) if stored.key == *key => MaybeReady::ready(Ok(stored)),
+            Some(_) => not_owned(),
+            None if self.0.misses.has(id) => not_owned(),
+            None => MaybeReady::pending(self.clone().look_up(key.clone(), id.into())),
         }
     }
 
     /// Whether `items` can be sent with the key: no other key may own one, and an item without an owner
     /// must have contents of its own. From memory, or by one future that must be awaited on a tokio
     /// runtime.
-    pub fn check(
-        &self,
-        key: &KeyId,
-        items: &[NamedItem],
-    ) -> Claims<impl Future<Output = Claim> + Send + 'static> {
+    pub fn check(&self, key: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim> {
+        let not_owned = |item: &NamedItem| MaybeReady::ready(Claim::NotOwned(item.id.clone()));
         let mut left = Vec::new();
         for item in items {
             match self.0.known.get(&*item.id) {
                 Some(stored) if stored.key == *key => {}
-                Some(_) => return Claims::Known(Claim::NotOwned(item.id.clone())),
+                Some(_) => return not_owned(item),
                 None if self.0.misses.has(&item.id) => {
                     if !item.has_contents {
-                        return Claims::Known(Claim::NotOwned(item.id.clone()));
+                        return not_owned(item);
                     }
                 }
                 None => left.push(item.clone()),
             }
         }
         if left.is_empty() {
-            return Claims::Known(Claim::Allowed);
+            return MaybeReady::ready(Claim::Allowed);
         }
-        let (this, key) = (Self::clone(self), key.clone());
-        Claims::Wait(async move {
+        let (this, key) = (self.clone(), key.clone());
+        MaybeReady::pending(async move {
             match this.check_in_database(key, left).await {
                 Ok(None) => Claim::Allowed,
                 Ok(Some(id)) => Claim::NotOwned(id),

@@ -22,6 +22,17 @@ impl<T> MaybeReady<T> {
     pub fn pending(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self::Pending(Box::pin(future))
     }
+
+    /// What `change` makes of the value.
+    pub fn map<U: 'static>(self, change: impl FnOnce(T) -> U + Send + 'static) -> MaybeReady<U>
+    where
+        T: 'static,
+    {
+        match self {
+            Self::Ready(value) => MaybeReady::ready(change(value.into_inner())),
+            Self::Pending(future) => MaybeReady::pending(async { change(future.await) }),
+        }
+    }
 }
 
 impl<T> Future for MaybeReady<T> {

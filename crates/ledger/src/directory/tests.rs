@@ -49,11 +49,7 @@ impl House {
 
 /// Looks up and waits, as a request does.
 async fn ask(directory: &KeyDirectory, credential: &str) -> Result<Arc<KeyRecord>, LookupFailure> {
-    match directory.lookup(credential) {
-        Lookup::Known(record) => Ok(record),
-        Lookup::Refused(refusal) => Err(LookupFailure::Refused(refusal)),
-        Lookup::Miss(pending) => pending.wait().await,
-    }
+    directory.lookup(credential).await
 }
 
 /// Asks again and again until `wanted`, at most as long as the promise allows.
@@ -84,7 +80,7 @@ fn refused(answer: &Result<Arc<KeyRecord>, LookupFailure>) -> Option<&'static st
 }
 
 fn in_memory(directory: &KeyDirectory, key: &ApiKey) -> bool {
-    !matches!(directory.lookup(key.expose()), Lookup::Miss(_))
+    matches!(directory.lookup(key.expose()), MaybeReady::Ready(_))
 }
 
 #[tokio::test]
@@ -92,15 +88,11 @@ async fn a_key_is_loaded_once_and_then_known_from_memory() {
     let house = House::new();
     let made = house.key();
     let directory = house.directory();
-    assert!(matches!(
-        directory.lookup(made.key.expose()),
-        Lookup::Miss(_)
-    ));
+    assert!(!in_memory(&directory, &made.key));
     let record = ask(&directory, made.key.expose()).await.unwrap();
     assert_eq!(*record, made.record);
-    let Lookup::Known(again) = directory.lookup(made.key.expose()) else {
-        panic!("not in memory");
-    };
+    assert!(in_memory(&directory, &made.key));
+    let again = ask(&directory, made.key.expose()).await.unwrap();
     assert_eq!(*again, made.record);
 }
 
@@ -110,11 +102,10 @@ async fn a_malformed_key_never_reaches_the_store() {
     let key = ApiKey::generate().unwrap();
     let typo = key.expose().replace(key.prefix(), "sk-00000000");
     for text in ["", "sk-", "Bearer x", "sk-'; DROP TABLE keys", &typo] {
-        let answer = directory.lookup(text);
-        assert!(
-            matches!(answer, Lookup::Refused(Refusal::Malformed)),
-            "{text}: {answer:?}"
-        );
+        let MaybeReady::Ready(answer) = directory.lookup(text) else {
+            panic!("{text} is looked up");
+        };
+        assert_eq!(refused(&answer.into_inner()), Some("malformed"), "{text}");
     }
 }
 
@@ -251,11 +242,8 @@ async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
         ..Default::default()
     });
     let (_store_that_hangs, answer) = tokio::sync::oneshot::channel();
-    let heard = heed(Answer::Coming(Ok(answer)), Arc::clone(&directory.0.shared)).await;
-    assert_eq!(
-        heard.unwrap_err(),
-        LookupFailure::Unavailable(Unavailable::TimedOut)
-    );
+    let heard = directory.0.shared.wait_for(answer).await;
+    assert_eq!(heard.unwrap_err(), Unavailable::TimedOut);
 }
 
 #[tokio::test]
@@ -263,16 +251,10 @@ async fn the_store_is_not_asked_for_keys_without_a_waiting_caller() {
     let house = House::new();
     let made = house.key();
     let directory = house.directory();
-    let Lookup::Miss(pending) = directory.lookup(made.key.expose()) else {
-        panic!("in memory");
-    };
-    drop(pending);
+    drop(directory.lookup(made.key.expose()));
     // Had it been asked, that would have been looked up first.
     ask(&directory, house.key().key.expose()).await.unwrap();
-    assert!(matches!(
-        directory.lookup(made.key.expose()),
-        Lookup::Miss(_)
-    ));
+    assert!(!in_memory(&directory, &made.key));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     KeyDirectory, Shortage,
     clock::Clock,
-    directory::{DirectorySettings, Lookup, LookupFailure, Refusal},
+    directory::{DirectorySettings, LookupFailure, Refusal},
     record::{KeyRecord, NewKey},
     store::{
         KeySelector, ServerSettings, Store,
@@ -29,14 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn find(directory: &KeyDirectory, key: &str) -> Result<Arc<KeyRecord>, Refusal> {
-    match directory.lookup(key) {
-        Lookup::Known(record) => Ok(record),
-        Lookup::Refused(refusal) => Err(refusal),
-        Lookup::Miss(pending) => match wait_for(pending.wait()) {
-            Ok(record) => Ok(record),
-            Err(LookupFailure::Refused(refusal)) => Err(refusal),
-            Err(fault) => panic!("{fault}"),
-        },
+    match wait_for(directory.lookup(key)) {
+        Ok(record) => Ok(record),
+        Err(LookupFailure::Refused(refusal)) => Err(refusal),
+        Err(fault) => panic!("{fault}"),
     }
 }
 
