@@ -19,7 +19,8 @@ use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
 use tollgate_types::{
-    ErrorCode, Format, Identity, LimitHit, OwnerFailure, PublicError, Shortage, StoredAt, Tariff,
+    ErrorCode, Format, Identity, LimitHit, OwnerFailure, PublicError, ReservationGuard as _,
+    Shortage, StoredAt, Tariff,
 };
 
 /// The query parameters that the provider gets with a request for a stored item. `stream` is not one of them:

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tollgate_ledger::{Ledger, LedgerSettings, Reserve, Store, UpperBound};
-use tollgate_types::{KeyId, RequestId, Usage, UsageDetails, Weights};
+use tollgate_types::{KeyId, RequestId, ReservationGuard as _, Usage, UsageDetails, Weights};
 
 const FILE: &str = "TOLLGATE_TEST_LEDGER";
 const KEYS: &str = "TOLLGATE_TEST_KEYS";

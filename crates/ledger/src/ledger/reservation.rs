@@ -99,16 +99,6 @@ impl Reservation {
             .filter_map(|unit| self.reserved(unit).zip(self.terms.tariff.rates(unit)))
     }
 
-    /// The output limit that the reservation allows, if less is left than the request can cost. The provider
-    /// must get it.
-    pub fn output_limit(&self) -> Option<u64> {
-        let bound = &self.terms.bound;
-        let limits = self
-            .reserved_at_rates()
-            .filter_map(|(reserved, rates)| bound.output_that_fits(reserved, &rates));
-        limits.min()
-    }
-
     /// The hidden input that is reserved.
     fn hidden_input(&self) -> u64 {
         let bound = &self.terms.bound;
@@ -116,77 +106,6 @@ impl Reservation {
             .reserved_at_rates()
             .map(|(reserved, rates)| bound.hidden_that_fits(reserved, &rates));
         tokens.min().unwrap_or(0)
-    }
-
-    /// The most tokens that the request can use: input, visible or not, and output.
-    pub fn most_tokens(&self) -> u64 {
-        let bound = &self.terms.bound;
-        let output = self.output_limit().unwrap_or(bound.output);
-        bound
-            .input
-            .saturating_add(bound.hidden_input)
-            .saturating_add(output)
-    }
-
-    /// The answer has begun to flow.
-    pub fn first_byte(&mut self) {
-        let elapsed = self.begun.elapsed();
-        self.first_byte.get_or_insert(elapsed);
-    }
-
-    /// Sets the prices of the deployment that the request is sent to.
-    pub fn set_prices(&mut self, prices: Option<Prices>) {
-        self.prices = prices;
-    }
-
-    /// Notes the tokens sent and delivered so far, with their tier, their parts and the calls of tools: they are
-    /// charged if the reservation is dropped.
-    pub fn progress(&mut self, delivered: Usage, details: UsageDetails) {
-        (self.delivered, self.details) = (delivered, details);
-    }
-
-    /// Whether it is time to call [`Reservation::keep_progress`].
-    pub fn is_keeping_due(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.kept_at) >= KEEP_AFTER
-    }
-
-    /// Writes the delivered tokens into the settlement file: they are charged if the process crashes. Stores
-    /// into memory, without a system call.
-    pub fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>) {
-        self.kept_at = now;
-        // A crash would be a failure of the gateway.
-        let ending = Ending {
-            status: 200,
-            error: Some(ErrorCode::ServiceUnavailable),
-            model_served,
-            details: self.details,
-            ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
-        };
-        let charge = self.charge(&ending);
-        let amounts = self.amounts(&ending, &charge);
-        let is_charged = amounts.iter().any(|amount| *amount > 0);
-        let Some(slot) = self.slot.as_ref().filter(|_| is_charged) else {
-            return;
-        };
-        let shared = &self.ledger.shared;
-        let payment = PerUnit::from_fn(|unit| {
-            let held = self.held.get(unit).as_ref();
-            held.map_or_else(Payment::default, |held| {
-                Payment::from_held(held, *amounts.get(unit))
-            })
-        });
-        let entry = Entry {
-            is_progress: true,
-            ..self.entry(&ending, &charge, &payment, shared.clock.now().unix_ms())
-        };
-        let request = entry.request;
-        let written = shared
-            .journal
-            .write_progress(slot, request, |out| entry.write_record(out));
-        match written {
-            Ok(()) => self.has_kept = true,
-            Err(fault) => self.report_unwritten(&fault),
-        }
     }
 
     /// Ends the request. Must be called before the last bytes of the answer are sent: from here on the
@@ -390,11 +309,20 @@ impl Reservation {
 
 impl ReservationGuard for Reservation {
     fn output_limit(&self) -> Option<u64> {
-        Self::output_limit(self)
+        let bound = &self.terms.bound;
+        let limits = self
+            .reserved_at_rates()
+            .filter_map(|(reserved, rates)| bound.output_that_fits(reserved, &rates));
+        limits.min()
     }
 
     fn most_tokens(&self) -> u64 {
-        Self::most_tokens(self)
+        let bound = &self.terms.bound;
+        let output = self.output_limit().unwrap_or(bound.output);
+        bound
+            .input
+            .saturating_add(bound.hidden_input)
+            .saturating_add(output)
     }
 
     fn pays_money(&self) -> bool {
@@ -402,23 +330,58 @@ impl ReservationGuard for Reservation {
     }
 
     fn first_byte(&mut self) {
-        Self::first_byte(self);
+        let elapsed = self.begun.elapsed();
+        self.first_byte.get_or_insert(elapsed);
     }
 
     fn set_prices(&mut self, prices: Option<Prices>) {
-        Self::set_prices(self, prices);
+        self.prices = prices;
     }
 
     fn progress(&mut self, delivered: Usage, details: UsageDetails) {
-        Self::progress(self, delivered, details);
+        (self.delivered, self.details) = (delivered, details);
     }
 
     fn is_keeping_due(&self, now: Instant) -> bool {
-        Self::is_keeping_due(self, now)
+        now.saturating_duration_since(self.kept_at) >= KEEP_AFTER
     }
 
+    /// Stores into memory, without a system call.
     fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>) {
-        Self::keep_progress(self, now, model_served);
+        self.kept_at = now;
+        // A crash would be a failure of the gateway.
+        let ending = Ending {
+            status: 200,
+            error: Some(ErrorCode::ServiceUnavailable),
+            model_served,
+            details: self.details,
+            ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
+        };
+        let charge = self.charge(&ending);
+        let amounts = self.amounts(&ending, &charge);
+        let is_charged = amounts.iter().any(|amount| *amount > 0);
+        let Some(slot) = self.slot.as_ref().filter(|_| is_charged) else {
+            return;
+        };
+        let shared = &self.ledger.shared;
+        let payment = PerUnit::from_fn(|unit| {
+            let held = self.held.get(unit).as_ref();
+            held.map_or_else(Payment::default, |held| {
+                Payment::from_held(held, *amounts.get(unit))
+            })
+        });
+        let entry = Entry {
+            is_progress: true,
+            ..self.entry(&ending, &charge, &payment, shared.clock.now().unix_ms())
+        };
+        let request = entry.request;
+        let written = shared
+            .journal
+            .write_progress(slot, request, |out| entry.write_record(out));
+        match written {
+            Ok(()) => self.has_kept = true,
+            Err(fault) => self.report_unwritten(&fault),
+        }
     }
 
     fn settle(self: Box<Self>, ending: &Ending) -> Settled {

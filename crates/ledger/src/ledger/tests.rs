@@ -13,7 +13,9 @@ use std::{
     time::Instant,
 };
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Money, Prices, Unit, Usage, UsageDetails, Weights};
+use tollgate_types::{
+    ErrorCode, Money, Prices, ReservationGuard as _, Unit, Usage, UsageDetails, Weights,
+};
 
 mod by_use;
 mod commits;
