@@ -246,12 +246,6 @@ impl History {
     }
 }
 
-impl std::fmt::Debug for History {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("History")
-    }
-}
-
 /// Where a page begins.
 #[derive(Clone, Copy)]
 pub(crate) enum Direction {

@@ -566,12 +566,6 @@ impl Inner {
     }
 }
 
-impl std::fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ledger")
-    }
-}
-
 /// An account that is being loaded, or that leases more, or waits for room in the settlement file.
 #[must_use = "an account is loaded for the request that waits for it"]
 pub struct PendingAccount {

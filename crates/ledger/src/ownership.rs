@@ -245,11 +245,5 @@ impl Ownership {
     }
 }
 
-impl std::fmt::Debug for Ownership {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ownership")
-    }
-}
-
 #[cfg(test)]
 mod tests;
