@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod bounded_cache;
 mod charge;
 mod clock;
 mod directory;

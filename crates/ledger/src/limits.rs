@@ -22,6 +22,7 @@ pub(crate) use shared::tests::redis_server;
 pub use shared::{LimitServer, LimitServerError, SharedLimits, SharedLimitsStats};
 
 use crate::{
+    bounded_cache::{BoundedCache, bounded_cache},
     clock::Clock,
     store::{Store, StoreError},
 };
@@ -29,7 +30,6 @@ use admission::Shared;
 use leases::Leases;
 use meter::{Meter, Paces};
 use pace::Amounts;
-use quick_cache::{UnitWeighter, sync::Cache};
 use share::Share;
 use shared::Order;
 use std::{
@@ -61,7 +61,7 @@ pub struct Limiter {
 }
 
 struct Keys {
-    meters: Cache<KeyId, Arc<Meter>, UnitWeighter, foldhash::fast::RandomState>,
+    meters: BoundedCache<KeyId, Arc<Meter>>,
     clock: Clock,
     /// The value of [`Clock::elapsed_ms`] when it was made.
     since_ms: u64,
@@ -79,18 +79,9 @@ struct Sharing {
 impl Limiter {
     /// Keeps the state of at most `keys` keys; of more, the least used begin anew.
     pub fn new(keys: usize, clock: Clock) -> Self {
-        const AT_START: usize = 256;
-        let keys = keys.max(1);
-        let meters = Cache::with(
-            keys.min(AT_START),
-            u64::try_from(keys).unwrap_or(u64::MAX),
-            UnitWeighter,
-            foldhash::fast::RandomState::default(),
-            Default::default(),
-        );
         Self {
             keys: Arc::new(Keys {
-                meters,
+                meters: bounded_cache(keys, 256),
                 since_ms: clock.elapsed_ms(),
                 clock,
             }),

@@ -17,6 +17,7 @@ pub use inputs::{InputDue, Unpaid};
 pub use payment::{Due, Payable, Paying};
 
 use crate::{
+    bounded_cache::{BoundedCache, bounded_cache},
     directory::Unavailable,
     ledger::Ledger,
     lookups::Lookups,
@@ -24,7 +25,6 @@ use crate::{
 };
 use misses::Misses;
 use payment::Paid;
-use quick_cache::{UnitWeighter, sync::Cache};
 use std::{collections::HashMap, sync::Arc};
 pub use tollgate_types::{Claim, OwnerFailure};
 use tollgate_types::{KeyId, MaybeReady, NamedItem, RequestId};
@@ -66,20 +66,11 @@ struct Inner {
     all_paid: Known<()>,
 }
 
-/// Values by ids, of which the least used are dropped.
-type Known<T> = Cache<Arc<str>, T, UnitWeighter, foldhash::fast::RandomState>;
+/// Values by ids.
+type Known<T> = BoundedCache<Arc<str>, T>;
 
-/// An empty cache of at most so many entries.
-fn bounded_cache<T: Clone>(most: usize) -> Known<T> {
-    const AT_START: usize = 256;
-    Cache::with(
-        most.min(AT_START),
-        u64::try_from(most).unwrap_or(u64::MAX),
-        UnitWeighter,
-        foldhash::fast::RandomState::default(),
-        Default::default(),
-    )
-}
+/// The room of a cache of ids at the start.
+const AT_START: usize = 256;
 
 impl Inner {
     /// Notes an unknown id. One that was stored since the look-up is known by now.
@@ -95,15 +86,14 @@ impl Ownership {
     /// Over the database of `store`, committing through `ledger`; at most `known` owners are kept in
     /// memory.
     pub fn new(store: &Store, ledger: Ledger, known: usize) -> Self {
-        let known = known.max(1);
         Self(Arc::new(Inner {
             ledger,
             database: Arc::clone(store.database()),
-            known: bounded_cache(known),
+            known: bounded_cache(known, AT_START),
             misses: Misses::default(),
             lookups: Lookups::default(),
             paid: Paid::new(known),
-            all_paid: bounded_cache(known),
+            all_paid: bounded_cache(known, AT_START),
         }))
     }
 

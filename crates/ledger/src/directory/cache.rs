@@ -15,8 +15,11 @@
 //! The resources that a key's requests hold ([`KeyShares`]) are kept when its record is forgotten: a key
 //! that changes while it has requests in flight keeps its counts.
 
-use crate::{key::KeyHash, record::KeyRecord};
-use quick_cache::{UnitWeighter, sync::Cache};
+use crate::{
+    bounded_cache::{BoundedCache, bounded_cache},
+    key::KeyHash,
+    record::KeyRecord,
+};
 use std::{
     convert::Infallible,
     sync::{
@@ -36,23 +39,22 @@ pub(super) enum Cached {
 }
 
 pub(super) struct KeyCache {
-    known: Shards<Arc<KeyRecord>>,
-    unknown: Shards<()>,
+    known: BoundedCache<KeyHash, Arc<KeyRecord>>,
+    unknown: BoundedCache<KeyHash, ()>,
     /// The resources that the requests of each key hold, independent of its record.
-    shares: Shards<KeyShares>,
+    shares: BoundedCache<KeyHash, KeyShares>,
     /// The change sequence up to which everything stale has been forgotten, or is
     /// about to be.
     reached: AtomicI64,
 }
 
-type Shards<V> = Cache<KeyHash, V, UnitWeighter, foldhash::fast::RandomState>;
-
 impl KeyCache {
     pub(super) fn new(known: usize, unknown: usize) -> Self {
+        const AT_START: usize = 1024;
         Self {
-            known: shards(known),
-            unknown: shards(unknown),
-            shares: shards(known),
+            known: bounded_cache(known, AT_START),
+            unknown: bounded_cache(unknown, AT_START),
+            shares: bounded_cache(known, AT_START),
             reached: AtomicI64::new(0),
         }
     }
@@ -111,17 +113,4 @@ impl KeyCache {
     pub(super) fn len(&self) -> (usize, usize) {
         (self.known.len(), self.unknown.len())
     }
-}
-
-/// Room grows with use: an idle gateway should not pay for a hundred thousand keys.
-fn shards<V: Clone>(capacity: usize) -> Shards<V> {
-    const AT_START: usize = 1024;
-    let capacity = capacity.max(1);
-    Cache::with(
-        capacity.min(AT_START),
-        u64::try_from(capacity).unwrap_or(u64::MAX),
-        UnitWeighter,
-        foldhash::fast::RandomState::default(),
-        Default::default(),
-    )
 }

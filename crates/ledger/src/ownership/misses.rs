@@ -3,7 +3,7 @@
 //! They are cached for one second, because another process may commit the id. An id that this process
 //! stores is removed at once.
 
-use quick_cache::{UnitWeighter, sync::Cache};
+use crate::bounded_cache::{BoundedCache, bounded_cache};
 use std::time::{Duration, Instant};
 
 /// How long an unknown id is cached.
@@ -11,18 +11,11 @@ pub(super) const TTL: Duration = Duration::from_secs(1);
 /// How many are remembered; of more, the least used are looked up again.
 const MOST: usize = 4096;
 
-pub(super) struct Misses(Cache<Box<str>, Instant, UnitWeighter, foldhash::fast::RandomState>);
+pub(super) struct Misses(BoundedCache<Box<str>, Instant>);
 
 impl Default for Misses {
     fn default() -> Self {
-        const AT_START: usize = 64;
-        Self(Cache::with(
-            AT_START,
-            MOST as u64,
-            UnitWeighter,
-            foldhash::fast::RandomState::default(),
-            Default::default(),
-        ))
+        Self(bounded_cache(MOST, 64))
     }
 }
 

@@ -5,8 +5,9 @@
 //! The rest is charged when the response is retrieved, under a request id that is derived from the first one, so
 //! that charging it again changes nothing.
 
-use super::{Inner, Known, Ownership, Stored, bounded_cache};
+use super::{AT_START, Inner, Known, Ownership, Stored};
 use crate::{
+    bounded_cache::bounded_cache,
     charge::{BillingState, CountSource},
     clock::Timestamp,
     directory::Unavailable,
@@ -76,7 +77,7 @@ impl Paid {
     /// No responses. At most `known` are kept in memory.
     pub(super) fn new(known: usize) -> Self {
         Self {
-            known: bounded_cache(known),
+            known: bounded_cache(known, AT_START),
             under_way: Mutex::default(),
         }
     }
