@@ -256,10 +256,8 @@ impl Limiter {
         }
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         // Of two requests that come first, one makes the meter and both use it.
-        match self.keys.meters.get_or_insert_with(key, fresh) {
-            Ok(meter) => meter,
-            Err(never) => match never {},
-        }
+        let Ok(meter) = self.keys.meters.get_or_insert_with(key, fresh);
+        meter
     }
 }
 

@@ -106,22 +106,18 @@ impl Ownership {
         }
         let stored = Arc::new(stored);
         let mine = || Ok::<_, std::convert::Infallible>(Arc::clone(&stored));
-        match self.0.known.get_or_insert_with(&stored.id, mine) {
-            Ok(known) => {
-                if known.key == stored.key && known.tokens < stored.tokens {
-                    let grown = Stored {
-                        tokens: stored.tokens,
-                        ..Stored::clone(&known)
-                    };
-                    let id = Arc::clone(&stored.id);
-                    self.0.known.insert(id, Arc::new(grown));
-                }
-                // After it is known: see `note_miss`.
-                self.0.misses.forget(&stored.id);
-                self.0.ledger.remember(stored);
-            }
-            Err(never) => match never {},
+        let Ok(known) = self.0.known.get_or_insert_with(&stored.id, mine);
+        if known.key == stored.key && known.tokens < stored.tokens {
+            let grown = Stored {
+                tokens: stored.tokens,
+                ..Stored::clone(&known)
+            };
+            let id = Arc::clone(&stored.id);
+            self.0.known.insert(id, Arc::new(grown));
         }
+        // After it is known: see `note_miss`.
+        self.0.misses.forget(&stored.id);
+        self.0.ledger.remember(stored);
     }
 
     /// The item `id`, if the key owns it. From memory, or by a future that must be awaited on a tokio runtime.

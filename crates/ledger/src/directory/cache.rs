@@ -69,10 +69,8 @@ impl KeyCache {
     /// The resources that the requests of a key hold; all records of the key share them.
     pub(super) fn shares(&self, hash: &KeyHash) -> KeyShares {
         let none = || Ok::<_, Infallible>(KeyShares::default());
-        match self.shares.get_or_insert_with(hash, none) {
-            Ok(shares) => shares,
-            Err(never) => match never {},
-        }
+        let Ok(shares) = self.shares.get_or_insert_with(hash, none);
+        shares
     }
 
     /// Remembers what a snapshot at change sequence `seq` said. `false`: something has
