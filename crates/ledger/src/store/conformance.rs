@@ -9,14 +9,14 @@ pub(crate) mod money;
 pub(crate) mod processes;
 pub(crate) mod reads;
 
-use super::{GrantTerms, KeySelector, Store, database::Database};
+use super::{GrantTerms, KeyFilter, KeySelector, Store, database::Database};
 use crate::{
     balance::{Grant, Piece},
     clock::{Clock, Timestamp},
     entry::{Entry, tests::largest},
     key::{KeyHash, KeyHasher},
     ownership::Stored,
-    record::NewKey,
+    record::{KeyRecord, NewKey},
     store::database::{Batch, Committed, Lease, LeaseMode, Process, Retention, Share},
 };
 use std::{
@@ -107,6 +107,12 @@ pub(crate) const EVERYTHING: PerUnit<u64> = PerUnit {
 
 fn hasher() -> KeyHasher {
     KeyHasher::new(b"a pepper for tests").unwrap()
+}
+
+/// The keys of a store, in the order in which they were made.
+pub(crate) fn keys_of(store: &Store) -> Vec<KeyRecord> {
+    let all = KeyFilter::default();
+    store.filter_keys(&all, None, 1000).unwrap()
 }
 
 fn select(text: &str) -> KeySelector {

@@ -186,18 +186,6 @@ impl Store {
         }
     }
 
-    /// Up to `limit` keys in the order in which they were made, those after `after`.
-    ///
-    /// # Errors
-    /// `after` does not exist, or the database cannot be read.
-    pub fn list_keys(
-        &self,
-        after: Option<&KeyId>,
-        limit: u32,
-    ) -> Result<Vec<KeyRecord>, StoreError> {
-        self.filter_keys(&KeyFilter::default(), after, limit)
-    }
-
     /// The plans of keys that work (neither revoked nor expired), apart from those that are `known`: the
     /// ones of most keys first, at most `most` of them. Reads every key once and blocks no writer.
     ///
@@ -207,11 +195,11 @@ impl Store {
         self.database.plans_beyond(known, most, self.clock.now())
     }
 
-    /// As [`Store::list_keys`], of those that `filter` admits. Reads as many rows as it has
-    /// to.
+    /// Up to `limit` of the keys that `filter` admits, in the order in which they were made, those after `after`.
+    /// Reads as many rows as it has to.
     ///
     /// # Errors
-    /// As [`Store::list_keys`].
+    /// `after` does not exist, or the database cannot be read.
     pub fn filter_keys(
         &self,
         filter: &KeyFilter,

@@ -3,7 +3,10 @@ use crate::{
     clock::Clock,
     key::{ApiKey, KeyHasher},
     record::{KeyState, NewKey},
-    store::{GrantTerms, KeyFilter, KeySelector, Store, conformance::Fixture},
+    store::{
+        GrantTerms, KeyFilter, KeySelector, Store,
+        conformance::{Fixture, keys_of},
+    },
 };
 use std::{fs, sync::Arc, time::Duration};
 use tempfile::TempDir;
@@ -93,7 +96,7 @@ fn a_beginning_that_several_keys_share_names_them_and_revokes_none() {
     let fault = store.revoke_key(&select("sk-AAAAAAAA")).unwrap_err();
     let shown = fault.to_string();
     assert!(ids.iter().all(|id| shown.contains(id)), "{shown}");
-    let all = store.list_keys(None, 9).unwrap();
+    let all = keys_of(&store);
     assert!(all.iter().all(|record| record.revoked_at.is_none()));
 }
 
@@ -163,13 +166,14 @@ fn a_record_that_makes_no_sense_names_its_key() {
     let home = Home::new();
     let store = home.store();
     let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let all = KeyFilter::default();
     for (change, what) in [
         ("model_groups = '[]'", "its groups"),
         ("model_groups = 'opus'", "its groups"),
         ("model_groups = NULL, expires_at = -1", "its expiry"),
     ] {
         home.sql(&format!("UPDATE keys SET {change}"));
-        let shown = store.list_keys(None, 9).unwrap_err().to_string();
+        let shown = store.filter_keys(&all, None, 9).unwrap_err().to_string();
         assert!(shown.contains(made.record.id().as_str()), "{shown}");
         assert!(shown.contains(what), "{shown}");
     }
@@ -258,7 +262,7 @@ fn many_programs_may_make_one_file_at_the_same_time() {
             thread.join().unwrap().unwrap();
         }
     });
-    assert_eq!(home.store().list_keys(None, 99).unwrap().len(), 8);
+    assert_eq!(keys_of(&home.store()).len(), 8);
 }
 
 /// In write-ahead mode a lock on the file says that a process uses its log. Closing any

@@ -8,7 +8,7 @@ use crate::{
     record::NewKey,
     store::{
         Copied, GrantTerms, KeySelector, Store, Verification,
-        conformance::Fixture,
+        conformance::{Fixture, keys_of},
         database::{Retention, Share},
     },
 };
@@ -41,7 +41,7 @@ fn paid(share: &Share, request: u64, parts: &[u64]) -> Entry {
 fn seen(store: &Store, key: &KeyId) -> String {
     let history = History::new(store);
     let page = history.page(key, &HistoryQuery::default()).unwrap();
-    let keys = store.list_keys(None, 9).unwrap();
+    let keys = keys_of(store);
     format!("{keys:?} {:?} {:?}", store.grants(key).unwrap(), page.data)
 }
 
