@@ -5,7 +5,10 @@ use crate::{
     keyed_semaphore::{KeyedSemaphore, TooManyCallers},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::Semaphore,
+    task::{JoinHandle, spawn_blocking},
+};
 use tollgate_types::KeyId;
 
 /// Most look-ups at once.
@@ -40,28 +43,27 @@ impl Lookups {
         key: &KeyId,
         look: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Unavailable> {
-        let found = tokio::time::timeout(TIMEOUT, self.run_in_turn(key, look)).await;
+        let found = async {
+            let of_key = self.of_keys.acquire(key).await?;
+            let permit = Arc::clone(&self.all).acquire_owned().await;
+            let permits = (permit.map_err(|_| Unavailable::Closed)?, of_key);
+            let found = run_blocking(permits, look).await;
+            found.map_err(|_| Unavailable::Closed)
+        };
+        let found = tokio::time::timeout(TIMEOUT, found).await;
         found.unwrap_or(Err(Unavailable::TimedOut))
     }
+}
 
-    async fn run_in_turn<T: Send + 'static>(
-        &self,
-        key: &KeyId,
-        look: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unavailable> {
-        let of_key = self.of_keys.acquire(key).await?;
-        let permit = Arc::clone(&self.all)
-            .acquire_owned()
-            .await
-            .map_err(|_| Unavailable::Closed)?;
-        let look = move || {
-            let _permits = (permit, of_key);
-            look()
-        };
-        tokio::task::spawn_blocking(look)
-            .await
-            .map_err(|_| Unavailable::Closed)
-    }
+/// Runs `work` on a thread that may wait. It keeps `permits` until it ends, although its caller may have left.
+pub fn run_blocking<T: Send + 'static>(
+    permits: impl Send + 'static,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    spawn_blocking(move || {
+        let _permits = permits;
+        work()
+    })
 }
 
 impl From<TooManyCallers> for Unavailable {

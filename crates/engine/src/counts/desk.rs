@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tollgate_count::{Count, Rules, Vocabulary, count};
-use tollgate_ledger::{KeyedPermit, KeyedSemaphore};
+use tollgate_ledger::{KeyedSemaphore, run_blocking};
 use tollgate_types::{Format, KeyId};
 
 /// Bytes of a body that is counted on the thread that serves its request: 0.2 ms at the worst
@@ -57,7 +57,8 @@ impl Desk {
             Some((of_key, permit))
         };
         let permits = tokio::time::timeout(PATIENCE, permits).await.ok()??;
-        work(permits, format, body, rules).await.ok()
+        let count = move || count(format, &body, &rules);
+        run_blocking(permits, count).await.ok()
     }
 
     /// Unpacks a vocabulary on another thread.
@@ -67,19 +68,6 @@ impl Desk {
             log::error!("a vocabulary is unpacked at its first use: {fault}");
         }
     }
-}
-
-fn work(
-    permits: (KeyedPermit, OwnedSemaphorePermit),
-    format: Format,
-    body: Bytes,
-    rules: Rules,
-) -> tokio::task::JoinHandle<Count> {
-    tokio::task::spawn_blocking(move || {
-        // The thread is busy though the caller may have left.
-        let _permits = permits;
-        count(format, &body, &rules)
-    })
 }
 
 #[cfg(test)]

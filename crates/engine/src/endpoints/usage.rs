@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tollgate_ledger::{
     Clock, History, HistoryError, HistoryPage, Ledger, Level, Limiter, ModelTotal, Store,
-    StoreError, Timestamp, UsageSummary,
+    StoreError, Timestamp, UsageSummary, run_blocking,
 };
 use tollgate_types::{
     ErrorCode, Identity, Limits, Money, PerUnit, PublicError, Resource, Share, Unit,
@@ -178,12 +178,8 @@ impl Usage {
             return Err(busy());
         };
         let source = Arc::clone(&self.source);
-        let work = tokio::task::spawn_blocking(move || {
-            // Held by the work itself: a caller that leaves does not make room.
-            let _permit = permit;
-            read(&source)
-        });
-        work.await.map_err(|fault| {
+        let found = run_blocking(permit, move || read(&source)).await;
+        found.map_err(|fault| {
             log::error!("usage cannot be read: {fault}");
             unavailable()
         })
