@@ -28,7 +28,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
-use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{BodyPatch, Http2, MODEL, Provider, Purpose, Target};
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::Format;
@@ -72,8 +71,6 @@ pub struct Base {
     pub headers: HeaderMap,
     /// The fields to set and remove in bodies.
     pub patch: Arc<BodyPatch>,
-    /// The API of the bodies, if it is not that of the format.
-    pub api: Option<EmbeddingsApi>,
 }
 
 /// The path and query of an endpoint.
@@ -101,7 +98,6 @@ impl Base {
             path,
             headers: common_headers(provider, accepted),
             patch: Arc::clone(&target.patch),
-            api: target.api,
         };
         base.uri("model").is_some().then_some(base)
     }

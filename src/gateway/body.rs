@@ -6,7 +6,7 @@
 mod collect;
 mod unpack;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::Version;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_core::Error;
@@ -17,7 +17,6 @@ use tollgate_wire::conversation;
 use tollgate_wire::field_path;
 use tollgate_wire::json::Span;
 use tollgate_wire::peek::{Peeked, Peeker};
-use tollgate_wire::splice::Splice;
 
 use super::disconnect::at_once;
 use super::memory_permit::{Bounds, MemoryPermit, SMALL};
@@ -183,25 +182,12 @@ impl RequestBody {
         drop(self.permit.take());
     }
 
-    /// The body as one attempt sends it. A body that came in one piece and has no edits is not copied. `None`
-    /// if the edits do not fit, which is a fault of the gateway.
-    pub fn assemble(&self, edits: Splice) -> Option<Bytes> {
-        let spliced = edits.apply(&self.chunks).ok()?;
-        let mut chunks = spliced.chunks.into_iter();
-        Some(match (chunks.next(), chunks.next()) {
-            (None, _) => Bytes::new(),
-            (Some(only), None) => only,
-            (Some(first), Some(second)) => {
-                let length = usize::try_from(spliced.len).unwrap_or_default();
-                let mut whole = BytesMut::with_capacity(length);
-                whole.extend_from_slice(&first);
-                whole.extend_from_slice(&second);
-                for chunk in chunks {
-                    whole.extend_from_slice(&chunk);
-                }
-                whole.freeze()
-            }
-        })
+    /// The body in one piece. It is copied only if it came in several.
+    pub fn whole(&self) -> Bytes {
+        match self.chunks.as_slice() {
+            [whole] => whole.clone(),
+            chunks => chunks.concat().into(),
+        }
     }
 }
 

@@ -13,7 +13,6 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_proxy::Session;
 use tollgate_count::Count;
 use tollgate_types::{Format, PublicError, RequestFacts};
-use tollgate_wire::splice::Splice;
 
 const SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 const ERROR: HeaderName = HeaderName::from_static("x-token-count-error-p95");
@@ -70,7 +69,7 @@ fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
     if admitted.body.len() > LONGEST_REMEMBERED {
         return None;
     }
-    let body = admitted.body.assemble(Splice::default())?;
+    let body = admitted.body.whole();
     let deployment = &exchange.attempts.coming()?.deployment;
     let names = [
         admitted.identity.key.as_str().as_bytes(),
@@ -156,8 +155,7 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
     let counts = exchange.snapshot.counts.as_ref().ok_or_else(fault)?;
     let how = counts.how_routed(&admitted.request);
     let How { format, rules } = how.ok_or_else(fault)?;
-    let body = admitted.body.assemble(Splice::default());
-    let body = body.ok_or_else(fault)?;
+    let body = admitted.body.whole();
     let desk = counts.desk();
     let counted = match desk.at_once(format, &body, &rules) {
         Some(count) => Some(count),

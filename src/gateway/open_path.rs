@@ -4,7 +4,7 @@
 //! provider has answered with 2xx.
 
 use super::attempt::{Attempts, Candidate};
-use super::body;
+use super::body::{self, RequestBody};
 use super::exchange::Exchange;
 use super::load;
 use super::outgoing::Outgoing;
@@ -28,7 +28,6 @@ use tollgate_routing::{Credential, PassthroughRule};
 use tollgate_types::{ErrorCode, Identity, PublicError, Usage};
 use tollgate_wire::address;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
-use tollgate_wire::splice::Splice;
 
 /// Names of query parameters that carry a credential: those of clients do not go to the provider.
 const CREDENTIALS: [&str; 10] = [
@@ -137,8 +136,7 @@ pub fn outgoing(exchange: &Exchange) -> Option<Outgoing> {
     let opened = exchange.opened.as_ref()?;
     let query = exchange.target.1.query().unwrap_or_default();
     let target = opened.path.target(&without_credentials(query))?;
-    let body = exchange.stage.body();
-    let body = body.and_then(|body| body.assemble(Splice::default()));
+    let body = exchange.stage.body().map(RequestBody::whole);
     Some(Outgoing {
         body: body.filter(|body| !body.is_empty()),
         uri: target.parse().ok(),

@@ -27,7 +27,6 @@ use tollgate_translate::references::{self, Reference, Turn, Turns, Unresolved};
 use tollgate_types::{
     ErrorCode, Format, Identity, OwnerFailure, PublicError, RequestFacts, RequestId,
 };
-use tollgate_wire::splice::Splice;
 
 /// The client's own request, if remembered answers were inserted into the one that is sent.
 pub struct Asked {
@@ -116,8 +115,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     let length = body.len();
     let most = usize::try_from(snapshot.limits.body.size).unwrap_or(usize::MAX);
-    let whole = body.assemble(Splice::default());
-    let whole = whole.ok_or_else(respond::internal_error)?;
+    let whole = body.whole();
     let mut permit =
         MemoryPermit::new(load::bounds(exchange), load::shares(exchange)).beside(length);
     let of_body = length.saturating_mul(2);

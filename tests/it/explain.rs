@@ -536,6 +536,66 @@ async fn the_explanation_is_what_then_happens() {
 }
 
 #[tokio::test]
+async fn the_fields_that_a_provider_refuses_are_explained() {
+    let provider = Provider::start().await;
+    let refused = [
+        "seed",
+        "user",
+        "safety_identifier",
+        "metadata",
+        "reasoning_effort",
+    ];
+    let mut counter = support::provider(provider.address);
+    counter["formats"] = json!([{"name": "messages", "count_tokens": COUNT_TOKENS}]);
+    counter["capabilities"] = json!({"refused_fields": refused});
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!(["chat"]))
+        .with("providers.sim.capabilities.refused_fields", json!(refused))
+        .provider("counter", counter)
+        .model("counted", json!(["counter"]))
+        .model("thinks-always", json!(["sim"]))
+        .with("models.thinks-always.reasoning", json!("extended"));
+    let of_chat = json!({"seed": 7, "user": "u"});
+    let of_messages = json!({"metadata": {"user_id": "u"}});
+    for strict in [json!([]), json!(["user", "safety_identifier", "metadata"])] {
+        let is_strict = strict != json!([]);
+        let config = config.clone().with("translation.strict", strict);
+        let gateway = gateway_of(config).await;
+        for (path, model, more, dropped) in [
+            (CHAT, "test-model", &of_chat, json!(["seed", "user"])),
+            (
+                MESSAGES,
+                "test-model",
+                &of_messages,
+                json!(["safety_identifier"]),
+            ),
+            (COUNT_TOKENS, "counted", &of_messages, json!(["metadata"])),
+            // The gateway adds the effort.
+            (
+                CHAT,
+                "thinks-always",
+                &json!({}),
+                json!(["reasoning_effort"]),
+            ),
+        ] {
+            let body = prompt(path, model, "Hello!", more.clone());
+            let reported = explain(&gateway, &gateway.key, path, &body).await.json();
+            let providers = [("sim", &provider), ("counter", &provider)];
+            let request = Request::post(path, &body).key(&gateway.key);
+            let real = reality(&gateway, &providers, &request).await;
+            let said = said(&reported);
+            for field in ["dropped", "status", "message"] {
+                assert_eq!(said[field], real[field], "{path} {body}: {reported}");
+            }
+            match is_strict && model != "thinks-always" {
+                true => assert_eq!(real["status"], 400, "{path}: {real}"),
+                false => assert_eq!(real["dropped"], dropped, "{path}: {real}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_candidate_behind_eight_others_is_explained_as_never_asked() {
     let provider = Provider::start().await;
     let many: Vec<_> = (0..10)

@@ -6,7 +6,8 @@
 //! - Services for filters: [`catalog`] with [`choose`], [`accounts`] with [`keys`] and [`owned`], and
 //!   [`counts`].
 //! - [`open_path`]: paths of providers that are not translated.
-//! - [`candidate`] and [`conversation`]: requests fitted to candidates, and hashes of conversations.
+//! - [`candidate`] and [`model_request`]: requests fitted to candidates.
+//! - [`conversation`]: hashes of conversations.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ pub mod conversation;
 pub mod counts;
 pub mod endpoints;
 pub mod keys;
+pub mod model_request;
 pub mod open_path;
 pub mod owned;
 pub mod pipeline;

@@ -2,41 +2,33 @@
 //! candidate would be sent.
 
 use super::{CandidateShown, Ground, Outcome};
-use bytes::Bytes;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate_engine::candidate::{
-    self, accepted, check_path, embeddings_format, first_that_carries, fit_reasoning, full_fault,
-    may_drop_sampling, no_token_fault, purpose, target,
-};
+use tollgate_engine::candidate::{self, check_path, full_fault, no_token_fault, purpose};
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
+use tollgate_engine::model_request::ModelRequest;
 use tollgate_engine::open_path::OpenPath;
-use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_filter::Endpoint;
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
-use tollgate_translate::{
-    AnswerMemory, ModelReasoning, Strict, Target, embeddings_request, needs_custom_tools,
-    within_capabilities,
-};
-use tollgate_types::{Format, PublicError, RequestFacts};
-use tollgate_wire::body::BodyEdits;
+use tollgate_translate::{AnswerMemory, Target};
+use tollgate_types::{Format, PublicError};
 use tollgate_wire::fault::UpstreamFault;
-use tollgate_wire::peek::Peeked;
+
+/// The format in which a candidate is asked, and the fields of the request that it does not get.
+type Fitted = (Format, Vec<Cow<'static, str>>);
 
 /// A request whose model is known.
 pub(super) struct Question<'a> {
     pub(super) ground: &'a Ground<'a>,
-    pub(super) request: &'a RequestContext,
+    pub(super) request: ModelRequest<'a>,
     pub(super) catalog: &'a IndexedCatalog,
     pub(super) model: &'a Arc<Model>,
-    /// The format of the request.
-    pub(super) format: Format,
-    pub(super) body: &'a Bytes,
-    pub(super) peeked: &'a Peeked,
     /// The session id of the client.
     pub(super) session: Option<&'a str>,
 }
@@ -45,16 +37,16 @@ impl Question<'_> {
     /// All candidates in order, and the outcome of the request.
     pub(super) fn answer(&self) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
         let handles = self.handles();
-        let at = self.request.stored_at.as_ref();
+        let ModelRequest {
+            context, format, ..
+        } = self.request;
+        let at = context.stored_at.as_ref();
         let asked = Asked {
-            format: self.format,
+            format,
             counts_tokens: self.counts(),
             stored_at: at.map(|at| (&*at.provider, &*at.credential)),
             conversation: self.conversation(),
-            tokens: self
-                .request
-                .facts_if_read()
-                .map_or(0, RequestFacts::likely_input_tokens),
+            tokens: self.request.peeked.facts.likely_input_tokens(),
             now: clock::steady_ms(Instant::now()),
             random: fastrand::u64(..),
         };
@@ -120,7 +112,7 @@ impl Question<'_> {
     /// The deployments of the model: with the health in the running gateway, or all healthy without one.
     fn handles(&self) -> Arc<[Arc<DeploymentHandle>]> {
         if matches!(
-            self.request.endpoint,
+            self.request.context.endpoint,
             Endpoint::InputTokens | Endpoint::GeminiCountTokens
         ) {
             // No provider is asked to count.
@@ -138,24 +130,19 @@ impl Question<'_> {
         if !self.catalog.catalog().affinity().enabled {
             return None;
         }
-        let key = self.request.identity.as_ref()?.key.as_str().as_bytes();
+        let key = &self.request.context.identity.as_ref()?.key;
+        let key = key.as_str().as_bytes();
         if let Some(name) = self.session.filter(|name| !name.is_empty()) {
             return Some(conversation::named(key, name.as_bytes()));
         }
-        let span = conversation::cache_key(&self.peeked.spans)?;
+        let span = conversation::cache_key(&self.request.peeked.spans)?;
         let range = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
-        let name = self.body.get(range)?;
+        let name = self.request.pieces.first()?.get(range)?;
         Some(conversation::cached(key, std::iter::once(name)))
     }
 
     fn counts(&self) -> bool {
-        self.request.endpoint.is_count()
-    }
-
-    fn upstream_model<'a>(&'a self, deployment: &'a Deployment) -> &'a str {
-        let facts = self.request.facts_if_read();
-        let asked = facts.and_then(|facts| facts.model.as_deref());
-        deployment.upstream_model(asked.unwrap_or(&self.model.id))
+        self.request.context.endpoint.is_count()
     }
 
     fn shown(&self, handle: &DeploymentHandle, credential: &CredentialHandle) -> CandidateShown {
@@ -165,7 +152,7 @@ impl Question<'_> {
             reason: String::new(),
             provider: deployment.provider.name.to_string(),
             credential: credential.configured.as_ref().map(|it| it.name.to_string()),
-            model: self.upstream_model(deployment).to_owned(),
+            model: self.request.upstream_model(deployment).to_owned(),
             priority: deployment.priority.into(),
             weight: deployment.weight.into(),
             format: None,
@@ -187,12 +174,10 @@ impl Question<'_> {
     ) -> Result<(), (String, Option<PublicError>)> {
         let deployment = &handle.deployment;
         shown.format = Some(choice.format.as_str().to_owned());
-        let capabilities = &deployment.capabilities;
-        shown.translated = choice.format != self.format
-            || needs_custom_tools(self.format, self.body, capabilities);
-        let reservation = self.request.reservation.as_ref();
-        let facts = self.request.facts_if_read();
-        let is_priced = deployment.is_priced(facts.map_or(&[], |facts| &facts.tiers));
+        let request = &self.request;
+        shown.translated = !request.is_untranslated(deployment, choice.format);
+        let reservation = request.context.reservation.as_ref();
+        let is_priced = deployment.is_priced(&request.peeked.facts.tiers);
         if !is_priced && reservation.is_some_and(|it| it.pays_money()) {
             let reason = "it has no price, and the key pays in money";
             return Err((reason.to_owned(), None));
@@ -201,24 +186,17 @@ impl Question<'_> {
         if running.is_some_and(|it| !it.has_address(&deployment.provider.name)) {
             return Err(("its name has no address".to_owned(), None));
         }
-        let sent = match shown.translated {
-            false => self
-                .fitted(deployment)
-                .map(|dropped| (choice.format, dropped)),
-            true => {
-                let translate = |to| self.translated(deployment, to);
-                first_that_carries(deployment, self.format, translate)
-            }
-        };
-        let sent = sent.and_then(|(format, dropped)| {
-            let (provider, purpose) = (&deployment.provider, purpose(self.request));
-            check_path(provider, format, purpose, self.upstream_model(deployment))?;
+        let fitted = self.fitted(deployment, choice.format);
+        let fitted = fitted.and_then(|(format, dropped)| {
+            let (provider, purpose) = (&deployment.provider, purpose(request.context));
+            let upstream_model = request.upstream_model(deployment);
+            check_path(provider, format, purpose, upstream_model)?;
             Ok((format, dropped))
         });
-        let (format, dropped) = sent.map_err(|error| (error.message.to_string(), Some(error)))?;
+        let (format, dropped) = fitted.map_err(|error| (error.message.to_string(), Some(error)))?;
         let format = format.as_str();
         shown.format = Some(format.to_owned());
-        shown.dropped = dropped;
+        shown.dropped = dropped.into_iter().map(Cow::into_owned).collect();
         shown.asked = true;
         let (priority, why) = (shown.priority, choice.why);
         shown.reason = match shown.translated {
@@ -228,81 +206,29 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// The fields that an untranslated request drops because the model or its provider does not support
-    /// them.
-    fn fitted(&self, deployment: &Deployment) -> Result<Vec<String>, PublicError> {
-        if self.counts() {
-            return Ok(Vec::new());
+    /// The request as the gateway fits it to a candidate that is planned in the format `to`.
+    fn fitted(&self, deployment: &Deployment, to: Format) -> Result<Fitted, PublicError> {
+        let request = &self.request;
+        if request.is_untranslated(deployment, to) {
+            let made = request.untranslated(deployment)?;
+            let mut dropped = made.dropped;
+            if let Some(api) = request.embeddings_format(deployment)? {
+                let made = request.embeddings(deployment, api, &made.body)?;
+                dropped.extend(made.dropped.into_iter().map(Cow::Borrowed));
+            }
+            return Ok((to, dropped));
         }
-        let model = self.model;
-        let mut edits = BodyEdits::new(self.format, self.peeked);
-        let whole = || Some(self.body.clone());
-        let fitted = fit_reasoning(self.request, model, self.peeked, &mut edits, whole);
-        let strict = Strict(&self.ground.config.translation.strict);
-        may_drop_sampling(&fitted.sampling, strict)?;
-        let mut dropped = fitted.dropped;
-        dropped.extend(fitted.sampling);
-        if self.peeked.has_seals
-            && let Some(unsealed) =
-                tollgate_translate::without_seals(self.format, self.body, model.thinking_levels())
-        {
-            dropped.extend(unsealed.dropped);
-        }
-        let (body, has_top_k) = (self.body.clone(), self.peeked.has_top_k);
-        let capabilities = accepted(deployment, model);
-        let reasoning = ModelReasoning {
-            mode: model.reasoning,
-            efforts: &model.efforts,
-        };
-        let fitted = within_capabilities(
-            self.format,
-            body,
-            &capabilities,
-            reasoning,
-            has_top_k,
-            strict,
-        )?;
-        dropped.extend(fitted.dropped);
-        let endpoint = deployment.provider.endpoint(self.format);
-        let api = endpoint.and_then(|at| at.whole.api);
-        let upstream_model = self.upstream_model(deployment);
-        if let Some(api) = embeddings_format(api, upstream_model)? {
-            let model = &self.model.id;
-            let translated = embeddings_request(api, &fitted.body, model, upstream_model, strict)?;
-            dropped.extend(translated.dropped);
-        }
-        Ok(dropped.into_iter().map(str::to_owned).collect())
-    }
-
-    /// The fields that the translation drops, and whether the gateway emulates a field.
-    fn translated(
-        &self,
-        deployment: &Deployment,
-        to: Format,
-    ) -> Result<(Vec<String>, bool), PublicError> {
-        let mut edits = BodyEdits::new(self.format, self.peeked);
-        if let Some(tokens) = self.request.output_limit {
-            edits.set_output_limit(tokens);
-        }
-        let spliced = edits.into_splice().apply(std::slice::from_ref(self.body));
-        let spliced = spliced.map_or_else(|_| vec![self.body.clone()], |spliced| spliced.chunks);
-        let upstream_model = self.upstream_model(deployment);
-        let settings = &self.ground.config.translation;
         let target = Target {
             memory: match self.ground.config.memory {
                 Some(_) => AnswerMemory::Keep,
                 None => AnswerMemory::Off,
             },
-            ..target(
-                deployment,
-                self.model,
-                upstream_model,
-                self.request,
-                settings,
-            )
+            ..request.target(deployment)
         };
-        let done = tollgate_translate::request(self.format, to, &spliced.concat(), &target)?;
-        Ok((done.dropped, done.notes.emulates()))
+        let (to, made) = request.translated(deployment, &target, &request.limited()?)?;
+        let mut dropped = made.dropped.into_iter().map(Cow::Owned).collect();
+        request.without_refused(deployment, made.body, &mut dropped)?;
+        Ok((to, dropped))
     }
 }
 

@@ -26,6 +26,7 @@ use tollgate_engine::accounts;
 use tollgate_engine::accounts::Accounts;
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::endpoints;
+use tollgate_engine::model_request::ModelRequest;
 use tollgate_engine::open_path::{self, OpenPath};
 use tollgate_engine::pipeline::{Part, Pipeline};
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
@@ -382,12 +383,16 @@ impl Walk<'_> {
         };
         let question = Question {
             ground: self.ground,
-            request: &self.request,
+            request: ModelRequest {
+                context: &self.request,
+                model: &model,
+                format,
+                pieces: std::slice::from_ref(&body),
+                peeked: &peeked,
+                settings: &self.ground.config.translation,
+            },
             catalog: &self.catalog,
             model: &model,
-            format,
-            body: &body,
-            peeked: &peeked,
             session: self.order.session.as_deref(),
         };
         let (candidates, outcome) = question.answer();

@@ -10,7 +10,7 @@ use crate::{
     formats::messages::thinking::without_members,
     request::{reasoning::beside_tools, scope::member, write::shared::REMINDER},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use memchr::memmem;
 use std::ops::Range;
 use tollgate_types::{Capabilities, Effort, Format, ReasoningMode, ThinkingRoom};
@@ -180,12 +180,8 @@ pub fn within_capabilities(
     }
     let spliced = splice.apply(std::slice::from_ref(&body));
     let spliced = spliced.map_err(|fault| Refusal::new("", fault.to_string()))?;
-    let mut fitted = BytesMut::with_capacity(usize::try_from(spliced.len).unwrap_or_default());
-    for chunk in &spliced.chunks {
-        fitted.extend_from_slice(chunk);
-    }
     Ok(Fitted {
-        body: fitted.freeze(),
+        body: spliced.into_bytes(),
         dropped,
     })
 }

@@ -101,7 +101,7 @@ pub fn with_default_effort(
     };
     let splice = put(top, path, &value.to_string())?;
     let spliced = splice.apply(std::slice::from_ref(body)).ok()?;
-    Some(spliced.chunks.concat().into())
+    Some(spliced.into_bytes())
 }
 
 /// A member that is not `null`.

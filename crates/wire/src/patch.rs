@@ -7,7 +7,7 @@ use crate::{
     json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
     splice::Splice,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 /// The longest name of a member that can be patched, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -103,12 +103,7 @@ pub fn apply(
         return Some(body.clone());
     }
     let spliced = splice.apply(std::slice::from_ref(body)).ok()?;
-    let mut patched = BytesMut::with_capacity(usize::try_from(spliced.len).ok()?);
-    spliced
-        .chunks
-        .iter()
-        .for_each(|chunk| patched.extend_from_slice(chunk));
-    Some(patched.freeze())
+    Some(spliced.into_bytes())
 }
 
 /// The members of the top-level object.

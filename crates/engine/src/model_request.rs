@@ -1,0 +1,428 @@
+//! A request to a model, fitted to a deployment: the body in a format of the deployment, and the fields that it
+//! loses. The gateway adds the memory that this takes, the patches and the address.
+
+use crate::candidate::{internal_error, purpose};
+use bytes::Bytes;
+use std::borrow::Cow;
+use tollgate_config::TranslationSettings;
+use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_routing::settings::EmbeddingsApi;
+use tollgate_routing::{Deployment, Model};
+use tollgate_translate::{
+    AcceptedEfforts, EmbeddingsFormat, EmbeddingsRequest, Lossy, ModelReasoning, Refusal, Strict,
+    Target, ThinkingObstacles, Translated, embeddings_request, lacks_any, needs_custom_tools,
+    sampling_settings, valid_request, with_default_effort, within_capabilities, without_members,
+    without_refused, without_seals,
+};
+use tollgate_types::{
+    Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
+};
+use tollgate_wire::body::BodyEdits;
+use tollgate_wire::peek::Peeked;
+use tollgate_wire::reasoning;
+use tollgate_wire::splice::{Splice, Spliced};
+
+/// A request whose model is known.
+#[derive(Clone, Copy)]
+pub struct ModelRequest<'a> {
+    /// The results of the filters.
+    pub context: &'a RequestContext,
+    /// The model that answers.
+    pub model: &'a Model,
+    /// The client's format.
+    pub format: Format,
+    /// The pieces of the body.
+    pub pieces: &'a [Bytes],
+    /// The result of one pass over the body.
+    pub peeked: &'a Peeked,
+    /// The operator's rules for fields that cannot be translated.
+    pub settings: &'a TranslationSettings,
+}
+
+/// A body in the client's format, within the capabilities of a deployment.
+pub struct Untranslated {
+    /// The body.
+    pub body: Bytes,
+    /// The fields of the client's request that are left out.
+    pub dropped: Vec<Cow<'static, str>>,
+    /// The output limit in tokens, if it is higher than the client's.
+    pub raised_limit: Option<u64>,
+}
+
+impl<'a> ModelRequest<'a> {
+    /// The name of the model at a deployment.
+    pub fn upstream_model<'d>(&self, deployment: &'d Deployment) -> &'d str
+    where
+        'a: 'd,
+    {
+        deployment.upstream_model(self.model_asked())
+    }
+
+    fn model_asked(&self) -> &'a str {
+        let asked = self.peeked.facts.model.as_deref();
+        asked.unwrap_or(&self.model.id)
+    }
+
+    /// Whether a deployment that is asked in the format `to` gets the body in the client's format.
+    pub fn is_untranslated(&self, deployment: &Deployment, to: Format) -> bool {
+        let capabilities = &deployment.capabilities;
+        if self.format != to {
+            return false;
+        }
+        if to != Format::Chat || capabilities.chat.custom_tools {
+            return true;
+        }
+        let body = self.assemble(Splice::default());
+        !body.is_ok_and(|body| needs_custom_tools(to, &body, capabilities))
+    }
+
+    /// Whether [`untranslated`](Self::untranslated) copies the body to edit it.
+    pub fn is_edited(&self, deployment: &Deployment) -> bool {
+        // Obstacles to thinking are looked for later.
+        self.adds_thinking() || {
+            let (edits, _) = self.edits(deployment, || None);
+            !edits.into_splice().is_empty()
+        }
+    }
+
+    /// Whether [`untranslated`](Self::untranslated) parses the body.
+    pub fn is_parsed(&self, deployment: &Deployment) -> bool {
+        let (capabilities, peeked) = (&deployment.capabilities, self.peeked);
+        peeked.has_seals
+            || self.adds_thinking()
+            || self.default_effort(deployment).is_some()
+            || lacks_any(self.format, capabilities, peeked.has_top_k)
+            || self.lacks_sampling()
+    }
+
+    /// The client's bytes with the edits spliced in, within the capabilities of a deployment.
+    ///
+    /// # Errors
+    ///
+    /// The provider cannot do what the request depends on, or the operator does not allow a field to be dropped.
+    pub fn untranslated(&self, deployment: &Deployment) -> Result<Untranslated, PublicError> {
+        let (model, peeked, strict) = (self.model, self.peeked, self.strict());
+        let whole = || self.assemble(Splice::default()).ok();
+        let (edits, fitted) = self.edits(deployment, whole);
+        let Fitted {
+            mut dropped,
+            sampling,
+        } = fitted;
+        let raised_limit = self.raised_limit(edits.output_limit());
+        let mut body = self.assemble(edits.into_splice())?;
+        if !sampling.is_empty() {
+            may_drop_sampling(&sampling, strict)?;
+            body = without_members(&body, &sampling).ok_or_else(|| self.fault())?;
+            dropped.extend(sampling);
+        }
+        if peeked.has_seals
+            && let Some(unsealed) = without_seals(self.format, &body, model.thinking_levels())
+        {
+            body = unsealed.body;
+            dropped.extend(unsealed.dropped);
+        }
+        if let Some(effort) = self.default_effort(deployment)
+            && let Some(with_effort) = with_default_effort(self.format, &body, effort)
+        {
+            body = with_effort;
+        }
+        let reasoning = ModelReasoning {
+            mode: model.reasoning,
+            efforts: &model.efforts,
+        };
+        let fitted = within_capabilities(
+            self.format,
+            body,
+            &accepted(deployment, model),
+            reasoning,
+            peeked.has_top_k,
+            strict,
+        )?;
+        dropped.extend(fitted.dropped);
+        let mut dropped = dropped.into_iter().map(Cow::Borrowed).collect();
+        let body = self.without_refused(deployment, fitted.body, &mut dropped)?;
+        Ok(Untranslated {
+            body,
+            dropped,
+            raised_limit,
+        })
+    }
+
+    /// Removes the fields that the provider refuses, and adds them to `dropped`.
+    ///
+    /// # Errors
+    ///
+    /// The operator does not allow one of them to be dropped.
+    pub fn without_refused(
+        &self,
+        deployment: &Deployment,
+        body: Bytes,
+        dropped: &mut Vec<Cow<'static, str>>,
+    ) -> Result<Bytes, PublicError> {
+        let refused = &deployment.capabilities.refused_fields;
+        let (rest, found) = without_refused(body, refused, self.strict())?;
+        dropped.extend(found.into_iter().map(|name| name.to_owned().into()));
+        Ok(rest)
+    }
+
+    /// The API of a deployment's embeddings. `None`: that of OpenAI.
+    ///
+    /// # Errors
+    ///
+    /// The name of the model does not say it: a client can choose any under a pattern.
+    pub fn embeddings_format(
+        &self,
+        deployment: &Deployment,
+    ) -> Result<Option<EmbeddingsFormat>, PublicError> {
+        let endpoint = deployment.provider.endpoint(self.format);
+        let target = endpoint.and_then(|endpoint| endpoint.target(purpose(self.context)));
+        let Some(api) = target.and_then(|target| target.api) else {
+            return Ok(None);
+        };
+        Ok(Some(match api.of_model(self.upstream_model(deployment)) {
+            Some(EmbeddingsApi::BedrockTitan) => EmbeddingsFormat::Titan,
+            Some(EmbeddingsApi::BedrockCohere) => EmbeddingsFormat::Cohere,
+            Some(EmbeddingsApi::Gemini) => EmbeddingsFormat::Gemini,
+            Some(EmbeddingsApi::VertexPredict) => EmbeddingsFormat::VertexPredict,
+            Some(EmbeddingsApi::VertexEmbedContent) => EmbeddingsFormat::VertexEmbedContent,
+            Some(EmbeddingsApi::Bedrock) | None => {
+                let message = "the vendor of this model of embeddings is unknown";
+                return Err(PublicError::new(ErrorCode::InvalidModel, message));
+            }
+        }))
+    }
+
+    /// A request for embeddings, of which `body` is the one of OpenAI's API, in another API.
+    ///
+    /// # Errors
+    ///
+    /// The model does not take such an input, or the operator does not allow a field to be dropped.
+    pub fn embeddings(
+        &self,
+        deployment: &Deployment,
+        to: EmbeddingsFormat,
+        body: &[u8],
+    ) -> Result<EmbeddingsRequest, PublicError> {
+        let upstream_model = self.upstream_model(deployment);
+        let made = embeddings_request(to, body, self.model_asked(), upstream_model, self.strict());
+        Ok(made?)
+    }
+
+    /// The client's body with the output limit that its balance covers, to be translated.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the gateway.
+    pub fn limited(&self) -> Result<Bytes, PublicError> {
+        let mut edits = BodyEdits::new(self.format, self.peeked);
+        if let Some(tokens) = self.context.output_limit {
+            edits.set_output_limit(tokens);
+        }
+        self.assemble(edits.into_splice())
+    }
+
+    /// Translates `body` into the first format of a deployment that carries the request by itself, or else the
+    /// first in which the gateway emulates a field.
+    ///
+    /// # Errors
+    ///
+    /// None does: the refusal of the one that carries most.
+    pub fn translated(
+        &self,
+        deployment: &Deployment,
+        target: &Target<'_>,
+        body: &[u8],
+    ) -> Result<(Format, Translated), PublicError> {
+        let translate = |to| valid_request(self.format, to, body, target);
+        let mut refusal = None;
+        let mut emulating = None;
+        for to in deployment.formats_for(self.format) {
+            match translate(to) {
+                Ok(made) if !made.notes.emulates() => return Ok((to, made)),
+                // Made again if no other format is better: two bodies at once need more memory.
+                Ok(_) => emulating = emulating.or(Some(to)),
+                Err(error) => drop(refusal.get_or_insert(error)),
+            }
+        }
+        match emulating {
+            Some(to) => Ok((to, translate(to)?)),
+            None => Err(refusal.map_or_else(internal_error, PublicError::from)),
+        }
+    }
+
+    /// The target of a translation for a deployment.
+    pub fn target(&self, deployment: &'a Deployment) -> Target<'a> {
+        let Deployment {
+            provider,
+            capabilities,
+            ..
+        } = deployment;
+        let (context, model, facts) = (self.context, self.model, &self.peeked.facts);
+        Target {
+            asked_model: facts.model.as_deref(),
+            asked_stream: facts.stream,
+            max_output_tokens: context.output_limit.or(model.max_output_tokens),
+            reserved_output: context.reserved_output,
+            reasoning: model.reasoning,
+            efforts: &model.efforts,
+            sampling: model.sampling,
+            cache_breakpoints: capabilities.cache_breakpoints,
+            max_stop_sequences: capabilities.max_stop_sequences.map(usize::from),
+            chat: capabilities.chat,
+            responses: capabilities.responses,
+            messages: MessagesCapabilities {
+                adaptive_thinking: model.adaptive_thinking(&capabilities.messages),
+                ..capabilities.messages
+            },
+            thinking_levels: model.thinking_levels(),
+            lossy: Lossy(&self.settings.lossy),
+            strict: self.strict(),
+            ..Target::new(self.upstream_model(deployment), &provider.name)
+        }
+    }
+
+    /// The output limit that is sent, if it is higher than the client's.
+    pub fn raised_limit(&self, sent: Option<u64>) -> Option<u64> {
+        let asked = self.peeked.facts.output_limit;
+        sent.filter(|sent| asked.is_some_and(|asked| asked < *sent))
+    }
+
+    /// Logs that a body for the provider cannot be built, and returns the error for the client.
+    pub fn fault(&self) -> PublicError {
+        let id = self.context.id;
+        log::error!("{id}: the request body for the provider cannot be built");
+        internal_error()
+    }
+
+    const fn strict(&self) -> Strict<'a> {
+        Strict(self.settings.strict.as_slice())
+    }
+
+    /// The body in one piece, with these edits. A body that came in one piece and has no edits is not copied.
+    fn assemble(&self, edits: Splice) -> Result<Bytes, PublicError> {
+        let spliced = edits.apply(self.pieces);
+        spliced.map(Spliced::into_bytes).map_err(|_| self.fault())
+    }
+
+    /// The edits of a body that is sent in its own format. `whole`: the body.
+    fn edits(
+        &self,
+        deployment: &Deployment,
+        whole: impl FnOnce() -> Option<Bytes>,
+    ) -> (BodyEdits<'a>, Fitted) {
+        let context = self.context;
+        let mut edits = BodyEdits::new(self.format, self.peeked);
+        let asked_for = self.peeked.facts.model.as_deref();
+        let upstream_model = self.upstream_model(deployment);
+        if asked_for != Some(upstream_model) {
+            edits.set_model(upstream_model);
+        }
+        if asks_for_usage(context) {
+            edits.ask_for_usage();
+        }
+        if let Some(tokens) = context.output_limit {
+            edits.set_output_limit(tokens);
+        }
+        let fitted = match (self.format, context.endpoint.is_count()) {
+            // Its counter takes no settings.
+            (Format::Gemini, true) => Fitted::default(),
+            _ => self.fit_reasoning(&mut edits, whole),
+        };
+        (edits, fitted)
+    }
+
+    /// Makes a request that is sent in its own format fit its model's mode of reasoning, within what is held
+    /// for it. `whole`: its body.
+    fn fit_reasoning(
+        &self,
+        edits: &mut BodyEdits<'_>,
+        whole: impl FnOnce() -> Option<Bytes>,
+    ) -> Fitted {
+        let (context, model, facts) = (self.context, self.model, &self.peeked.facts);
+        let (adds, lacks_sampling) = (self.adds_thinking(), self.lacks_sampling());
+        let body = (adds || lacks_sampling).then(whole).flatten();
+        let obstacles = match body.as_ref().filter(|_| adds) {
+            Some(body) => ThinkingObstacles::of(body),
+            None => ThinkingObstacles::default(),
+        };
+        let bounds = reasoning::Bounds {
+            output_limit: context.output_limit,
+            most_output: context.reserved_output.or(model.max_output_tokens),
+            excluded: obstacles.excluded,
+            adaptive: model.thinking == Some(ThinkingStyle::Adaptive),
+            efforts: &model.efforts,
+        };
+        let dropped = reasoning::fit(model.reasoning, self.format, facts, &bounds, edits);
+        let thinks = adds && edits.says_how_to_think();
+        let sampling = match body.filter(|_| lacks_sampling) {
+            Some(body) => sampling_settings(&body),
+            None if thinks => obstacles.sampling,
+            None => Vec::new(),
+        };
+        Fitted { dropped, sampling }
+    }
+
+    fn adds_thinking(&self) -> bool {
+        reasoning::adds_thinking(self.model.reasoning, self.format, &self.peeked.facts)
+    }
+
+    /// Whether it has sampling settings, and its model does not accept any.
+    const fn lacks_sampling(&self) -> bool {
+        !self.model.sampling && self.peeked.has_sampling
+    }
+
+    /// What the model accepts as an effort, if a request of its own format may have to be given one. Counters
+    /// take no settings.
+    fn default_effort(&self, deployment: &Deployment) -> Option<AcceptedEfforts<'a>> {
+        let (model, facts) = (self.model, &self.peeked.facts);
+        let adds = !self.context.endpoint.is_count()
+            && reasoning::adds_effort(model.reasoning, self.format, facts);
+        adds.then(|| AcceptedEfforts {
+            efforts: &model.efforts,
+            thinking_levels: model.thinking_levels(),
+            beside_tools: deployment.capabilities.chat.effort_with_tools,
+        })
+    }
+}
+
+/// A request in its own format, changed for the reasoning mode of its model.
+#[derive(Default)]
+struct Fitted {
+    /// The fields that the edits leave out.
+    dropped: Vec<&'static str>,
+    /// Settings to be left out besides.
+    sampling: Vec<&'static str>,
+}
+
+/// Whether the gateway asks for the usage of a chat stream, and so must remove the chunk with the usage.
+pub fn asks_for_usage(request: &RequestContext) -> bool {
+    request.endpoint == Endpoint::ChatCompletions
+        && request
+            .facts_if_read()
+            .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
+}
+
+/// Checks that these sampling settings can be dropped for a model that does not accept them.
+///
+/// # Errors
+///
+/// The operator forbids it.
+fn may_drop_sampling(sampling: &[&'static str], strict: Strict<'_>) -> Result<(), Refusal> {
+    let why = "is not accepted by this model, and it must not be dropped (`translation.strict`)";
+    match sampling.iter().find(|path| strict.forbids(path)) {
+        Some(path) => Err(Refusal::new(*path, why)),
+        None => Ok(()),
+    }
+}
+
+/// The capabilities of a deployment for a model, for requests of its own format.
+fn accepted<'a>(deployment: &'a Deployment, model: &Model) -> Cow<'a, Capabilities> {
+    let known = &deployment.capabilities;
+    let is_adaptive = model.thinking == Some(ThinkingStyle::Adaptive);
+    if known.messages.adaptive_thinking || !is_adaptive {
+        return Cow::Borrowed(known);
+    }
+    let mut of_model = known.clone();
+    of_model.messages.adaptive_thinking = true;
+    Cow::Owned(of_model)
+}
