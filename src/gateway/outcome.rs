@@ -172,6 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_that_is_final_for_the_request_counts_against_nothing() {
+        for class in FaultClass::ALL {
+            let fault = UpstreamFault::without_answer(class);
+            // A shorter request would be served.
+            let is_too_large = class == FaultClass::RequestOverRateLimit;
+            let is_final = !fault.try_elsewhere() || is_too_large;
+            assert_eq!(blame(&fault) == Blame::None, is_final, "{class:?}");
+        }
+    }
+
+    #[test]
     fn a_403_within_a_success_counts_against_the_credential_at_the_deployment() {
         let examples = [
             (

@@ -273,37 +273,11 @@ impl UpstreamFault {
         }
     }
 
-    /// Whether the credential that was used should rest: its account, not the deployment, is
-    /// what failed.
-    pub const fn opens_credential_breaker(&self) -> bool {
-        matches!(
-            self.class,
-            FaultClass::Quota
-                | FaultClass::RateLimit
-                | FaultClass::Credential
-                | FaultClass::Forbidden
-        )
-    }
-
     /// Whether the status is 403: that of the answer, or the one that an error within a success implies.
     pub const fn is_403(&self) -> bool {
         matches!(
             (self.status, self.reported_status),
             (Some(403), _) | (None, Some(403))
-        )
-    }
-
-    /// Whether the failure counts against the deployment, whatever credential was used.
-    pub const fn opens_deployment_breaker(&self) -> bool {
-        matches!(
-            self.class,
-            FaultClass::InvalidModel
-                | FaultClass::Busy
-                | FaultClass::ServerError
-                | FaultClass::Unreachable
-                | FaultClass::ConnectionBroken
-                | FaultClass::ResponseTimeout
-                | FaultClass::BrokenAnswer
         )
     }
 

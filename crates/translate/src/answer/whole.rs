@@ -97,9 +97,4 @@ impl AnswerTranslator {
     pub const fn scanner(&self) -> &AnswerScanner {
         &self.scanner
     }
-
-    /// Bytes held now.
-    pub const fn held_bytes(&self) -> usize {
-        self.body.len()
-    }
 }
