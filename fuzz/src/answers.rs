@@ -8,7 +8,7 @@ use crate::{
 use std::time::Duration;
 use tollgate_types::Format;
 use tollgate_wire::{
-    answer::{AnswerFacts, AnswerKind, AnswerScanner},
+    answer::{AnswerFacts, AnswerKind, AnswerReport, AnswerScanner},
     fault::{UpstreamAnswer, classify, classify_body},
     usage::ReportedUsage,
 };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tollgate_translate::{AskedSearch, StreamTranslator};
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::{
-    answer::AnswerFacts,
+    answer::{AnswerFacts, AnswerReport},
     stream::{Phase, StreamEnd, StreamOptions, StreamScanner},
     usage::ReportedUsage,
 };

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_traces::KeptBody;
 use tollgate_types::{PublicError, RequestId};
-use tollgate_wire::answer::{AnswerFacts, AnswerKind};
+use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerReport};
 use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
 use tollgate_wire::stream::{AmazonFrames, Phase};
 use tollgate_wire::usage::ReportedUsage;
@@ -374,10 +374,15 @@ impl Answer {
         })
     }
 
-    /// The usage that the provider has reported so far.
+    /// What the provider has reported so far; `None` if the answer is not read.
+    pub fn report(&self) -> Option<&dyn AnswerReport> {
+        self.reader.as_ref()?.report()
+    }
+
+    /// The usage that it has reported so far.
     pub fn usage(&self) -> ReportedUsage {
-        let reader = self.reader.as_ref();
-        reader.map_or_else(ReportedUsage::default, |it| it.usage())
+        self.report()
+            .map_or_else(ReportedUsage::default, |it| it.usage())
     }
 
     /// The answer as it is remembered, once it is complete. `None` the second time.
@@ -398,13 +403,7 @@ impl Answer {
 
     /// Bytes of text and arguments of tool calls so far.
     pub fn text_bytes(&self) -> u64 {
-        self.reader.as_ref().map_or(0, Reader::text_bytes)
-    }
-
-    /// A sample of that text, about 1 KiB.
-    pub fn text_sample(&self) -> String {
-        let reader = self.reader.as_ref();
-        reader.map(Reader::text_sample).unwrap_or_default()
+        self.report().map_or(0, |it| it.text_bytes())
     }
 
     /// Whether more than the preamble of a stream has arrived.
@@ -435,9 +434,9 @@ impl Answer {
             }
     }
 
-    /// The facts that the answer has reported so far.
+    /// The facts that it has reported so far.
     pub fn facts(&self) -> Option<&AnswerFacts> {
-        self.reader.as_ref()?.facts()
+        self.report().map(|it| it.facts())
     }
 }
 

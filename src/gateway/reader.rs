@@ -15,10 +15,9 @@ use tollgate_translate::{
     embeddings_answer,
 };
 use tollgate_types::{Format, PublicError, RequestId};
-use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
+use tollgate_wire::answer::{AnswerKind, AnswerReport, AnswerScanner, StreamEvents};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 use tollgate_wire::stream::{AmazonFrames, Phase, StreamEnd, StreamOptions, StreamScanner};
-use tollgate_wire::usage::ReportedUsage;
 
 /// The effect of the request on its answer.
 pub struct Expectation {
@@ -324,12 +323,6 @@ fn keep(permit: &mut MemoryPermit, bytes: u64) -> Result<(), UpstreamFault> {
     })
 }
 
-/// The scanner that reads the facts and the usage of an answer.
-enum Scanner<'a> {
-    Stream(&'a StreamScanner),
-    Whole(&'a AnswerScanner),
-}
-
 /// An event stream, forwarded or translated event by event.
 pub enum Events {
     /// Forwards the received bytes.
@@ -427,24 +420,15 @@ impl Reader {
         }
     }
 
-    /// The scanner of the answer; `None` if it is not read.
-    fn scanner(&self) -> Option<Scanner<'_>> {
+    /// What the provider has reported so far; `None` if the answer is not read.
+    pub fn report(&self) -> Option<&dyn AnswerReport> {
         Some(match self {
-            Self::Stream(events) => Scanner::Stream(events.scanner()),
-            Self::Whole(answer) => Scanner::Whole(&answer.scanner),
-            Self::TranslatedWhole(answer) => Scanner::Whole(answer.translator.scanner()),
-            Self::Unpaid(response) => Scanner::Whole(&response.scanner),
+            Self::Stream(events) => events.scanner(),
+            Self::Whole(answer) => &answer.scanner,
+            Self::TranslatedWhole(answer) => answer.translator.scanner(),
+            Self::Unpaid(response) => &response.scanner,
             Self::Count | Self::Unread | Self::Error => return None,
         })
-    }
-
-    /// The usage that the provider has reported so far.
-    pub fn usage(&self) -> ReportedUsage {
-        match self.scanner() {
-            Some(Scanner::Stream(scanner)) => scanner.usage(),
-            Some(Scanner::Whole(scanner)) => scanner.usage(),
-            None => ReportedUsage::default(),
-        }
     }
 
     /// The answer as it is remembered, if it is translated and complete. `None` the second time.
@@ -453,32 +437,6 @@ impl Reader {
             Self::Stream(Events::Translated(translator)) => translator.take_remembered(),
             Self::TranslatedWhole(answer) => answer.translator.take_remembered(),
             _ => None,
-        }
-    }
-
-    /// The facts that the answer has reported so far.
-    pub fn facts(&self) -> Option<&AnswerFacts> {
-        Some(match self.scanner()? {
-            Scanner::Stream(scanner) => scanner.facts(),
-            Scanner::Whole(scanner) => scanner.facts(),
-        })
-    }
-
-    /// Bytes of text and arguments of tool calls so far.
-    pub fn text_bytes(&self) -> u64 {
-        match self.scanner() {
-            Some(Scanner::Stream(scanner)) => scanner.text_bytes(),
-            Some(Scanner::Whole(scanner)) => scanner.text_bytes(),
-            None => 0,
-        }
-    }
-
-    /// A sample of that text, about 1 KiB.
-    pub fn text_sample(&self) -> String {
-        match self.scanner() {
-            Some(Scanner::Stream(scanner)) => scanner.text_sample(),
-            Some(Scanner::Whole(scanner)) => scanner.text_sample(),
-            None => String::new(),
         }
     }
 

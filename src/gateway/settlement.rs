@@ -557,9 +557,9 @@ fn output_by_text(exchange: &Exchange) -> u64 {
     if !rules.vocabulary.is_loaded() {
         return by_length();
     }
-    let answer = &exchange.answer;
-    let (sample, bytes) = (answer.text_sample(), answer.text_bytes());
-    Delivered::of_sample(&sample, bytes, &rules)
+    exchange.answer.report().map_or(0, |it| {
+        Delivered::of_sample(&it.text_sample(), it.text_bytes(), &rules)
+    })
 }
 
 /// How the text of the current deployment is counted.

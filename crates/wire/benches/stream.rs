@@ -7,7 +7,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::{hint::black_box, time::SystemTime};
 use tollgate_types::Format;
 use tollgate_wire::{
-    answer::AnswerScanner,
+    answer::{AnswerReport, AnswerScanner},
     fault::{UpstreamAnswer, classify},
     stream::{StreamOptions, StreamScanner},
 };

@@ -39,6 +39,21 @@ pub enum AnswerKind {
     Broken,
 }
 
+/// What an answer has reported so far.
+pub trait AnswerReport {
+    /// Its facts.
+    fn facts(&self) -> &AnswerFacts;
+
+    /// Its usage.
+    fn usage(&self) -> ReportedUsage;
+
+    /// Bytes of text, of every kind and each once. They estimate the output if no usage is reported.
+    fn text_bytes(&self) -> u64;
+
+    /// A sample of that text, about 1 KiB.
+    fn text_sample(&self) -> String;
+}
+
 /// Reads a whole answer as it passes by.
 #[derive(Debug)]
 pub struct AnswerScanner {
@@ -123,24 +138,22 @@ impl AnswerScanner {
             AnswerKind::Answer
         }
     }
+}
 
-    /// The facts so far.
-    pub const fn facts(&self) -> &AnswerFacts {
+impl AnswerReport for AnswerScanner {
+    fn facts(&self) -> &AnswerFacts {
         &self.reader.facts
     }
 
-    /// The usage reported so far.
-    pub fn usage(&self) -> ReportedUsage {
+    fn usage(&self) -> ReportedUsage {
         self.reader.usage.reported(self.rules.usage.counting)
     }
 
-    /// Bytes of text so far, of every kind. They estimate the output if no usage is reported.
-    pub fn text_bytes(&self) -> u64 {
+    fn text_bytes(&self) -> u64 {
         self.reader.text_so_far(&self.lexer)
     }
 
-    /// A sample of that text, about a KiB of it.
-    pub fn text_sample(&self) -> String {
+    fn text_sample(&self) -> String {
         self.reader.text_sample()
     }
 }

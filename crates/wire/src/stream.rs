@@ -20,7 +20,7 @@ mod template;
 
 use crate::{
     answer::{
-        AnswerFacts, StreamEvents,
+        AnswerFacts, AnswerReport, StreamEvents,
         event::Choices,
         kind::EventKind,
         reader::Reader,
@@ -85,6 +85,29 @@ impl Passing<'_> {
             out.push(self.chunk.slice(self.start..self.cleared));
         }
         self.start = self.cleared;
+    }
+}
+
+impl AnswerReport for StreamScanner {
+    fn facts(&self) -> &AnswerFacts {
+        &self.reader.facts
+    }
+
+    fn usage(&self) -> ReportedUsage {
+        self.reader.usage.reported(self.rules.usage.counting)
+    }
+
+    fn text_bytes(&self) -> u64 {
+        let mut text = self.text;
+        if self.is_open {
+            let class = self.reader.event.text.class;
+            text.add(class, self.event.text_so_far(&self.reader));
+        }
+        text.bytes()
+    }
+
+    fn text_sample(&self) -> String {
+        self.reader.text_sample()
     }
 }
 
@@ -175,32 +198,6 @@ impl StreamScanner {
     /// How far the stream has come.
     pub const fn phase(&self) -> &Phase {
         &self.phase
-    }
-
-    /// What the stream has said about its answer so far.
-    pub const fn facts(&self) -> &AnswerFacts {
-        &self.reader.facts
-    }
-
-    /// The usage reported so far.
-    pub fn usage(&self) -> ReportedUsage {
-        self.reader.usage.reported(self.rules.usage.counting)
-    }
-
-    /// Bytes of text that passed, of every kind and each once. They estimate the output if no
-    /// usage is reported.
-    pub fn text_bytes(&self) -> u64 {
-        let mut text = self.text;
-        if self.is_open {
-            let class = self.reader.event.text.class;
-            text.add(class, self.event.text_so_far(&self.reader));
-        }
-        text.bytes()
-    }
-
-    /// A sample of that text, about a KiB of it.
-    pub fn text_sample(&self) -> String {
-        self.reader.text_sample()
     }
 
     /// Events that passed, except those that only say that more will come.

@@ -9,7 +9,7 @@ use std::{
 use tollgate_count::{Basis, Count, Family as _, Tokenizer, count};
 use tollgate_types::Format;
 use tollgate_wire::{
-    answer::AnswerScanner,
+    answer::{AnswerReport, AnswerScanner},
     stream::{StreamOptions, StreamScanner},
     usage::ReportedUsage,
 };

@@ -4,6 +4,7 @@ use super::*;
 use crate::{Family as _, Tokenizer};
 use proptest::prelude::*;
 use tollgate_types::Format;
+use tollgate_wire::answer::AnswerReport;
 use tollgate_wire::stream::{StreamOptions, StreamScanner};
 
 fn delivered<'t>(pieces: impl IntoIterator<Item = &'t str>) -> u64 {

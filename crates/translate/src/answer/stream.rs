@@ -18,7 +18,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::{
-    answer::StreamEvents,
+    answer::{AnswerReport, StreamEvents},
     render,
     stream::{EventReader, Phase, StreamEnd, StreamItem, StreamScanner},
 };

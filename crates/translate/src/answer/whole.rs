@@ -13,7 +13,7 @@ use crate::{
 use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_wire::{
-    answer::{AnswerKind, AnswerScanner},
+    answer::{AnswerKind, AnswerReport, AnswerScanner},
     fault::{UpstreamFault, classify_body},
 };
 

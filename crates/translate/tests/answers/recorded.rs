@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tollgate_translate::AskedSearch;
 use tollgate_types::{Format, Usage};
 use tollgate_wire::{
-    answer::{AnswerKind, AnswerScanner, StopReason},
+    answer::{AnswerKind, AnswerReport, AnswerScanner, StopReason},
     stream::{Phase, StreamEnd, StreamOptions, StreamScanner},
 };
 

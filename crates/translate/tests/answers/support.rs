@@ -9,6 +9,7 @@ use tollgate_translate::{
 };
 use tollgate_types::{ErrorCode, Format, PublicError, RequestId};
 use tollgate_wire::{
+    answer::AnswerReport,
     fault::UpstreamFault,
     stream::{Phase, StreamEnd},
     usage::ReportedUsage,

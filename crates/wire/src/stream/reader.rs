@@ -10,7 +10,7 @@ use super::{
     framing::Token,
 };
 use crate::{
-    answer::{AnswerFacts, StreamEvents, kind::EventKind},
+    answer::{AnswerFacts, AnswerReport, StreamEvents, kind::EventKind},
     fault::{UpstreamFault, classify_body},
 };
 use tollgate_types::Format;

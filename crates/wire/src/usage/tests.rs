@@ -1,5 +1,5 @@
 use super::*;
-use crate::answer::AnswerScanner;
+use crate::answer::{AnswerReport, AnswerScanner};
 use crate::stream::{StreamOptions, StreamScanner};
 use tollgate_types::{Format, ServiceTier};
 

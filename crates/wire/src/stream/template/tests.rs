@@ -1,4 +1,5 @@
 use super::*;
+use crate::answer::AnswerReport;
 use crate::formats;
 use crate::stream::{
     StreamEnd, StreamOptions, StreamScanner,
