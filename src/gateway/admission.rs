@@ -1,7 +1,7 @@
 //! Admits a request: all decisions before the first attempt.
 
 use super::attempt::{self, Attempts, Candidate};
-use super::body::{self, BodyFault, Coding, Reading, RequestBody};
+use super::body::{self, BodyFault, Reading, RequestBody};
 use super::conversation;
 use super::count;
 use super::disconnect;
@@ -14,6 +14,7 @@ use super::respond::{self, Local};
 use super::route_reason;
 use super::stage::{Admitted, Stage};
 use super::stored;
+use super::unpack::Coding;
 use crate::clock;
 use crate::endpoints;
 use crate::events::{self, HeadRefusal};
@@ -402,7 +403,7 @@ fn check_media_type(session: &Session) -> Result<(), PublicError> {
 
 /// How the body is compressed (RFC 9110, sections 8.4 and 15.5.16).
 fn coding(session: &Session) -> Result<Option<Coding>, Admission> {
-    Coding::of(&session.req_header().headers).map_err(|_| {
+    Coding::of(&session.req_header().headers, Coding::OF_REQUESTS).map_err(|_| {
         let message = format!(
             "the content-encoding is not supported: send one of {}, or none",
             Coding::ACCEPTED

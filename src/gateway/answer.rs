@@ -5,12 +5,12 @@
 //! can take over without the client noticing, and the status can depend on the body.
 
 use super::deadlines::Progress;
-use super::decode::Decoder;
 use super::reader::{Expectation, Reader, content_length, is_of_type, kept_size};
 use super::unflushed::Unflushed;
+use super::unpack::{Coding, Unpacker};
 use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_traces::KeptBody;
@@ -33,7 +33,7 @@ pub struct Answer {
     head: Option<Box<UpstreamHead>>,
     reader: Option<Reader>,
     /// For a provider that compresses although the request does not accept it.
-    decoder: Option<Decoder>,
+    unpacker: Option<Unpacker>,
     /// For a stream in binary frames.
     frames: Option<AmazonFrames>,
     /// The held pieces. After the commit: the pieces of a broken stream that can still be sent.
@@ -129,8 +129,10 @@ impl Answer {
                 _ => UpstreamFault::broken_answer(),
             });
         }
-        self.decoder = Decoder::for_encoding(head.headers.get(CONTENT_ENCODING))
-            .ok_or_else(UpstreamFault::broken_answer)?;
+        let coding = Coding::of(&head.headers, Coding::OF_ANSWERS);
+        let coding = coding.map_err(|_| UpstreamFault::broken_answer())?;
+        let unpacker = coding.map(Unpacker::new).transpose();
+        self.unpacker = unpacker.map_err(|_| UpstreamFault::out_of_memory())?;
         if !is_unread && is_of_type(&head.headers, AmazonFrames::MEDIA_TYPE) {
             let events = HeaderValue::from_static("text/event-stream");
             head.headers.insert(CONTENT_TYPE, events);
@@ -207,10 +209,10 @@ impl Answer {
         let Some(reader) = &mut self.reader else {
             return Ok(());
         };
-        let chunk = match &mut self.decoder {
+        let chunk = match &mut self.unpacker {
             None => chunk,
-            Some(decoder) => decoder
-                .decode(&chunk, end)
+            Some(unpacker) => unpacker
+                .unpack(chunk, end)
                 .map_err(|_| UpstreamFault::broken_answer())?,
         };
         let Some(frames) = &mut self.frames else {
@@ -320,7 +322,7 @@ impl Answer {
         let length = match () {
             () if is_stream => None,
             () if end => u64::try_from(body.len()).ok(),
-            () if self.decoder.is_none() => content_length(&head.headers),
+            () if self.unpacker.is_none() => content_length(&head.headers),
             () => None,
         };
         self.open = (is_stream && !end).then(OpenStream::begin);

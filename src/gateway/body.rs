@@ -4,7 +4,6 @@
 //! and says that there is one; the filter inserts it. `collect` decides on the pieces while the body is read.
 
 mod collect;
-mod unpack;
 
 use bytes::Bytes;
 use http::Version;
@@ -21,10 +20,10 @@ use tollgate_wire::peek::{Peeked, Peeker};
 use super::disconnect::at_once;
 use super::memory_permit::{Bounds, MemoryPermit, SMALL};
 use super::remembered::Asked;
+use super::unpack::Coding;
 use crate::limits::BodyLimits;
 use collect::Reader;
 pub use collect::peeker;
-pub use unpack::Coding;
 
 /// A request's body and what one pass over it found.
 pub struct RequestBody {

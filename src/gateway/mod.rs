@@ -17,7 +17,6 @@ mod budget;
 mod conversation;
 mod count;
 mod deadlines;
-mod decode;
 mod disconnect;
 mod downstream_backlog;
 mod drain;
@@ -42,6 +41,7 @@ mod streamed_body;
 mod timer;
 mod trace;
 mod unflushed;
+mod unpack;
 mod upload_progress;
 mod watch;
 

@@ -10,6 +10,7 @@ use super::load;
 use super::outgoing::Outgoing;
 use super::respond;
 use super::streamed_body::StreamedBody;
+use super::unpack::Coding;
 use crate::candidate::{full_fault, no_token_fault};
 use crate::clock;
 use crate::limits::BodyLimits;
@@ -246,7 +247,7 @@ pub fn public_error(exchange: &Exchange, fault: &UpstreamFault) -> Option<Public
 pub async fn read_body(
     session: &mut Session,
     exchange: &mut Exchange,
-    coding: Option<body::Coding>,
+    coding: Option<Coding>,
 ) -> Result<(), body::BodyFault> {
     let opened = exchange.opened.as_mut();
     let opened = opened.ok_or_else(respond::internal_error)?;

@@ -1,12 +1,12 @@
 //! Takes the pieces of a body as they come: reserves memory, inspects each piece, and joins them.
 
-use super::unpack::{Coding, Unpacker};
 use super::{
     BodyFault, BodyLimits, Reading, RequestBody, read_fault, too_large, took_too_long, within,
 };
 use crate::events::Shed;
 use crate::gateway::load;
 use crate::gateway::memory_permit::{Bounds, MemoryPermit, SMALL};
+use crate::gateway::unpack::{Coding, Unpacker};
 use bytes::Bytes;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ impl Reader {
             };
             match chunk.map_err(|error| read_fault(session, error))? {
                 Some(chunk) => self.take_arrived(chunk).await?,
-                None => return self.end_unpacking().await,
+                None => return self.end_unpacking(),
             }
         }
     }
@@ -122,13 +122,12 @@ impl Reader {
         Ok(())
     }
 
-    async fn end_unpacking(&mut self) -> Result<(), BodyFault> {
-        let Some(mut unpacker) = self.unpacker.take() else {
+    fn end_unpacking(&mut self) -> Result<(), BodyFault> {
+        let Some(unpacker) = self.unpacker.take() else {
             return Ok(());
         };
-        let last = unpacker.finish().map_err(|_| self.cannot_unpack())?;
-        self.take(last).await?;
-        // The window was dropped with the decompressor.
+        unpacker.finish().map_err(|_| self.cannot_unpack())?;
+        // The window is dropped with the decompressor.
         self.permit.shrink_to(self.read);
         Ok(())
     }
