@@ -360,6 +360,51 @@ async fn a_renewed_certificate_that_is_no_text_is_served_too() {
     open(&new).await.unwrap();
 }
 
+/// An operator who withdraws an authority must learn that its clients are still served.
+#[tokio::test]
+async fn other_authorities_of_clients_are_reported_to_need_a_restart() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    old.issue("gateway.test").write(folder.path(), "tls");
+    for (name, authority) in [
+        ("clients.pem", &old),
+        ("same.pem", &old),
+        ("other.pem", &new),
+    ] {
+        std::fs::write(folder.path().join(name), authority.pem()).unwrap();
+    }
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key", "client_ca": "clients.pem"});
+    let config = Config::of(&provider)
+        .with("admin.token", json!("file:token"))
+        .with("server.listen", json!([{"tls": tls}]));
+    let gateway = Gateway::start_in(folder, config).await;
+    let folder = gateway.folder.path();
+
+    let running = std::fs::read_to_string(folder.join("tollgate.yaml")).unwrap();
+    for (name, needs_restart) in [("same.pem", false), ("other.pem", true)] {
+        let next = running.replace("clients.pem", name);
+        std::fs::write(folder.join("next.yaml"), next).unwrap();
+        let mut check = tollgate();
+        check.args(["check", "next.yaml", "--against", "tollgate.yaml"]);
+        let output = Output::of(check.current_dir(folder)).await;
+        assert!(output.status.success(), "{output:?}");
+        let line = "server.listen: needs a restart or an upgrade";
+        assert_eq!(output.stdout.contains(line), needs_restart, "{output:?}");
+    }
+
+    std::fs::write(folder.join("clients.pem"), new.pem()).unwrap();
+    let done = api(&gateway, "POST", "/api/v1/reload").await;
+    done.assert_ok();
+    let done = done.json();
+    assert_eq!(paths(&done), ["server.listen[0].tls.client_ca content"]);
+    assert_eq!(done["needs_restart"], json!(["server.listen"]));
+    gateway
+        .log_line("server.listen has changed: this needs a restart")
+        .await;
+}
+
 #[tokio::test]
 async fn a_rollback_trusts_the_authority_of_then_whatever_its_file_holds() {
     let provider = Provider::start().await;

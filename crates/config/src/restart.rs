@@ -1,11 +1,11 @@
 //! The settings that hold from the start of the program to its end.
 
+use crate::sources::Digest;
 use crate::{
     Config, KeyLimitSettings, ListenAddress, ListenSettings, LogSettings, ShutdownSettings,
-    StoreSettings, TraceTarget, UpgradeSettings,
+    Sources, StoreSettings, TraceTarget, UpgradeSettings,
 };
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use tollgate_settings::Duration;
 
 /// The settings that a reload cannot change.
@@ -34,18 +34,20 @@ pub struct Started {
 struct Listening {
     address: ListenAddress,
     tls: bool,
-    /// A session that was resumed would not be checked against other authorities.
-    client_ca: Option<PathBuf>,
+    /// The content of the file: a session that was resumed would not be checked against other
+    /// authorities. `None`: clients present no certificate.
+    client_ca: Option<Digest>,
     http2: bool,
     proxy_protocol: bool,
 }
 
 impl Listening {
-    fn of(settings: &ListenSettings) -> Self {
+    fn of(settings: &ListenSettings, sources: &Sources) -> Self {
+        let client_ca = settings.tls.as_ref().and_then(|tls| tls.client_ca.as_ref());
         Self {
             address: settings.address,
             tls: settings.tls.is_some(),
-            client_ca: settings.tls.as_ref().and_then(|tls| tls.client_ca.clone()),
+            client_ca: client_ca.and_then(|file| sources.file(file)).copied(),
             http2: settings.http2,
             proxy_protocol: settings.proxy_protocol,
         }
@@ -57,7 +59,11 @@ impl Started {
     pub fn with(config: &Config) -> Self {
         let server = &config.server;
         Self {
-            listen: server.listen.iter().map(Listening::of).collect(),
+            listen: server
+                .listen
+                .iter()
+                .map(|listen| Listening::of(listen, config.sources()))
+                .collect(),
             threads: server.threads,
             upstream_keepalive_pool: server.upstream_keepalive_pool,
             keepalive_timeout: server.limits.keepalive_timeout,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tollgate_settings::Environment;
 
 /// Of what was read; `None`: it could not be.
-type Digest = Option<u64>;
+pub(super) type Digest = Option<u64>;
 
 /// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
