@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use tollgate_config::{ALL_GROUPS, Config, PlanSettings, a_minute};
+use tollgate_config::{ALL_GROUPS, Config, PlanSettings};
 use tollgate_explain::{ExplainError, ExplainOrder, Explanation};
 use tollgate_filter::Endpoint;
 use tollgate_ledger::{
@@ -157,7 +157,7 @@ impl KeyLimits {
         let tokens = |name: &str, count: Option<TokenCount>| {
             let limit = count.map(|count| {
                 let message = || format!("'{name}' must be from 1 to {}", NonZeroU32::MAX);
-                a_minute(count).ok_or_else(|| Refusal::Order(message()))
+                count.a_minute().ok_or_else(|| Refusal::Order(message()))
             });
             limit.transpose()
         };

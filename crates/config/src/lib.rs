@@ -41,7 +41,7 @@ pub use files::Override;
 pub use filters::FilterEntry;
 pub use key_limits::{KeyLimitSettings, SharedLimitSettings};
 pub use network::Network;
-pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support, a_minute};
+pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
 pub use restart::{Started, needs_restart, takes_restart};
 pub use schema::{schema, schema_text};
 pub use sections::{

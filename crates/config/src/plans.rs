@@ -7,7 +7,6 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 use tollgate_ledger::{GrantTerms, NewKey};
 use tollgate_routing::Catalog;
 use tollgate_settings::{Duration, Fault, KeyPath, TokenCount, unknown_name};
@@ -184,20 +183,12 @@ fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
         ),
     ];
     for (name, limit) in limits {
-        if limit.is_some_and(|limit| a_minute(limit).is_none()) {
-            let message = format!(
-                "must be from 1 to {}; leave it out for no limit",
-                NonZeroU32::MAX
-            );
-            faults.push(path.key("limits").key(name).fault(message));
+        if limit.is_some_and(|limit| limit.a_minute().is_none()) {
+            let path = path.key("limits").key(name);
+            faults.push(path.fault(TokenCount::A_MINUTE));
         }
     }
     faults
-}
-
-/// A limit as keys have it; `None` where they have room for none such.
-pub fn a_minute(tokens: TokenCount) -> Option<NonZeroU32> {
-    u32::try_from(tokens.get()).ok().and_then(NonZeroU32::new)
 }
 
 /// The faults of the plans, given the catalog.

@@ -232,7 +232,7 @@ pub fn limits_of_plans(config: &Config) -> PlanLimits {
 }
 
 fn limits(plan: &tollgate_config::PlanLimits) -> Limits {
-    let tokens = |count: Option<TokenCount>| count.and_then(tollgate_config::a_minute);
+    let tokens = |count: Option<TokenCount>| count.and_then(TokenCount::a_minute);
     Limits {
         requests: plan.requests_per_minute.and_then(NonZeroU32::new),
         input_tokens: tokens(plan.input_tokens_per_minute),

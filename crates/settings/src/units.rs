@@ -5,7 +5,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr};
 
 /// The reason why a text is no duration, size or token count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -255,6 +255,16 @@ counted!(
     "Tokens: a whole number, alone or with k, M or G (powers of 1000).",
     ["G" = 1_000_000_000, "M" = 1_000_000, "k" = 1000]
 );
+
+impl TokenCount {
+    /// What [`Self::a_minute`] takes.
+    pub const A_MINUTE: &'static str = "must be from 1 to 4294967295; leave it out for no limit";
+
+    /// As a limit per minute. `None`: it is zero, or beyond what a limit can be.
+    pub fn a_minute(self) -> Option<NonZeroU32> {
+        u32::try_from(self.0).ok().and_then(NonZeroU32::new)
+    }
+}
 
 #[cfg(test)]
 mod tests {

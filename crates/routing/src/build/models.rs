@@ -278,7 +278,7 @@ impl<'a> Builder<'a> {
             weight: settings.weight,
             cost: self.deployment_cost(&settings, path),
             price: self.build_price(settings.price.as_deref(), path),
-            limits: settings.limits.limits(),
+            limits: self.build_limits(&settings.limits, path),
         })
     }
 

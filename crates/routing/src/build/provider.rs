@@ -181,6 +181,7 @@ impl<'a> Builder<'a> {
             if built.iter().any(|earlier| *earlier.name == *name) {
                 self.fault(&at, format!("another credential has the name '{name}'"));
             }
+            let limits = self.build_limits(&settings.limits, &at);
             let login = match way {
                 Way::Secret(source) => {
                     let folder = (self.folder)(&secret_path);
@@ -203,7 +204,7 @@ impl<'a> Builder<'a> {
                 built.push(Credential {
                     name: name.into(),
                     weight: settings.weight,
-                    limits: settings.limits.limits(),
+                    limits,
                     login,
                 });
             }

@@ -1,12 +1,12 @@
-//! The checks of balancing, affinity and health.
+//! The checks of balancing, affinity, health and limits.
 
 use super::Builder;
 use super::provider::is_path;
-use crate::health::BreakerPolicy;
-use crate::settings::{CheckSettings, DeploymentSettings, HealthSettings};
+use crate::health::{BreakerPolicy, Limits};
+use crate::settings::{CheckSettings, DeploymentSettings, HealthSettings, LimitSettings};
 use crate::{Affinity, Check};
 use http::HeaderName;
-use tollgate_settings::KeyPath;
+use tollgate_settings::{KeyPath, TokenCount};
 
 impl Builder<'_> {
     pub(super) fn build_affinity(&mut self) -> Affinity {
@@ -73,6 +73,20 @@ impl Builder<'_> {
             every: settings.every.get(),
             timeout: settings.timeout.get(),
         })
+    }
+
+    /// The limits of a deployment or a credential.
+    pub(super) fn build_limits(&mut self, settings: &LimitSettings, path: &KeyPath) -> Limits {
+        let tokens = settings.tokens_per_minute.map(|it| it.a_minute());
+        if tokens == Some(None) {
+            let path = path.key("limits").key("tokens_per_minute");
+            self.fault(&path, TokenCount::A_MINUTE);
+        }
+        Limits {
+            in_flight: settings.in_flight,
+            requests: settings.requests_per_minute,
+            tokens: tokens.flatten(),
+        }
     }
 
     pub(super) fn deployment_cost(

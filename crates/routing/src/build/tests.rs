@@ -432,6 +432,36 @@ fn every_fault_in_models_is_reported_once() {
 }
 
 #[test]
+fn a_limit_of_tokens_that_would_be_another_is_a_fault() {
+    let limits = |tokens: Value| json!({"tokens_per_minute": tokens});
+    let build_with = |credential: Value, deployment: Value| {
+        let credential = json!({"secret": "env:K", "limits": limits(credential)});
+        let deployment = json!({"provider": "a", "limits": limits(deployment)});
+        build(base(&json!({
+            "providers": {"a": {
+                "address": "http://a", "formats": ["chat"], "credentials": [credential],
+            }},
+            "families": {"f": {"group": "g", "deployments": [deployment]}},
+            "models": {"m": {"family": "f"}},
+        })))
+    };
+    assert_eq!(
+        build_with(json!(0), json!("5G")).unwrap_err(),
+        [
+            "providers.a.credentials[0].limits.tokens_per_minute: must be from 1 to 4294967295; \
+             leave it out for no limit",
+            "families.f.deployments[0].limits.tokens_per_minute: must be from 1 to 4294967295; \
+             leave it out for no limit",
+        ]
+    );
+    let most = build_with(json!(1), json!(u32::MAX)).unwrap();
+    let deployment = &most.resolve("m").unwrap().deployments[0];
+    let tokens = |limits: crate::health::Limits| limits.tokens.map(std::num::NonZeroU32::get);
+    assert_eq!(tokens(deployment.limits), Some(u32::MAX));
+    assert_eq!(tokens(deployment.provider.credentials[0].limits), Some(1));
+}
+
+#[test]
 fn the_name_sent_upstream_is_the_deployments_then_the_models_then_the_one_asked_for() {
     let catalog = with_models(&json!({
         "m": {"family": "f", "deployments": ["a", "b/other"], "upstream_model": "real"},

@@ -1,6 +1,6 @@
 //! How requests are spread over deployments, and when one of those is passed over.
 
-use crate::health::{BreakerPolicy, Limits};
+use crate::health::BreakerPolicy;
 use crate::plan::Balancing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -159,18 +159,6 @@ impl Default for CheckSettings {
             path: None,
             every: Duration::from_secs(10),
             timeout: Duration::from_secs(5),
-        }
-    }
-}
-
-impl LimitSettings {
-    pub(crate) fn limits(&self) -> Limits {
-        let tokens = self.tokens_per_minute.map(TokenCount::get);
-        let tokens = tokens.map(|it| u32::try_from(it).unwrap_or(u32::MAX));
-        Limits {
-            in_flight: self.in_flight,
-            requests: self.requests_per_minute,
-            tokens: tokens.and_then(NonZeroU32::new),
         }
     }
 }
