@@ -34,7 +34,9 @@ impl<'a> Builder<'a> {
         self.check_family_deployments();
         self.check_weights();
         let section = KeyPath::root().key("models");
-        self.settings
+        let of_families = self.faults.len();
+        let models = self
+            .settings
             .models
             .iter()
             .filter(|(_, settings)| settings.alias_of.is_none())
@@ -42,7 +44,12 @@ impl<'a> Builder<'a> {
                 let model = self.build_model(id, settings, &section.key(id));
                 (id.as_str(), model)
             })
-            .collect()
+            .collect();
+        // An entry of a family is reported once, not once for each of its models.
+        let mut of_models = self.faults.split_off(of_families);
+        of_models.retain(|fault| !self.faults.iter().any(|known| known.path == fault.path));
+        self.faults.append(&mut of_models);
+        models
     }
 
     fn check_weights(&mut self) {
@@ -59,7 +66,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Reported once for the family, not once for each of its models.
+    /// What is wrong with them for every model.
     fn check_family_deployments(&mut self) {
         for (name, family) in &self.settings.families {
             let path = KeyPath::root().key("families").key(name).key("deployments");
@@ -97,6 +104,8 @@ impl<'a> Builder<'a> {
             return None;
         };
         self.check_limits(settings, path);
+        let upstream_model = settings.upstream_model.as_deref();
+        self.check_upstream(upstream_model, &path.key("upstream_model"));
         let kind = match prefix {
             Some(prefix) => ModelKind::Wildcard {
                 prefix: prefix.into(),
@@ -129,7 +138,13 @@ impl<'a> Builder<'a> {
             unsupported: settings.unsupported.clone(),
             price: self.build_price(settings.price.as_deref(), path),
             aliases: Vec::new(),
-            deployments: self.build_deployments(id, settings, &family.deployments, path),
+            deployments: match &settings.deployments {
+                Some(own) => self.build_deployments(id, settings, own, path),
+                None => {
+                    let path = KeyPath::root().key("families").key(family_name);
+                    self.build_deployments(id, settings, &family.deployments, &path)
+                }
+            },
             balancing: self.settings.routing.balancing(settings.balance),
         })
     }
@@ -163,16 +178,13 @@ impl<'a> Builder<'a> {
         &mut self,
         id: &str,
         settings: &'a ModelSettings,
-        of_family: &'a [DeploymentEntry],
+        entries: &'a [DeploymentEntry],
         path: &KeyPath,
     ) -> Vec<Arc<Deployment>> {
         let upstream_model = settings.upstream_model.as_deref();
         let patch = settings.capabilities.as_ref();
-        let faults = self.faults.len();
-        let own = settings.deployments.as_deref();
         let path = path.key("deployments");
-        let mut built: Vec<(usize, Arc<Deployment>)> = own
-            .unwrap_or(of_family)
+        let mut built: Vec<(usize, Arc<Deployment>)> = entries
             .iter()
             .enumerate()
             .filter_map(|(place, entry)| {
@@ -184,12 +196,7 @@ impl<'a> Builder<'a> {
                 Some((place, Arc::new(deployment)))
             })
             .collect();
-        if own.is_some() {
-            self.check_twice(&built, &path);
-        } else {
-            // The family's entries were checked as such.
-            self.faults.truncate(faults);
-        }
+        self.check_twice(&built, &path);
         built.sort_by_key(|(_, deployment)| deployment.priority);
         built
             .into_iter()
@@ -233,13 +240,8 @@ impl<'a> Builder<'a> {
         };
         let provider = Arc::clone(provider);
         let formats = self.deployment_formats(&settings, &provider, path)?;
+        self.check_upstream(settings.upstream_model.as_deref(), path);
         let named = settings.upstream_model.as_deref().or(model_upstream);
-        if named.is_some_and(|name| name.is_empty() || name.chars().any(char::is_control)) {
-            self.fault(
-                path,
-                "the upstream model's name is empty or holds a control character",
-            );
-        }
         let upstream_model = match named {
             None if names::is_wildcard(model) => UpstreamModel::AsRequested { from: 0 },
             Some(MATCHED) if names::is_wildcard(model) => UpstreamModel::AsRequested {
@@ -280,6 +282,15 @@ impl<'a> Builder<'a> {
             price: self.build_price(settings.price.as_deref(), path),
             limits: self.build_limits(&settings.limits, path),
         })
+    }
+
+    fn check_upstream(&mut self, name: Option<&str>, path: &KeyPath) {
+        if name.is_some_and(|name| name.is_empty() || name.chars().any(char::is_control)) {
+            self.fault(
+                path,
+                "the upstream model's name is empty or holds a control character",
+            );
+        }
     }
 
     fn deployment_formats(

@@ -432,6 +432,40 @@ fn every_fault_in_models_is_reported_once() {
 }
 
 #[test]
+fn a_model_of_a_family_is_checked_with_the_deployments_of_the_family() {
+    let faults = build(json!({
+        "providers": {
+            "a": {"address": "http://a", "formats": ["chat"]},
+            "b": {"address": "http://b", "formats": [{"name": "embeddings", "api": "bedrock"}]},
+        },
+        "families": {
+            "f": {"group": "g", "deployments": ["a", "a/known"]},
+            "e": {"group": "g", "deployments": ["b"]},
+            "twice": {"group": "g", "deployments": ["a", "a"]},
+        },
+        "models": {
+            "known": {"family": "f"},
+            "unknown": {"family": "f"},
+            "empty": {"family": "f", "upstream_model": ""},
+            "amazon.titan-embed": {"family": "e"},
+            "somebody.embed": {"family": "e"},
+            "somebody.*": {"family": "e"},
+            "one": {"family": "twice"},
+            "two": {"family": "twice"},
+        },
+    }))
+    .unwrap_err();
+    let expected = [
+        "families.twice.deployments[1]: 'a/*' is given twice",
+        "families.f.deployments[1]: 'a/known' is given twice",
+        "models.empty.upstream_model: the upstream model's name is empty or holds a control character",
+        "families.e.deployments[0]: 'somebody.embed' names neither a model of Titan nor one of \
+         Cohere: give the provider 'api: bedrock_titan' or 'api: bedrock_cohere'",
+    ];
+    assert_eq!(faults, expected, "{}", faults.join("\n"));
+}
+
+#[test]
 fn a_limit_of_tokens_that_would_be_another_is_a_fault() {
     let limits = |tokens: Value| json!({"tokens_per_minute": tokens});
     let build_with = |credential: Value, deployment: Value| {
