@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use std::{collections::HashMap, sync::Arc};
-use tollgate_settings::{KeyPath, unknown_name};
+use tollgate_settings::{KeyPath, TokenCount, unknown_name};
 use tollgate_types::Format;
 
 /// 2026-01-01T00:00:00Z: callers' libraries need some date.
@@ -166,6 +166,14 @@ impl<'a> Builder<'a> {
     }
 
     fn check_limits(&mut self, settings: &ModelSettings, path: &KeyPath) {
+        let tokens = |count: Option<TokenCount>| count.map(TokenCount::get);
+        let given = [
+            ("context_window", tokens(settings.context_window)),
+            ("max_output_tokens", tokens(settings.max_output_tokens)),
+        ];
+        for (name, _) in given.into_iter().filter(|(_, it)| *it == Some(0)) {
+            self.fault(&path.key(name), "must be at least 1");
+        }
         if let (Some(window), Some(output)) = (settings.context_window, settings.max_output_tokens)
             && output > window
         {

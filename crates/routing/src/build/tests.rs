@@ -391,6 +391,7 @@ fn every_fault_in_models_is_reported_once() {
             "sp ace": {"family": "f"},
             "none": {},
             "tight": {"family": "f", "context_window": 10, "max_output_tokens": 11},
+            "mute": {"family": "f", "context_window": 0, "max_output_tokens": 0},
             "d": {
                 "family": "f",
                 "group": "all",
@@ -416,17 +417,19 @@ fn every_fault_in_models_is_reported_once() {
         "models.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
         "models.none: 'family' is missing",
         "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
+        "models.mute.context_window: must be at least 1",
+        "models.mute.max_output_tokens: must be at least 1",
         "models.d.deployments[0].formats[0]: provider 'a' does not speak messages, only chat, responses",
         "models.d.deployments[1].formats: a deployment without a format serves no request",
         "models.d.deployments[3]: 'b/x' is given twice",
         "models.alias.reasoning: an alias has no reasoning of its own: 'nothing' gives it",
-        "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, d",
-        "models.chain.alias_of: no model 'alias'; known are auto, two, three, sp ace, none, tight, d",
+        "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, mute, d",
+        "models.chain.alias_of: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
         "aliases.two: 'two' is a model of its own; an alias must be a name that is free",
-        "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, d",
+        "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
         "aliases.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
         "auto.family: no family 'other'; known are f, n",
-        "auto.candidates[1]: no model 'nobody' among the 9 known",
+        "auto.candidates[1]: no model 'nobody' among the 10 known",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }
