@@ -34,6 +34,7 @@ pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Faults> {
         file,
         anchors: HashMap::new(),
         nodes: 0,
+        depth: 0,
         faults: Faults::default(),
     };
     match reader.stream() {
@@ -55,6 +56,8 @@ struct Reader<'file, P> {
     /// Finished nodes by the parser's number for their anchor.
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    /// How many collections are open.
+    depth: usize,
     faults: Faults,
 }
 
@@ -121,13 +124,26 @@ where
         Err(stop(position.clone(), message))
     }
 
-    /// Reads the node that begins with `event`. Its depth is bounded by the parser.
-    fn node(&mut self, event: Event<'input>, position: Position) -> Result<Node, Stop> {
-        self.count(1, &position)?;
-        if event.tag().is_some_and(|tag| tag.is_custom()) {
+    /// The readers of the tree recurse: aliases must not make it deeper than the file.
+    fn check_depth(&self, more: usize, position: &Position) -> Result<(), Stop> {
+        if self.depth.saturating_add(more) <= MAX_DEPTH {
+            return Ok(());
+        }
+        let message = format!("more than {MAX_DEPTH} levels, with aliases expanded");
+        Err(stop(position.clone(), message))
+    }
+
+    fn check_tag(&mut self, event: &Event<'input>, position: &Position) {
+        if event.tag().is_some() {
             let message = "tags are not supported; write the plain value";
             self.faults.push(at(position.clone(), message));
         }
+    }
+
+    /// Reads the node that begins with `event`.
+    fn node(&mut self, event: Event<'input>, position: Position) -> Result<Node, Stop> {
+        self.count(1, &position)?;
+        self.check_tag(&event, &position);
         let anchor = event.anchor_id();
         let value = match event {
             Event::Alias(id) => {
@@ -137,12 +153,13 @@ where
                         "an alias cannot stand within its own anchor",
                     ));
                 };
+                self.check_depth(depth(&node), &position)?;
                 self.count(size(&node), &position)?;
                 return Ok(node);
             }
             Event::Scalar(text, style, ..) => NodeValue::Scalar(scalar(text, style)),
-            Event::SequenceStart(..) => self.sequence()?,
-            Event::MappingStart(..) => self.mapping()?,
+            Event::SequenceStart(..) => self.collection(&position, Self::sequence)?,
+            Event::MappingStart(..) => self.collection(&position, Self::mapping)?,
             _ => return Err(stop(position, "expected a value")),
         };
         let node = Node { value, position };
@@ -150,6 +167,18 @@ where
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
+    }
+
+    fn collection(
+        &mut self,
+        position: &Position,
+        read: fn(&mut Self) -> Result<NodeValue, Stop>,
+    ) -> Result<NodeValue, Stop> {
+        self.check_depth(1, position)?;
+        self.depth = self.depth.saturating_add(1);
+        let value = read(self)?;
+        self.depth = self.depth.saturating_sub(1);
+        Ok(value)
     }
 
     fn sequence(&mut self) -> Result<NodeValue, Stop> {
@@ -166,14 +195,22 @@ where
         let mut entries: Vec<Entry> = Vec::new();
         let mut merged = Vec::new();
         loop {
-            let (key, position) = match self.next()? {
-                (Event::MappingEnd, _) => break,
-                (Event::Scalar(text, style, ..), position) => {
-                    self.count(1, &position)?;
-                    (Key::new(text, style), position)
-                }
-                (_, position) => return Err(stop(position, "a key is a string")),
+            let (event, position) = self.next()?;
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            self.check_tag(&event, &position);
+            let anchor = event.anchor_id();
+            let Event::Scalar(text, style, ..) = event else {
+                return Err(stop(position, "a key is a string"));
             };
+            self.count(1, &position)?;
+            if let Some(anchor) = anchor {
+                let value = NodeValue::Scalar(scalar(text.clone(), style));
+                let position = position.clone();
+                self.anchors.insert(anchor, Node { value, position });
+            }
+            let key = Key::new(text, style);
             let (event, value_position) = self.next()?;
             let node = self.node(event, value_position)?;
             match key {
@@ -250,6 +287,16 @@ fn at(position: Position, message: impl Into<String>) -> Located {
 
 fn stop(position: Position, message: impl Into<String>) -> Stop {
     Stop(Box::new(at(position, message)))
+}
+
+/// Collections within one another.
+fn depth(node: &Node) -> usize {
+    let inner = match &node.value {
+        NodeValue::Scalar(_) => return 0,
+        NodeValue::Sequence(items) => items.iter().map(depth).max(),
+        NodeValue::Mapping(entries) => entries.iter().map(|entry| depth(&entry.node)).max(),
+    };
+    inner.unwrap_or(0).saturating_add(1)
 }
 
 fn size(node: &Node) -> usize {

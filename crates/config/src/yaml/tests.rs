@@ -76,6 +76,10 @@ again: *base
         })
     );
     assert_eq!(
+        read("&name key: 1\nof: *name\n").unwrap(),
+        json!({"key": 1, "of": "key"})
+    );
+    assert_eq!(
         read("a: {<<: 1}").unwrap_err(),
         "x.yaml:1:9: '<<' takes a mapping, or a list of them"
     );
@@ -106,12 +110,37 @@ fn an_alias_bomb_is_refused_before_it_goes_off() {
 }
 
 #[test]
+fn aliases_make_no_value_deeper_than_a_file_can_be() {
+    let chained = |levels: usize| {
+        let mut text = "a0: &a0 [x]\n".to_owned();
+        for level in 1..levels {
+            let below = level - 1;
+            text.push_str(&format!("a{level}: &a{level} [*a{below}]\n"));
+        }
+        text
+    };
+    // The mapping around it is a level of its own.
+    assert!(read(&chained(MAX_DEPTH - 1)).is_ok());
+    let reported = read(&chained(MAX_DEPTH)).unwrap_err();
+    assert_eq!(
+        reported,
+        "x.yaml:64:12: more than 64 levels, with aliases expanded"
+    );
+    assert!(read(&chained(440)).is_err());
+    let merged = format!("{}b: {{<<: {{c: *a62}}}}\n", chained(MAX_DEPTH - 1));
+    assert!(read(&merged).is_err());
+}
+
+#[test]
 fn deep_recursive_tagged_and_several_documents_are_refused() {
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     for (text, wanted) in [
         (deep.as_str(), "not YAML"),
         ("a: &a [*a]", "within its own anchor"),
         ("a: !secret x", "tags are not supported"),
+        ("a: !!str 1", "tags are not supported"),
+        ("!!str a: 1", "tags are not supported"),
+        ("? &a [b]\n: 1\n", "a key is a string"),
         ("a: 1\n---\nb: 2\n", "one document"),
         ("? [a, b]\n: 1\n", "a key is a string"),
         ("a: *b", "not YAML"),
