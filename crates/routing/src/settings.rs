@@ -6,6 +6,7 @@
 mod passthrough;
 mod price;
 mod routing;
+mod short_form;
 
 pub use crate::auto::settings::{
     AutoSettings, Conditions, PriceCapSettings, ProfileSettings, RuleSettings,
@@ -97,7 +98,7 @@ pub struct ProviderSettings {
 }
 
 /// A format by its name, or with the settings that differ from the usual.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum FormatEntry {
     /// The format, at its usual path.
@@ -198,7 +199,7 @@ impl FormatSettings {
 }
 
 /// A credential by its secret alone, or with a name and the header it is sent in.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CredentialEntry {
     /// The secret, named after where it is had from.
@@ -396,7 +397,7 @@ impl WeightSettings {
 }
 
 /// A deployment in short, or with all its settings.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DeploymentEntry {
     /// The provider's name, or `provider/upstream-model`.

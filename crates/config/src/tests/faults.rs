@@ -104,6 +104,38 @@ filters: [key, modell, {nam: x}]
 }
 
 #[test]
+fn a_fault_inside_an_entry_with_a_short_form_keeps_its_message_and_place() {
+    let with = |provider: &str, deployment: &str| {
+        let provider = format!("address: 'http://localhost:1', {provider}");
+        faults(&format!(
+            "providers:\n  a: {{{provider}}}\nfamilies:\n  f: {{group: g, deployments: [{deployment}]}}\n"
+        ))
+    };
+    let reported = with(
+        "formats: [chat]",
+        "{provider: a, capabilities: {stream_events: []}}",
+    );
+    assert_eq!(
+        reported,
+        [
+            "x.yaml:4:45: families.f.deployments[0].capabilities: 'stream_events' is a capability of the \
+             whole provider: set it there"
+        ]
+    );
+    let reported = with(
+        "formats: [chat], credentials: [{secret: env:K, weight: 1.0}]",
+        "a",
+    );
+    assert_eq!(
+        reported,
+        [
+            "x.yaml:2:93: providers.a.credentials[0].weight: invalid type: floating point `1.0`, \
+             expected u16"
+        ]
+    );
+}
+
+#[test]
 fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
     let limits = "bodies_in_memory: 200MiB, body_bytes: 95MiB";
     let with = |reserved: u8| {
