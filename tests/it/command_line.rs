@@ -89,6 +89,8 @@ async fn every_command_finds_its_configuration_in_the_same_way() {
 #[tokio::test]
 async fn a_reader_that_leaves_ends_a_command_quietly() {
     let folder = folder_with("tollgate.yaml", MINIMAL);
+    let created = Output::of(&mut command(&["keys", "create", "one"], folder.path())).await;
+    assert!(created.status.success(), "{created:?}");
     for arguments in [
         &["schema"][..],
         &["check"],
@@ -110,6 +112,26 @@ async fn a_reader_that_leaves_ends_a_command_quietly() {
         let reported = String::from_utf8(output.stderr).unwrap();
         assert_eq!(reported, "", "{arguments:?}");
         assert!(output.status.success(), "{arguments:?}: {}", output.status);
+    }
+}
+
+#[tokio::test]
+async fn only_the_creation_of_a_key_makes_a_ledger() {
+    let folder = folder_with("tollgate.yaml", MINIMAL);
+    for arguments in [
+        &["keys", "list"][..],
+        &["keys", "show", "sk-any"],
+        &["keys", "revoke", "sk-any"],
+        &["keys", "grants", "sk-any"],
+        &["keys", "extend", "sk-any", "--days", "1"],
+        &["explain", "--key", "sk-any"],
+    ] {
+        let output = Output::of(&mut command(arguments, folder.path())).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        let reported = "there is no ledger at tollgate.db\n";
+        assert_eq!(output.stderr, reported, "{arguments:?}");
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 1, "{arguments:?} made a file");
     }
 }
 

@@ -1,10 +1,10 @@
 //! `tollgate explain`: a request from the standard input, and what would happen to it.
 
+use super::ledger::existing;
 use super::{ConfigFile, Failure, Outcome, note, print, print_line};
 use clap::Args;
 use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
-use tollgate_config as config;
 use tollgate_engine::keys;
 use tollgate_explain::{ExplainOrder, Ground, explain};
 
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.config.path)?;
+    let config = existing(&arguments.config.path)?;
     let store = Arc::new(keys::open_store(&config)?);
     if io::stdin().is_terminal() {
         note("reading the body of the request from standard input; Ctrl-D ends it");

@@ -1,6 +1,7 @@
 //! `tollgate keys`: arguments in, a table or JSON out. The operations are in
 //! `admin::operations`, which the admin API shares.
 
+use super::ledger::existing;
 use super::{ConfigFile, Failure, Outcome, note, print, print_line};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -197,7 +198,11 @@ fn tokens(text: &str) -> Result<TokenCount, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.config.path)?;
+    let path = &arguments.config.path;
+    let config = match arguments.command {
+        Command::Create { .. } => config::load(path)?,
+        _ => existing(path)?,
+    };
     let store = Arc::new(keys::open_store(&config)?);
     let desk = Desk {
         operations: Operations::new(store, Offer::of(&config)),
