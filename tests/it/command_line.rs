@@ -35,6 +35,21 @@ fn command(arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
+/// Runs a command whose output cannot be written: its reader leaves before it has the time to write,
+/// or the disk is full.
+async fn unwritten(arguments: &[&str], folder: &Path, is_full: bool) -> std::process::Output {
+    let mut command = command(arguments, folder);
+    match is_full {
+        true => command.stdout(fs::File::create("/dev/full").unwrap()),
+        false => command.stdout(Stdio::piped()),
+    };
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+    drop(process.stdout.take());
+    bounded("its end", process.wait_with_output())
+        .await
+        .unwrap()
+}
+
 #[tokio::test]
 async fn every_command_finds_its_configuration_in_the_same_way() {
     let here = folder_with("tollgate.yaml", "here: true\n");
@@ -88,7 +103,8 @@ async fn every_command_finds_its_configuration_in_the_same_way() {
 
 #[tokio::test]
 async fn a_reader_that_leaves_ends_a_command_quietly() {
-    let folder = folder_with("tollgate.yaml", MINIMAL);
+    let ports = "server: {listen: [{address: '127.0.0.1:0'}]}\nadmin: {listen: '127.0.0.1:0'}\n";
+    let folder = folder_with("tollgate.yaml", &format!("{MINIMAL}{ports}"));
     let created = Output::of(&mut command(&["keys", "create", "one"], folder.path())).await;
     assert!(created.status.success(), "{created:?}");
     for arguments in [
@@ -99,16 +115,7 @@ async fn a_reader_that_leaves_ends_a_command_quietly() {
         &["usage", "export"],
         &["completions", "bash"],
     ] {
-        let mut process = command(arguments, folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Before the command has had the time to write.
-        drop(process.stdout.take());
-        let output = bounded("its end", process.wait_with_output())
-            .await
-            .unwrap();
+        let output = unwritten(arguments, folder.path(), false).await;
         let reported = String::from_utf8(output.stderr).unwrap();
         assert_eq!(reported, "", "{arguments:?}");
         assert!(output.status.success(), "{arguments:?}: {}", output.status);
@@ -136,29 +143,35 @@ async fn only_the_creation_of_a_key_makes_a_ledger() {
 }
 
 #[tokio::test]
-async fn a_reader_that_leaves_before_the_secret_of_a_key_gets_the_id_to_revoke() {
+async fn a_secret_of_a_key_that_cannot_be_printed_leaves_the_id_to_revoke() {
     let folder = folder_with("tollgate.yaml", MINIMAL);
-    let create = ["keys", "create", "lost"];
-    let mut process = command(&create, folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Before the command has had the time to write.
-    drop(process.stdout.take());
-    let output = bounded("its end", process.wait_with_output())
-        .await
-        .unwrap();
-    assert!(!output.status.success(), "{}", output.status);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let named = stderr.split_whitespace().find(|it| it.starts_with("key_"));
-    let id = named.unwrap_or_else(|| panic!("no key is named: {stderr}"));
-    assert!(
-        stderr.contains("could not be printed: revoke it"),
-        "{stderr}"
-    );
-    let revoke = Output::of(&mut command(&["keys", "revoke", id], folder.path())).await;
-    assert!(revoke.status.success(), "{revoke:?}");
+    for is_full in [false, true] {
+        let output = unwritten(&["keys", "create", "lost"], folder.path(), is_full).await;
+        assert!(!output.status.success(), "{}", output.status);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let named = stderr.split_whitespace().find(|it| it.starts_with("key_"));
+        let id = named.unwrap_or_else(|| panic!("no key is named: {stderr}"));
+        assert!(
+            stderr.contains("could not be printed: revoke it"),
+            "{stderr}"
+        );
+        assert_eq!(stderr.contains("No space left"), is_full, "{stderr}");
+        let revoke = Output::of(&mut command(&["keys", "revoke", id], folder.path())).await;
+        assert!(revoke.status.success(), "{revoke:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_check_of_the_doctor_is_its_exit_code_whether_it_is_read_or_not() {
+    let folder = folder_with("tollgate.yaml", MINIMAL);
+    for arguments in [&["doctor"][..], &["doctor", "--json"]] {
+        for is_full in [false, true] {
+            let output = unwritten(arguments, folder.path(), is_full).await;
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+            assert!(stderr.trim_end().ends_with("failed"), "{stderr}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -40,20 +40,20 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
             std::env::consts::OS,
             std::env::consts::ARCH
         ),
-    )?;
-    machine::core_dumps(&mut report)?;
+    );
+    machine::core_dumps(&mut report);
     let mut sources = Sources::default();
-    let config = configuration(&arguments.config.path, &mut sources, edge, &mut report)?;
+    let config = configuration(&arguments.config.path, &mut sources, edge, &mut report);
     files::modes(
         &sources,
         config.as_ref().map(|(config, _)| config),
         &mut report,
-    )?;
+    );
     if let Some((config, has_secrets)) = &config {
-        machine::open_files(config, edge, &mut report)?;
-        store::check(config, *has_secrets, &mut report)?;
-        store::limits(config, *has_secrets, &mut report)?;
-        gateway(config, &mut report)?;
+        machine::open_files(config, edge, &mut report);
+        store::check(config, *has_secrets, &mut report);
+        store::limits(config, *has_secrets, &mut report);
+        gateway(config, &mut report);
         if !arguments.offline {
             network::check(config.catalog.providers(), &mut report)?;
         }
@@ -67,25 +67,24 @@ fn configuration(
     sources: &mut Sources,
     edge: &Edge,
     report: &mut Report,
-) -> Result<Option<(Config, bool)>, super::Failure> {
+) -> Option<(Config, bool)> {
     const CHECK: &str = "configuration";
     let loaded = Loader::new(&Answering).load_noting(path, sources);
     let faults = match loaded {
         Ok(config) => {
             match (edge.check)(&config) {
                 Err(super::Failure::Fault(fault)) => {
-                    report.fail(CHECK, fault, "correct the file")?;
+                    report.fail(CHECK, fault, "correct the file");
                 }
-                checked => {
-                    checked?;
+                Ok(()) | Err(super::Failure::ReaderLeft) => {
                     let catalog = &config.catalog;
                     let (providers, models) = (catalog.providers().len(), catalog.all().count());
                     let path = path.display();
                     let message = format!("{path}: models {models}, providers {providers}");
-                    report.ok(CHECK, message)?;
+                    report.ok(CHECK, message);
                 }
             }
-            return Ok(Some((config, true)));
+            return Some((config, true));
         }
         Err(faults) => faults,
     };
@@ -94,15 +93,14 @@ fn configuration(
             true => "export it, also for the service (EnvironmentFile= of systemd)",
             false => "correct the file; tollgate check reports the same",
         };
-        report.fail(CHECK, fault, advice)?;
+        report.fail(CHECK, fault, advice);
     }
-    Ok(load_without_secrets(path)
-        .ok()
-        .map(|config| (config, false)))
+    let config = load_without_secrets(path).ok()?;
+    Some((config, false))
 }
 
 /// Whether a gateway runs with this configuration, or could.
-fn gateway(config: &Config, report: &mut Report) -> Outcome {
+fn gateway(config: &Config, report: &mut Report) {
     const CHECK: &str = "gateway";
     let operator = Operator::of(config);
     match operator.open_page("/readyz") {
@@ -123,14 +121,13 @@ fn gateway(config: &Config, report: &mut Report) -> Outcome {
     for address in listeners.chain([config.admin.listen.get()]) {
         if let Err((message, advice)) = bind(address) {
             is_free = false;
-            report.fail(CHECK, message, advice)?;
+            report.fail(CHECK, message, advice);
         }
     }
     if is_free {
         let advice = "start it: tollgate serve";
-        report.warn(CHECK, "does not run; its addresses are free", advice)?;
+        report.warn(CHECK, "does not run; its addresses are free", advice);
     }
-    Ok(())
 }
 
 /// Whether an address can be listened on; if not, the reason and what to do.

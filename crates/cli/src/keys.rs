@@ -292,15 +292,16 @@ impl Desk {
             key: created.key.expose(),
             record: KeyView::new(&created.record, self.operations.now()),
         };
-        match self.print(&view, || format!("{}\n", view.key)) {
-            Err(Failure::ReaderLeft) => {
-                let id = view.record.id;
-                return Err(format!(
-                    "the key {id} was created, but its secret could not be printed: revoke it"
-                )
-                .into());
-            }
-            printed => printed?,
+        if let Err(failure) = self.print(&view, || format!("{}\n", view.key)) {
+            let cause = match failure {
+                Failure::Fault(cause) => format!(" ({cause})"),
+                Failure::ReaderLeft => String::new(),
+            };
+            let id = view.record.id;
+            return Err(format!(
+                "the key {id} was created, but its secret could not be printed: revoke it{cause}"
+            )
+            .into());
         }
         if !self.json {
             note(format_args!(

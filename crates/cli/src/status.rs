@@ -23,13 +23,13 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let operator = arguments.port.find(&arguments.config)?;
     let status = Status::of(&operator)?;
-    if arguments.json {
-        print_line(serde_json::to_string_pretty(&status)?)?;
-    } else {
-        print(&status)?;
-    }
+    let printed = match arguments.json {
+        true => print_line(serde_json::to_string_pretty(&status)?),
+        false => print(&status),
+    };
+    // The state decides the exit code, whether the output was read or not.
     match status.not_ready() {
-        None => Ok(()),
+        None => printed,
         Some(reason) => Err(format!("{} is {reason}", operator.authority).into()),
     }
 }

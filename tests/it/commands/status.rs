@@ -1,7 +1,7 @@
 //! `tollgate status`: what a gateway reports of itself, and its readiness as the exit code.
 
 use super::{command, gateway, json_of, refused, run};
-use crate::support::{CHAT, Gateway, Output, Request, closed_port, eventually, prompt};
+use crate::support::{CHAT, Gateway, Output, Request, bounded, closed_port, eventually, prompt};
 use serde_json::json;
 
 fn at(gateway: &Gateway) -> String {
@@ -131,4 +131,16 @@ async fn a_gateway_that_is_ending_is_not_ready() {
     let wanted = format!("{} is not ready", gateway.admin);
     assert!(output.stderr.contains(&wanted), "{output:?}");
     assert!(output.stdout.contains("requests 1,"), "{output:?}");
+
+    // The exit code does not depend on whether the output can be written.
+    let unwritten = command(&["status"], gateway.folder.path())
+        .stdout(std::fs::File::create("/dev/full").unwrap())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let unwritten = bounded("its end", unwritten.wait_with_output())
+        .await
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&unwritten.stderr);
+    assert!(stderr.contains(&wanted), "{stderr}");
 }

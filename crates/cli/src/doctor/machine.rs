@@ -1,14 +1,14 @@
 //! Limits of the system: open files and core dumps.
 
 use super::report::Report;
-use crate::{Edge, Outcome};
+use crate::Edge;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use tollgate_config::Config;
 
 /// Whether a crash could write prompts and keys to the disk. The program has set the limit that
 /// `tollgate serve` sets as well.
-pub(super) fn core_dumps(report: &mut Report) -> Outcome {
+pub(super) fn core_dumps(report: &mut Report) {
     const CHECK: &str = "core dumps";
     let limit = getrlimit(Resource::Core).current;
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn core_dumps(report: &mut Report) -> Outcome {
 }
 
 /// Whether the program can open as many files as the configuration allows connections.
-pub(super) fn open_files(config: &Config, edge: &Edge, report: &mut Report) -> Outcome {
+pub(super) fn open_files(config: &Config, edge: &Edge, report: &mut Report) {
     const CHECK: &str = "open files";
     let (wanted, possible) = (config.server.limits.connections, (edge.connections)());
     let limit = getrlimit(Resource::Nofile).maximum;
@@ -45,5 +45,5 @@ pub(super) fn open_files(config: &Config, edge: &Edge, report: &mut Report) -> O
         CHECK,
         format!("{limit}, enough for {possible} of the {wanted} connections that are configured"),
         "raise the hard limit (LimitNOFILE= of systemd, ulimit -Hn), or lower server.limits.connections",
-    )
+    );
 }

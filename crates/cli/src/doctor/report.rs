@@ -22,10 +22,12 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// The findings so far. Lines are printed as they come.
+/// The findings so far. Lines are printed as they come; the checks go on if that fails, because they
+/// decide the exit code.
 pub(super) struct Report {
     json: bool,
     findings: Vec<Finding>,
+    printed: Outcome,
 }
 
 impl Report {
@@ -33,11 +35,12 @@ impl Report {
         Self {
             json,
             findings: Vec::new(),
+            printed: Ok(()),
         }
     }
 
-    pub(super) fn ok(&mut self, check: impl Into<String>, message: impl Into<String>) -> Outcome {
-        self.add(check.into(), Verdict::Ok, message.into(), None)
+    pub(super) fn ok(&mut self, check: impl Into<String>, message: impl Into<String>) {
+        self.add(check.into(), Verdict::Ok, message.into(), None);
     }
 
     pub(super) fn warn(
@@ -45,9 +48,9 @@ impl Report {
         check: impl Into<String>,
         message: impl Into<String>,
         advice: impl Into<String>,
-    ) -> Outcome {
+    ) {
         let advice = Some(advice.into());
-        self.add(check.into(), Verdict::Warn, message.into(), advice)
+        self.add(check.into(), Verdict::Warn, message.into(), advice);
     }
 
     pub(super) fn fail(
@@ -55,34 +58,26 @@ impl Report {
         check: impl Into<String>,
         message: impl Into<String>,
         advice: impl Into<String>,
-    ) -> Outcome {
+    ) {
         let advice = Some(advice.into());
-        self.add(check.into(), Verdict::Fail, message.into(), advice)
+        self.add(check.into(), Verdict::Fail, message.into(), advice);
     }
 
-    fn add(
-        &mut self,
-        check: String,
-        verdict: Verdict,
-        message: String,
-        advice: Option<String>,
-    ) -> Outcome {
+    fn add(&mut self, check: String, verdict: Verdict, message: String, advice: Option<String>) {
         let finding = Finding {
             check,
             verdict,
             message,
             advice,
         };
-        let printed = match self.json {
-            true => Ok(()),
-            false => print(finding.line()),
-        };
+        if !self.json && self.printed.is_ok() {
+            self.printed = print(finding.line());
+        }
         self.findings.push(finding);
-        printed
     }
 
-    /// Prints the end. It is an error if a check has failed.
-    pub(super) fn end(&self) -> Outcome {
+    /// Prints the end. It is an error if a check has failed, whether the output was read or not.
+    pub(super) fn end(mut self) -> Outcome {
         let count = |verdict| {
             let findings = self.findings.iter();
             findings.filter(|it| it.verdict == verdict).count()
@@ -90,10 +85,10 @@ impl Report {
         let failed = count(Verdict::Fail);
         if self.json {
             let report = serde_json::json!({ "ok": failed == 0, "findings": self.findings });
-            print_line(serde_json::to_string_pretty(&report)?)?;
+            self.printed = print_line(serde_json::to_string_pretty(&report)?);
         }
         match failed {
-            0 => Ok(()),
+            0 => self.printed,
             1 => Err("1 check failed".into()),
             many => Err(format!("{many} checks failed").into()),
         }

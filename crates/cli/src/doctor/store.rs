@@ -2,7 +2,6 @@
 
 use super::files::exposed;
 use super::report::Report;
-use crate::Outcome;
 use crate::progress::Progress;
 use rustix::fs::{Access, access, statvfs};
 use std::path::Path;
@@ -18,7 +17,7 @@ const LEAST_FREE: u64 = 64 << 20;
 /// Some days of a busy gateway.
 const USUAL_FREE: u64 = 1 << 30;
 
-pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
+pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) {
     const CHECK: &str = "ledger";
     if let Err(fault) = keys::check_folder(config) {
         return report.fail(
@@ -35,9 +34,9 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
             CHECK,
             format!("this user cannot write to {}", folder.display()),
             "run this as the user of the service, or give the folder to that user",
-        )?;
+        );
     }
-    disk(folder, report)?;
+    disk(folder, report);
     if config.store.postgres.is_some() {
         return server(config, has_secrets, report);
     }
@@ -51,7 +50,7 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
             CHECK,
             format!("{path} {message}"),
             format!("chmod {advice} {path}"),
-        )?;
+        );
     }
     if !has_secrets {
         let advice = "correct the configuration first, then repeat this";
@@ -80,7 +79,7 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
             CHECK,
             format!("{} records are in quarantine", found.quarantined),
             "tollgate ledger verify shows them",
-        )?;
+        );
     }
     let keys = found.keys;
     let path = path.display();
@@ -98,7 +97,7 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) -> 
 }
 
 /// The database on a server.
-fn server(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
+fn server(config: &Config, has_secrets: bool, report: &mut Report) {
     const CHECK: &str = "ledger";
     if !has_secrets {
         let advice = "correct the configuration first, then repeat this";
@@ -121,10 +120,10 @@ fn server(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
 }
 
 /// The server through which limits are shared.
-pub(super) fn limits(config: &Config, has_secrets: bool, report: &mut Report) -> Outcome {
+pub(super) fn limits(config: &Config, has_secrets: bool, report: &mut Report) {
     const CHECK: &str = "limits";
     if config.limits.shared.is_none() {
-        return Ok(());
+        return;
     }
     if !has_secrets {
         let advice = "correct the configuration first, then repeat this";
@@ -146,7 +145,7 @@ pub(super) fn limits(config: &Config, has_secrets: bool, report: &mut Report) ->
     }
 }
 
-fn disk(folder: &Path, report: &mut Report) -> Outcome {
+fn disk(folder: &Path, report: &mut Report) {
     const CHECK: &str = "disk";
     let shown = folder.display();
     let free = match statvfs(folder) {
