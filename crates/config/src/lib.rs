@@ -508,15 +508,12 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut seen = vec![admin.listen];
     for (place, listen) in server.listen.iter().enumerate() {
-        // Port 0 is another port each time.
-        if listen.address.get().port() != 0 && seen.contains(&listen.address) {
+        let address = listen.address;
+        if let Some(other) = seen.iter().find(|other| address.overlaps(**other)) {
             let path = section.key("listen").index(place).key("address");
-            faults.push(path.fault(format!(
-                "{} is also the address of another listener",
-                listen.address
-            )));
+            faults.push(path.fault(format!("{address} overlaps with the listener {other}")));
         }
-        seen.push(listen.address);
+        seen.push(address);
         if listen.proxy_protocol && server.trusted_proxies.is_empty() {
             let path = section.key("listen").index(place).key("proxy_protocol");
             faults.push(path.fault(

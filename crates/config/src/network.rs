@@ -18,9 +18,17 @@ impl Network {
         self.0.contains(&address)
     }
 
+    /// A network of IPv4 addresses that are mapped to IPv6 is that of IPv4, as the addresses are that it
+    /// is compared with.
     fn parse(text: &str) -> Option<IpNet> {
+        const MAPPED: u8 = 96;
         let network = text.parse().ok();
-        network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+        let network = network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+        let address = network.addr().to_canonical();
+        match network.prefix_len().checked_sub(MAPPED) {
+            Some(length) if address != network.addr() => IpNet::new(address, length).ok(),
+            _ => Some(network),
+        }
     }
 }
 

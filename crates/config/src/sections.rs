@@ -436,6 +436,16 @@ impl ListenAddress {
     pub const fn get(self) -> SocketAddr {
         self.0
     }
+
+    /// Whether only one of two addresses can be listened on. A socket for all addresses of IPv6 takes
+    /// those of IPv4 too on some machines only.
+    pub(super) fn overlaps(self, other: Self) -> bool {
+        let [one, two] = [self.0, other.0].map(|it| it.ip().to_canonical());
+        let is_wide = one.is_unspecified() || two.is_unspecified();
+        let is_same = one == two || (is_wide && one.is_ipv4() == two.is_ipv4());
+        // Port 0 is another port each time.
+        is_same && self.0.port() == other.0.port() && self.0.port() != 0
+    }
 }
 
 impl From<SocketAddr> for ListenAddress {

@@ -136,6 +136,51 @@ fn a_fault_inside_an_entry_with_a_short_form_keeps_its_message_and_place() {
 }
 
 #[test]
+fn listeners_that_cannot_both_be_opened_are_a_fault() {
+    let reported = |first: &str, second: &str| {
+        let listen = format!("[{{address: '{first}'}}, {{address: '{second}'}}]");
+        faults(&format!("{GOOD}server: {{listen: {listen}}}\n"))
+    };
+    for (first, second) in [
+        ("0.0.0.0:8080", "127.0.0.1:8080"),
+        ("127.0.0.1:8080", "0.0.0.0:8080"),
+        ("[::]:8080", "[::1]:8080"),
+        ("[::ffff:127.0.0.1]:8080", "127.0.0.1:8080"),
+        ("0.0.0.0:9080", "127.0.0.2:8080"),
+    ] {
+        let reported = reported(first, second);
+        assert_eq!(reported.len(), 1, "{first} {second}: {reported:?}");
+        let overlap = "overlaps with the listener";
+        assert!(reported[0].contains(overlap), "{reported:?}");
+    }
+    for (first, second) in [
+        ("127.0.0.1:8080", "127.0.0.2:8080"),
+        ("127.0.0.1:8080", "0.0.0.0:8081"),
+        ("0.0.0.0:0", "127.0.0.1:0"),
+        // Whether one socket takes both families is up to the machine.
+        ("[::]:8080", "0.0.0.0:8080"),
+    ] {
+        assert_eq!(reported(first, second), [""; 0], "{first} {second}");
+    }
+}
+
+#[test]
+fn a_trusted_network_of_mapped_addresses_is_the_network_of_ipv4() {
+    let with = |network: &str| format!("{GOOD}server: {{trusted_proxies: ['{network}']}}\n");
+    for network in ["::ffff:127.0.0.0/104", "::ffff:127.0.0.1", "127.0.0.0/8"] {
+        let config = parse(&with(network)).unwrap();
+        let trusted = config.server.trusted_proxies[0];
+        assert!(trusted.contains([127, 0, 0, 1].into()), "{network}");
+        assert!(!trusted.contains([128, 0, 0, 1].into()), "{network}");
+    }
+    let reported = faults(&with("::ffff:127.0.0.1/104"));
+    assert!(
+        reported[0].ends_with("127.0.0.0/8 is the network"),
+        "{reported:?}"
+    );
+}
+
+#[test]
 fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
     let limits = "bodies_in_memory: 200MiB, body_bytes: 95MiB";
     let with = |reserved: u8| {
@@ -196,7 +241,7 @@ filters: [key, headers, errors]
     assert_eq!(
         reported,
         [
-            "x.yaml:3:16: server.listen[0].address: 127.0.0.1:9080 is also the address of another listener",
+            "x.yaml:3:16: server.listen[0].address: 127.0.0.1:9080 overlaps with the listener 127.0.0.1:9080",
             "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body (8GiB) and its copy",
             "x.yaml:5:16: keys.pepper: the environment variable UNSET is not set",
             "x.yaml:7:16: providers.a.address: an address holds no user or password: put a secret under `credentials`",
