@@ -36,6 +36,7 @@ async fn gateway() -> (Provider, Gateway) {
         .provider("placed", placed)
         .model("placed/*", json!(["placed"]))
         .with("aliases", json!({"short": "both"}))
+        .with("server.limits.body_bytes", json!("64KiB"))
         .with("families.hidden", json!({"group": "hidden"}))
         .with(
             "models.hidden",
@@ -217,6 +218,8 @@ async fn the_explained_refusal_is_the_one_that_the_caller_gets() {
         cases.push((&plenty, path, step));
         cases.push((&plenty, path, json!({"messages": []})));
         cases.push((&plenty, path, json!([])));
+        let long = prompt(path, "test-model", &"x".repeat(64 << 10), json!({}));
+        cases.push((&plenty, path, long));
     }
     let stored = json!({"previous_response_id": "resp_of_nobody"});
     cases.push((
@@ -651,8 +654,9 @@ async fn a_stored_response_is_explained_with_its_home() {
         &Value::Null,
     )
     .await;
+    assert_eq!(here.status.code(), Some(1), "{here:?}");
     assert!(
-        here.stdout.contains("only the running gateway can say"),
+        here.stderr.contains("only the running gateway can say"),
         "{here:?}"
     );
 }

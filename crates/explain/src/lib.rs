@@ -33,7 +33,7 @@ use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store, StoreError};
 use tollgate_routing::health::{DeploymentHandle, Fleet};
 use tollgate_telemetry::clock;
-use tollgate_types::{Format, Identity, Money, PublicError, RequestId};
+use tollgate_types::{ErrorCode, Format, Identity, Money, PublicError, RequestId};
 use tollgate_wire::conversation;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
 
@@ -303,7 +303,7 @@ pub enum ExplainError {
 ///
 /// # Errors
 ///
-/// The key or the path is not known; the configuration cannot be joined.
+/// The key or the path is not known; the configuration cannot be joined; only the running gateway can say.
 pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation, ExplainError> {
     let record = ground.store.find_key(&KeySelector::parse(&order.key)?)?;
     let (path, _) = order.split();
@@ -326,10 +326,28 @@ pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation,
         filters: Vec::new(),
         candidates: Vec::new(),
     };
-    let outcome = walk
-        .run()
-        .unwrap_or_else(|error| Outcome::Refused(error.into()));
+    let outcome = match walk.run() {
+        Ok(outcome) => outcome,
+        Err(End::Refused(error)) => Outcome::Refused(error.into()),
+        Err(End::Unknown) => {
+            let message = "only the running gateway can say: ask its admin API";
+            return Err(ExplainError::Order(message.to_owned()));
+        }
+    };
     Ok(walk.into_explanation(outcome, &record, dry))
+}
+
+/// Why a walk ends before its request is sent or answered.
+enum End {
+    Refused(PublicError),
+    /// It depends on what only the running gateway has.
+    Unknown,
+}
+
+impl From<PublicError> for End {
+    fn from(error: PublicError) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// A request on its way.
@@ -345,7 +363,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn run(&mut self) -> Result<Outcome, PublicError> {
+    fn run(&mut self) -> Result<Outcome, End> {
         if let Some(outcome) = self.pass(Part::Head)? {
             return Ok(outcome);
         }
@@ -363,6 +381,11 @@ impl Walk<'_> {
             return Ok(Outcome::AnsweredHere);
         };
         let body = Bytes::from(self.order.request.to_string());
+        let most = self.ground.config.server.limits.body_bytes.get();
+        if u64::try_from(body.len()).is_ok_and(|length| length > most) {
+            let message = format!("the request body is larger than {most} bytes");
+            return Err(PublicError::new(ErrorCode::RequestTooLarge, message).into());
+        }
         let peeked = self.peek(format, &body)?;
         let mut facts = peeked.facts.clone();
         if let Some(texts) = &peeked.texts {
@@ -397,17 +420,17 @@ impl Walk<'_> {
         };
         let (candidates, outcome) = question.answer();
         self.candidates = candidates;
-        outcome
+        Ok(outcome?)
     }
 
     /// The outcome of a request for an item that a provider has stored.
-    fn stored(&mut self) -> Result<Outcome, PublicError> {
+    fn stored(&mut self) -> Result<Outcome, End> {
         if let Some(outcome) = self.pass(Part::Stored)? {
             return Ok(outcome);
         }
         let matched = endpoints::match_path(self.order.split().0)?;
         let (Some(running), Ok(runtime)) = (self.ground.running, Handle::try_current()) else {
-            return Err(unknown_here());
+            return Err(End::Unknown);
         };
         let (Some(identity), Some(id)) = (&self.request.identity, matched.id) else {
             return Ok(Outcome::AnsweredHere);
@@ -416,11 +439,11 @@ impl Walk<'_> {
         let has_address = running.has_address(&handle.deployment.provider.name);
         let (candidates, outcome) = candidates::of_holder(&handle, credential, has_address);
         self.candidates = candidates;
-        outcome
+        Ok(outcome?)
     }
 
     /// The outcome of a request for an open path of a provider, with its first method.
-    fn open_path(&mut self) -> Result<Outcome, PublicError> {
+    fn open_path(&mut self) -> Result<Outcome, End> {
         let matched = endpoints::match_path(self.order.split().0)?;
         let rest = matched.id.unwrap_or_default();
         let path = OpenPath::find(self.catalog.catalog(), rest)?;
@@ -439,7 +462,7 @@ impl Walk<'_> {
         let handle = handle.ok_or_else(endpoints::unknown_path)?;
         let (candidates, outcome) = candidates::of_open_path(handle, &path, has_address);
         self.candidates = candidates;
-        outcome
+        Ok(outcome?)
     }
 
     fn peek(&self, format: Format, body: &[u8]) -> Result<Peeked, PublicError> {
@@ -461,7 +484,7 @@ impl Walk<'_> {
     }
 
     /// Runs the filters of a part; what ends the request there.
-    fn pass(&mut self, part: Part) -> Result<Option<Outcome>, PublicError> {
+    fn pass(&mut self, part: Part) -> Result<Option<Outcome>, End> {
         let head = Head {
             method: &Method::POST,
             path: self.order.split().0,
@@ -484,7 +507,7 @@ impl Walk<'_> {
                 Ok(Verdict::Answer { .. }) => Some(Ok(Some(Outcome::AnsweredHere))),
                 Err(error) => {
                     shown.refusal = Some(error.clone().into());
-                    Some(Err(error))
+                    Some(Err(error.into()))
                 }
             };
             self.filters.push(shown);
@@ -578,18 +601,11 @@ fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, ExplainE
 }
 
 /// Blocks this thread until a future is ready. Outside the gateway no filter has anything to wait for.
-fn wait<T>(future: impl Future<Output = T>) -> Result<T, PublicError> {
+fn wait<T>(future: impl Future<Output = T>) -> Result<T, End> {
     match Handle::try_current() {
         Ok(runtime) => Ok(runtime.block_on(future)),
-        Err(_) => future.now_or_never().ok_or_else(unknown_here),
+        Err(_) => future.now_or_never().ok_or(End::Unknown),
     }
-}
-
-fn unknown_here() -> PublicError {
-    PublicError::new(
-        tollgate_types::ErrorCode::ServiceUnavailable,
-        "only the running gateway can say: ask its admin API",
-    )
 }
 
 impl From<PublicError> for ErrorShown {
