@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
     print(summary(file, &config))?;
     if let Some(against) = &arguments.against {
         let difference = if against.contains("://") {
-            let token = arguments.token.as_deref();
+            let token = arguments.token.as_deref().filter(|it| !it.is_empty());
             Difference::to_running(&config, operator::authority(against)?, token)?
         } else {
             Difference::to_file(&config, &config::load(Path::new(against))?)
@@ -94,7 +94,7 @@ impl Difference {
     fn to_running(config: &Config, authority: &str, token: Option<&str>) -> Result<Self, Failure> {
         const PAGE: &str = "/api/v1/configuration";
         let token = token.ok_or("the admin token is expected in TOLLGATE_ADMIN_TOKEN")?;
-        let page = http::get(authority, PAGE, token)?;
+        let page = http::wait(http::get(authority, PAGE, token))?;
         let page: Value = serde_json::from_slice(&page)?;
         let settings = page.get("settings");
         let settings = settings.ok_or("the gateway did not return its configuration")?;

@@ -8,6 +8,7 @@ mod network;
 mod report;
 mod store;
 
+use super::http::wait;
 use super::operator::{Operator, load_without_secrets};
 use super::{ConfigFile, Edge, Outcome};
 use clap::Args;
@@ -103,7 +104,7 @@ fn configuration(
 fn gateway(config: &Config, report: &mut Report) {
     const CHECK: &str = "gateway";
     let operator = Operator::of(config);
-    match operator.open_page("/readyz") {
+    match wait(operator.open_page("/readyz")) {
         Ok((status, _)) if status.is_success() => {
             return report.ok(
                 CHECK,

@@ -17,13 +17,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest answer: more than any configuration has.
 const MOST_BYTES: usize = 32 << 20;
 
+/// Waits for what such requests give.
+///
+/// # Errors
+///
+/// As the work.
+pub(super) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(work)
+}
+
 /// Gets a page of the admin API in cleartext.
 ///
 /// # Errors
 ///
 /// The gateway cannot be reached, or its answer is not a success: the message of its answer.
-pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, Failure> {
-    let (status, body) = fetch(authority, target, Some(token))?;
+pub(super) async fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, Failure> {
+    let (status, body) = fetch(authority, target, Some(token)).await?;
     if status.is_success() {
         return Ok(body);
     }
@@ -41,7 +53,7 @@ pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, F
 /// # Errors
 ///
 /// The gateway cannot be reached.
-pub(super) fn fetch(
+pub(super) async fn fetch(
     authority: &str,
     target: &str,
     token: Option<&str>,
@@ -53,12 +65,8 @@ pub(super) fn fetch(
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(|fault| format!("'{authority}' or the admin token cannot be sent: {fault}"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let exchange = async { tokio::time::timeout(PATIENCE, exchange(request)).await };
-    runtime
-        .block_on(exchange)
+    tokio::time::timeout(PATIENCE, exchange(request))
+        .await
         .map_err(|_| format!("{authority} has not answered within {PATIENCE:?}").into())
         .and_then(|answer| answer.map_err(|fault| described(authority, &*fault).into()))
 }

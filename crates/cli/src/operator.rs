@@ -34,7 +34,8 @@ impl OperatorPort {
     ///
     /// The address is none, or the configuration has faults.
     pub(super) fn find(&self, config: &ConfigFile) -> Result<Operator, Failure> {
-        let token = self.token.clone();
+        // A variable that is set to nothing is not set.
+        let token = self.token.clone().filter(|it| !it.is_empty());
         if let Some(address) = &self.at {
             let authority = authority(address)?.to_owned();
             return Ok(Operator { authority, token });
@@ -87,8 +88,8 @@ impl Operator {
     /// # Errors
     ///
     /// The gateway cannot be reached.
-    pub(super) fn open_page(&self, target: &str) -> Result<(StatusCode, String), Failure> {
-        let (status, body) = http::fetch(&self.authority, target, None)?;
+    pub(super) async fn open_page(&self, target: &str) -> Result<(StatusCode, String), Failure> {
+        let (status, body) = http::fetch(&self.authority, target, None).await?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
@@ -97,11 +98,14 @@ impl Operator {
     /// # Errors
     ///
     /// The gateway cannot be reached, or refuses the request.
-    pub(super) fn api<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, Failure> {
+    pub(super) async fn api<T: DeserializeOwned>(
+        &self,
+        target: &str,
+    ) -> Result<Option<T>, Failure> {
         let Some(token) = &self.token else {
             return Ok(None);
         };
-        let page = http::get(&self.authority, target, token)?;
+        let page = http::get(&self.authority, target, token).await?;
         Ok(Some(serde_json::from_slice(&page)?))
     }
 }

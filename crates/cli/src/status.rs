@@ -3,6 +3,7 @@
 pub(super) mod metrics;
 pub(super) mod view;
 
+use super::http::wait;
 use super::operator::OperatorPort;
 use super::{ConfigFile, Outcome, print, print_line};
 use clap::Args;
@@ -22,7 +23,7 @@ pub struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let operator = arguments.port.find(&arguments.config)?;
-    let status = Status::of(&operator)?;
+    let status = wait(Status::of(&operator))?;
     let printed = match arguments.json {
         true => print_line(serde_json::to_string_pretty(&status)?),
         false => print(&status),

@@ -37,42 +37,47 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     let operator = arguments.port.find(&arguments.config)?;
     let mut rates = Rates::default();
+    let mut signals = Signals::new()?;
     // A gateway that is not there, or refuses the token, ends the command before a screen is drawn.
-    let mut page = page(&operator, &mut rates)?;
+    let Some(first) = signals.unless_ended(page(&operator, &mut rates)) else {
+        return Ok(());
+    };
+    let mut page = first?;
     let interval = Duration::from_secs(arguments.interval);
-    let mut pause = Pause::new()?;
     let screen = Screen::open()?;
     loop {
         screen.draw(&page)?;
-        if pause.is_ended_within(interval) {
-            return Ok(());
-        }
-        page = match self::page(&operator, &mut rates) {
-            Ok(page) => page,
-            Err(Failure::Fault(fault)) => format!("{fault}\n\nCtrl-C ends\n"),
-            Err(left) => return Err(left),
+        let next = async {
+            tokio::time::sleep(interval).await;
+            self::page(&operator, &mut rates).await
+        };
+        page = match signals.unless_ended(next) {
+            None => return Ok(()),
+            Some(Ok(page)) => page,
+            Some(Err(Failure::Fault(fault))) => format!("{fault}\n\nCtrl-C ends\n"),
+            Some(Err(left)) => return Err(left),
         };
     }
 }
 
 /// The current report of the gateway.
-fn page(operator: &Operator, rates: &mut Rates) -> Result<String, Failure> {
-    let status = Status::of(operator)?;
-    let (_, metrics) = operator.open_page("/metrics")?;
+async fn page(operator: &Operator, rates: &mut Rates) -> Result<String, Failure> {
+    let status = Status::of(operator).await?;
+    let (_, metrics) = operator.open_page("/metrics").await?;
     let mut page = status.to_string();
     // Writing to a string cannot fail.
     let _ = write!(page, "\n{}", rates.since_last(&metrics));
     Ok(page)
 }
 
-/// Waits that Ctrl-C ends.
-struct Pause {
+/// The signals that end the command.
+struct Signals {
     runtime: Runtime,
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Pause {
+impl Signals {
     fn new() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -88,7 +93,8 @@ impl Pause {
         })
     }
 
-    fn is_ended_within(&mut self, span: Duration) -> bool {
+    /// The result of `work`; `None`: a signal came first.
+    fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let Self {
             runtime,
             interrupt,
@@ -96,9 +102,9 @@ impl Pause {
         } = self;
         runtime.block_on(async {
             tokio::select! {
-                _ = interrupt.recv() => true,
-                _ = terminate.recv() => true,
-                () = tokio::time::sleep(span) => false,
+                _ = interrupt.recv() => None,
+                _ = terminate.recv() => None,
+                done = work => Some(done),
             }
         })
     }

@@ -83,6 +83,11 @@ async fn a_token_is_needed_for_providers_and_a_wrong_one_is_an_error() {
         .env_remove("TEST_PROVIDER_KEY");
     let output = Output::of(&mut bare).await;
     assert!(output.status.success(), "{output:?}");
+
+    // A variable that is set to nothing hides no token.
+    let mut empty = command(&["status"], gateway.folder.path());
+    let output = Output::of(empty.env("TOLLGATE_ADMIN_TOKEN", "")).await;
+    assert!(output.stdout.contains("PROVIDER"), "{output:?}");
 }
 
 #[tokio::test]

@@ -127,16 +127,16 @@ impl Status {
     /// # Errors
     ///
     /// The gateway cannot be reached, or refuses the token.
-    pub(crate) fn of(operator: &Operator) -> Result<Self, Failure> {
-        let (ready, readiness) = operator.open_page("/readyz")?;
-        let (found, page) = operator.open_page("/metrics")?;
+    pub(crate) async fn of(operator: &Operator) -> Result<Self, Failure> {
+        let (ready, readiness) = operator.open_page("/readyz").await?;
+        let (found, page) = operator.open_page("/metrics").await?;
         // Before the token is sent.
         if !found.is_success() {
             let at = &operator.authority;
             return Err(format!("{at} has no metrics: give the operator port of a gateway").into());
         }
-        let configuration: Option<Configuration> = operator.api("/api/v1/configuration")?;
-        let health: Option<Health> = operator.api("/api/v1/health")?;
+        let configuration: Option<Configuration> = operator.api("/api/v1/configuration").await?;
+        let health: Option<Health> = operator.api("/api/v1/health").await?;
         let metrics = Metrics(&page);
         let started = metrics.sum("process_start_time_seconds");
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
