@@ -68,7 +68,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let plan = Plan::new(arguments, choices)?;
     plan.check()?;
     plan.write(arguments.force)?;
-    print(plan.next_steps())
+    print(plan.next_steps()?)
 }
 
 fn names() -> String {
@@ -217,7 +217,7 @@ impl Plan {
         Ok(())
     }
 
-    fn next_steps(&self) -> String {
+    fn next_steps(&self) -> io::Result<String> {
         let written: Vec<_> = self
             .files
             .iter()
@@ -229,9 +229,8 @@ impl Plan {
             _ if by_name => String::new(),
             _ => format!(" --config {}", quoted(&self.config.to_string_lossy())),
         };
-        let secrets = self.config.with_file_name("environment");
-        if secrets.exists() {
-            return self.next_steps_of_the_package(&written.join(", "), &secrets, &option);
+        if self.config.with_file_name("environment").exists() {
+            return self.next_steps_of_the_package(&written.join(", "));
         }
         let mut text = format!(
             "wrote {}\n\n\
@@ -250,15 +249,17 @@ impl Plan {
             "\nThen:\n  tollgate check{option}\n  tollgate serve{option}\n  \
              tollgate keys create \"my app\" --plan pro{option}\n"
         );
-        text
+        Ok(text)
     }
 
-    /// The same where a package has made the secrets, the user and the service.
-    fn next_steps_of_the_package(&self, written: &str, secrets: &Path, option: &str) -> String {
-        let secrets = quoted(&secrets.to_string_lossy());
-        let config = quoted(&self.config.to_string_lossy());
-        let providers = self.config.with_file_name(FOLDER);
-        let providers = quoted(&providers.to_string_lossy());
+    /// The same where a package has made the secrets, the user and the service. systemd runs commands
+    /// in another folder.
+    fn next_steps_of_the_package(&self, written: &str) -> io::Result<String> {
+        let file = std::path::absolute(&self.config)?;
+        let word = |path: &Path| quoted(&path.to_string_lossy());
+        let config = word(&file);
+        let secrets = word(&file.with_file_name("environment"));
+        let providers = word(&file.with_file_name(FOLDER));
         let mut text = format!("wrote {written}\n\nThe secrets of the gateway are in {secrets}.");
         if !self.variables.is_empty() {
             text.push_str(" Add a line for each provider:\n");
@@ -274,9 +275,9 @@ impl Plan {
              systemctl enable --now tollgate\n\n\
              Other commands run as the service does, for example:\n  \
              systemd-run -qP --uid=tollgate -p EnvironmentFile={secrets} \
-             tollgate keys create \"my app\" --plan pro{option}\n"
+             tollgate keys create \"my app\" --plan pro --config {config}\n"
         );
-        text
+        Ok(text)
     }
 }
 

@@ -251,13 +251,19 @@ async fn beside_the_secrets_of_a_package_it_makes_no_others() {
     fs::write(folder.path().join("environment"), "TOLLGATE_PEPPER=x\n").unwrap();
     let output = run(&["init", "--provider", "xai"], folder.path()).await;
     assert!(output.status.success(), "{output:?}");
+    // As they are for a command that systemd runs in another folder.
+    let at = folder.path().canonicalize().unwrap();
+    let at = at.display();
     for wanted in [
-        "secrets of the gateway are in environment",
-        "  XAI_API_KEY=...\n",
-        "chmod -R g+rX tollgate.yaml providers\n",
-        "EnvironmentFile=environment tollgate keys create",
+        format!("secrets of the gateway are in {at}/environment"),
+        "  XAI_API_KEY=...\n".to_owned(),
+        format!("chmod -R g+rX {at}/tollgate.yaml {at}/providers\n"),
+        format!(
+            "EnvironmentFile={at}/environment tollgate keys create \"my app\" --plan pro \
+             --config {at}/tollgate.yaml\n"
+        ),
     ] {
-        assert!(output.stdout.contains(wanted), "{wanted}: {output:?}");
+        assert!(output.stdout.contains(&wanted), "{wanted}: {output:?}");
     }
     assert!(!output.stdout.contains("openssl"), "{output:?}");
 }
