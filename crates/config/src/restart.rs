@@ -87,25 +87,6 @@ impl Started {
     /// The unchangeable settings at a key path: the path itself if it is such a setting or is in one,
     /// otherwise the settings of that kind below it.
     fn parts_of(path: &str) -> Vec<&str> {
-        const PATHS: [&str; 17] = [
-            "server.listen",
-            "server.threads",
-            "server.upstream_keepalive_pool",
-            "server.limits.keepalive_timeout",
-            "server.shutdown",
-            "server.upgrade",
-            "admin.listen",
-            "store",
-            "keys.pepper",
-            "keys.failed_attempts_per_minute",
-            "limits",
-            "log.access",
-            "log.access_file",
-            "log.access_format",
-            "log.journal_socket",
-            "log.level",
-            "traces",
-        ];
         let is_below = |path: &str, above: &str| {
             let rest = path.strip_prefix(above);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -113,51 +94,49 @@ impl Started {
         if path.ends_with(".tls.certificate") || path.ends_with(".tls.key") {
             return Vec::new();
         }
-        if PATHS.iter().any(|it| is_below(path, it)) {
+        let mut parts = PARTS.map(|(part, _)| part).to_vec();
+        if parts.iter().any(|it| is_below(path, it)) {
             return vec![path];
         }
-        let mut parts = PATHS.to_vec();
         parts.retain(|it| is_below(it, path));
         parts
     }
 
     /// The key paths of the values that differ in another configuration.
     pub fn differs_from(&self, other: &Self) -> Vec<&'static str> {
-        [
-            ("server.listen", self.listen != other.listen),
-            ("server.threads", self.threads != other.threads),
-            (
-                "server.upstream_keepalive_pool",
-                self.upstream_keepalive_pool != other.upstream_keepalive_pool,
-            ),
-            (
-                "server.limits.keepalive_timeout",
-                self.keepalive_timeout != other.keepalive_timeout,
-            ),
-            ("server.shutdown", self.shutdown != other.shutdown),
-            ("server.upgrade", self.upgrade != other.upgrade),
-            ("admin.listen", self.admin != other.admin),
-            (
-                "store",
-                self.store != other.store || self.store_url != other.store_url,
-            ),
-            ("keys.pepper", self.pepper != other.pepper),
-            (
-                "keys.failed_attempts_per_minute",
-                self.failed_keys_per_minute != other.failed_keys_per_minute,
-            ),
-            (
-                "limits",
-                self.limits != other.limits || self.limits_url != other.limits_url,
-            ),
-            ("log", self.log != other.log),
-            ("traces", self.traces != other.traces),
-        ]
-        .into_iter()
-        .filter_map(|(path, differs)| differs.then_some(path))
-        .collect()
+        let parts = PARTS.iter().filter(|(_, differs)| differs(self, other));
+        parts.map(|(path, _)| *path).collect()
     }
 }
+
+/// The key paths of these settings, and whether two configurations differ there.
+type Part = (&'static str, fn(&Started, &Started) -> bool);
+
+const PARTS: [Part; 13] = [
+    ("server.listen", |a, b| a.listen != b.listen),
+    ("server.threads", |a, b| a.threads != b.threads),
+    ("server.upstream_keepalive_pool", |a, b| {
+        a.upstream_keepalive_pool != b.upstream_keepalive_pool
+    }),
+    ("server.limits.keepalive_timeout", |a, b| {
+        a.keepalive_timeout != b.keepalive_timeout
+    }),
+    ("server.shutdown", |a, b| a.shutdown != b.shutdown),
+    ("server.upgrade", |a, b| a.upgrade != b.upgrade),
+    ("admin.listen", |a, b| a.admin != b.admin),
+    ("store", |a, b| {
+        a.store != b.store || a.store_url != b.store_url
+    }),
+    ("keys.pepper", |a, b| a.pepper != b.pepper),
+    ("keys.failed_attempts_per_minute", |a, b| {
+        a.failed_keys_per_minute != b.failed_keys_per_minute
+    }),
+    ("limits", |a, b| {
+        a.limits != b.limits || a.limits_url != b.limits_url
+    }),
+    ("log", |a, b| a.log != b.log),
+    ("traces", |a, b| a.traces != b.traces),
+];
 
 /// The key paths of what a gateway that serves `running` can take of `next` only by a restart
 /// or an upgrade.
