@@ -71,9 +71,6 @@ impl FailoverSettings {
             let message = format!("must be at most {LONGEST_PAUSE}");
             faults.push(section.key("pause").fault(message));
         }
-        if self.total.get().is_zero() {
-            faults.push(section.key("total").fault("must be longer than 0s"));
-        }
         if self.total > LONGEST {
             let message = format!("must be at most {LONGEST}");
             faults.push(section.key("total").fault(message));

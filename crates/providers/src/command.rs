@@ -52,10 +52,6 @@ impl Command {
             building.fault(&path, "expected a program and its arguments");
             return None;
         };
-        if settings.timeout.get().is_zero() {
-            building.fault(&at.key("timeout"), "must be more than 0");
-            return None;
-        }
         Some(Self {
             program: match program.contains('/') {
                 true => (building.folder)(&path).join(program),
