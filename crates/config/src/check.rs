@@ -4,7 +4,7 @@
 //! the sentences are written here, for the operator. Schema and validator are made for each
 //! check, in a few milliseconds: kept, they would take a megabyte for nothing.
 
-use super::{schema::make_schema, tree::Part};
+use super::{schema::schema, tree::Part};
 use jsonschema::{JsonType, ValidationError, error::TypeKind, error::ValidationErrorKind};
 use serde_json::Value;
 use tollgate_settings::{Fault, KeyPath, Segment, did_you_mean};
@@ -14,7 +14,7 @@ const LISTED: usize = 12;
 
 /// Every fault in the shape of `value`, and whether it is about a key or its value.
 pub(super) fn faults(value: &Value) -> Vec<(Part, Fault)> {
-    let schema = make_schema();
+    let schema = schema();
     // The schema is ours: a test sees that it compiles.
     let Ok(validator) = jsonschema::validator_for(&schema) else {
         let message = "the configuration's own schema is broken; this is a fault of the program";

@@ -43,7 +43,7 @@ pub use key_limits::{KeyLimitSettings, SharedLimitSettings};
 pub use network::Network;
 pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
 pub use restart::{Started, needs_restart, takes_restart};
-pub use schema::{schema, schema_text};
+pub use schema::schema_text;
 pub use sections::{
     AccessFormat, AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress,
     ListenSettings, LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings,

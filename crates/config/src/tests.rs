@@ -26,6 +26,13 @@ impl Environment for Workshop {
     }
 }
 
+/// The schema, made once.
+fn schema() -> &'static serde_json::Value {
+    static SCHEMA: once_cell::sync::Lazy<serde_json::Value> =
+        once_cell::sync::Lazy::new(super::schema::schema);
+    &SCHEMA
+}
+
 fn conf() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf")
 }

@@ -2,7 +2,7 @@
 //!
 //! docs/reference/configuration.md holds it; a test sees that it is up to date.
 
-use crate::schema;
+use super::schema;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -153,7 +153,7 @@ fn follow(schema: &Value) -> &Value {
     schema
         .get("$ref")
         .and_then(Value::as_str)
-        .and_then(|target| super::schema::schema().pointer(target.strip_prefix('#')?))
+        .and_then(|target| super::schema().pointer(target.strip_prefix('#')?))
         .map_or(schema, follow)
 }
 
