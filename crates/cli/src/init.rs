@@ -5,14 +5,14 @@
 
 mod providers;
 
+use super::partial::Partial;
 use super::{ConfigFile, Failure, Outcome, note, print};
 use clap::Args;
 use providers::{READY_FILES, ReadyFile};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tollgate_config::{ListenAddress, Loader};
 use tollgate_settings::{Environment, ProcessEnvironment, unknown_name};
@@ -211,7 +211,7 @@ impl Plan {
             .into());
         }
         for (path, text) in self.files.iter().filter(|it| !unchanged(it)) {
-            write_private(path, text, force)
+            write_private(path, text)
                 .map_err(|fault| format!("{} cannot be written: {fault}", path.display()))?;
         }
         Ok(())
@@ -339,36 +339,17 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Writes a file that its owner alone can read.
-fn write_private(path: &Path, text: &str, force: bool) -> io::Result<()> {
+/// Writes a file that its owner alone can read, in one step, so that a gateway never reads a part of it.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|it| it.ends_with(FOLDER)) {
         match fs::create_dir(folder) {
             Err(fault) if fault.kind() != ErrorKind::AlreadyExists => return Err(fault),
             _ => {}
         }
     }
-    let create = |path: &Path| {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    };
-    if !force {
-        return create(path);
-    }
-    // In one step, so that a gateway never reads a part of it.
-    let mut next = path.as_os_str().to_owned();
-    next.push(format!(".{}", std::process::id()));
-    let next = PathBuf::from(next);
-    let written = create(&next).and_then(|()| fs::rename(&next, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&next);
-    }
-    written
+    let mut file = Partial::of(path)?;
+    file.write_all(text.as_bytes())?;
+    file.complete()
 }
 
 /// The files as they will be, and a value for every variable.

@@ -14,6 +14,7 @@ mod ledger;
 mod logs;
 mod operator;
 mod pages;
+mod partial;
 mod progress;
 #[cfg(feature = "demo")]
 mod sim;
