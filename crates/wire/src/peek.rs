@@ -14,6 +14,7 @@
 //! An integer has plain digits only: `1e3` and `5.0` are refused, because the gateway counts with
 //! integers and providers disagree about such forms.
 
+mod case;
 mod error;
 mod extensions;
 mod keys;

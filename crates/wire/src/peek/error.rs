@@ -24,6 +24,16 @@ pub enum PeekError {
         /// Where it stands for the second time.
         at: u64,
     },
+    /// A key of an object that is read differs from a known one in case only.
+    #[error("the key {key} differs from '{known}' in case only (at byte {at}); write '{known}'")]
+    KeyCase {
+        /// The key: quoted, escaped and shortened.
+        key: String,
+        /// The known key.
+        known: String,
+        /// Where the key stands.
+        at: u64,
+    },
     /// An object that is read has too many keys.
     #[error("an object has more than {limit} keys at byte {at}")]
     TooManyKeys {
@@ -122,15 +132,27 @@ impl PeekError {
     /// The longest piece of the caller's text that is echoed, in characters.
     const ECHO: usize = 40;
 
-    /// Names a key that was given twice: quoted, escaped and shortened.
+    /// A key that was given twice.
     pub(super) fn duplicate(key: &str, at: u64) -> Self {
+        let key = Self::shown(key);
+        Self::DuplicateKey { key, at }
+    }
+
+    /// A key that differs from a known one in case only.
+    pub(super) fn wrong_case(key: &str, known: String, at: u64) -> Self {
+        let key = Self::shown(key);
+        Self::KeyCase { key, known, at }
+    }
+
+    /// A key: quoted, escaped and shortened.
+    fn shown(key: &str) -> String {
         let mut shown = String::from("\"");
         for character in key.chars().take(Self::ECHO) {
             let _ = write!(shown, "{}", character.escape_default());
         }
         let cut = key.chars().nth(Self::ECHO).is_some();
         shown.push_str(if cut { "…\"" } else { "\"" });
-        Self::DuplicateKey { key: shown, at }
+        shown
     }
 
     /// The path of the field at fault, where one is known.

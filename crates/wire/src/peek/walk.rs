@@ -9,7 +9,7 @@ mod sink;
 mod speech;
 
 use super::{
-    ENCODED_SEAL_TAG, ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
+    ENCODED_SEAL_TAG, ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG, case,
     keys::KeyStack,
     location::{Location, Slot},
     node::{Kind, NodeFlags},
@@ -406,6 +406,13 @@ impl Walk {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
         frame.slot = frame.location.slot(self.format, key.bytes);
+        if let Some(known) = case::known_case(key.bytes) {
+            let slot = |key: &[u8]| frame.location.slot(self.format, key);
+            let is_known = slot(known.as_bytes()) != slot(b"");
+            if is_known && slot(known.as_bytes()) != frame.slot {
+                return Err(PeekError::wrong_case(key.as_str(), known, at));
+            }
+        }
         if frame.location == Location::Top {
             self.found.has_top_k |= key.bytes == b"top_k";
             self.found.has_sampling |= matches!(key.bytes, b"temperature" | b"top_p" | b"top_k");

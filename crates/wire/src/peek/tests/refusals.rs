@@ -197,6 +197,63 @@ fn a_key_given_twice_is_refused_wherever_it_is_read() {
 }
 
 #[test]
+fn a_key_that_differs_from_a_known_one_in_case_only_is_refused() {
+    // Keys with capitals that mean nothing to the gateway.
+    const PART: &str = r#"{"thoughtSignature":"x","thought":true,"text":"a","functionCall":{"name":"f","args":{"Type":1}}}"#;
+    let gemini = |more: &str| {
+        peek(
+            Format::Gemini,
+            &format!(r#"{{"contents":[{{"parts":[{PART}]}}],{more}}}"#),
+        )
+    };
+    for (result, known) in [
+        (chat(r#""Model":"expensive""#), "model"),
+        (chat(r#""MAX_TOKENS":20000"#), "max_tokens"),
+        (chat(r#""max_to\u212aens":20000"#), "max_tokens"),
+        (chat(r#""\u017ftream":true"#), "stream"),
+        (chat(r#""MaxTokens":20000"#), "maxTokens"),
+        (chat(r#""Num_Predict":20000"#), "num_predict"),
+        (
+            chat(r#""stream_options":{"Include_usage":false}"#),
+            "include_usage",
+        ),
+        (
+            chat(r#""tools":[{"type":"function","Type":"web_search","function":{"name":"f"}}]"#),
+            "type",
+        ),
+        (chat(r#""prediction":{"File_ID":"file_1"}"#), "file_id"),
+        (
+            responses(r#""Previous_Response_Id":"resp_1""#),
+            "previous_response_id",
+        ),
+        (
+            messages(r#""thinking":{"type":"disabled","TYPE":"enabled"}"#),
+            "type",
+        ),
+        (
+            gemini(r#""generationConfig":{"MaxOutputTokens":9}"#),
+            "maxOutputTokens",
+        ),
+    ] {
+        let error = refusal(result);
+        assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+        let told = format!("write '{known}'");
+        assert!(error.message.contains(&told), "{error}");
+    }
+    for more in [
+        r#""maxTokens":9,"serviceTier":"flex","providerOptions":{}"#,
+        r#""UNKNOWN":1,"größe":2,"X-Header":3"#,
+        r#""metadata":{"Model":"m"},"tools":[{"parameters":{"Type":1}}]"#,
+    ] {
+        assert!(chat(more).is_ok(), "{more}: {:?}", chat(more));
+    }
+    let known = refusal(gemini(
+        r#""generationConfig":{"maxOutputTokens":9,"topK":4}"#,
+    ));
+    assert!(known.message.contains("'model' is required"), "{known}");
+}
+
+#[test]
 fn a_message_echoes_at_most_a_short_escaped_piece() {
     let key = "\\u0000<é>".to_owned() + &"k".repeat(100);
     let error = refusal(chat(&format!(r#""{key}":1,"{key}":2"#)));
