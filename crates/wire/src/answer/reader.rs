@@ -147,7 +147,10 @@ impl Reader {
     /// Whether a string that stands here is text of the answer: every string is that stands where
     /// the format has its content and is not known to be metadata.
     fn is_text(&self) -> bool {
-        if self.path.is_metadata() || self.path.here() == Some(at::CHOICE_ERROR) {
+        if self.path.is_metadata()
+            || self.path.here() == Some(at::CHOICE_ERROR)
+            || self.event.text.class == TextClass::Sound
+        {
             return false;
         }
         let places = match self.wrapper_around() {
@@ -300,6 +303,7 @@ impl Reader {
             // The name may stand behind text that repeats the whole answer.
             if self.event.text.class != TextClass::Whole {
                 self.event.text.class = (self.rules.text_class)(word);
+                self.facts.has_unmeasured_output |= self.event.text.class == TextClass::Sound;
             }
             self.kind_of(word)
         } else if word == b"error" {

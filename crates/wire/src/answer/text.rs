@@ -16,6 +16,8 @@ pub(crate) enum TextClass {
     ItemEnd,
     /// The whole answer.
     Whole,
+    /// Sound in base64: no text.
+    Sound,
 }
 
 /// The classes of text within an item.
@@ -84,6 +86,7 @@ impl StreamText {
                 self.whole = self.whole.max(bytes);
                 return;
             }
+            TextClass::Sound => return,
         };
         if let Some(sum) = self.within.get_mut(place) {
             *sum = sum.saturating_add(bytes);

@@ -266,6 +266,7 @@ fn text_class(name: &[u8]) -> TextClass {
         | b"response.incomplete" => TextClass::Whole,
         _ if name.ends_with(b"_part.added") || name.ends_with(b"_part.done") => TextClass::Part,
         _ if name.starts_with(b"response.") && name.ends_with(b".done") => TextClass::Text,
+        _ if name.ends_with(b"audio.delta") => TextClass::Sound,
         _ => TextClass::Piece,
     }
 }

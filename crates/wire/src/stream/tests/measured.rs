@@ -53,6 +53,31 @@ fn every_string_of_a_content_event_is_measured() {
     }
 }
 
+/// The output is not measured, so that it is charged by its time.
+#[test]
+fn sound_is_no_text_in_any_format() {
+    let sound = "A".repeat(2000);
+    for (format, event) in [
+        (
+            Format::Responses,
+            r#"{"type":"response.audio.delta","sequence_number":3,"delta":"SOUND"}"#,
+        ),
+        (
+            Format::Responses,
+            r#"{"delta":"SOUND","type":"response.audio.delta"}"#,
+        ),
+        (
+            Format::Chat,
+            r#"{"choices":[{"index":0,"delta":{"audio":{"id":"a","data":"SOUND"}}}]}"#,
+        ),
+    ] {
+        let stream = format!("data: {}\n\n", event.replace("SOUND", &sound)).repeat(3);
+        let seen = however_cut(format, StreamOptions::default(), &stream);
+        assert_eq!(seen.text_bytes, 0, "{event}");
+        assert!(seen.facts.has_unmeasured_output, "{event}");
+    }
+}
+
 #[test]
 fn keys_and_numbers_of_arguments_are_measured() {
     for (format, event) in [
