@@ -171,6 +171,8 @@ impl StreamScanner {
                 Token::Name(piece) => self.event.name(piece),
                 Token::NameLine => self.event.begin_name_line(),
                 Token::OtherLine => self.event.begin_other_line(),
+                // It would hide the name of the first line.
+                Token::ByteOrderMark => self.take_out(&mut passing, at, out),
                 Token::CommentEnd => self.replace(COMMENT, &mut passing, at, out),
                 Token::LateLineFeed if self.dropped_last => self.take_out(&mut passing, at, out),
                 Token::LateLineFeed => self.pass(&mut passing, at, out),

@@ -9,6 +9,8 @@ use memchr::memchr2;
 /// What the framer found next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
+    /// The byte order mark at the start of the stream.
+    ByteOrderMark,
     /// A data line begins.
     DataLine,
     /// A piece of the value of the data line that began last.
@@ -137,6 +139,10 @@ impl Framer {
             (Some(mark), Some((byte, after))) if mark == byte => {
                 *rest = after;
                 self.place = Location::ByteOrderMark(read + 1);
+                if read + 1 == MARK.len() {
+                    self.place = Location::LineStart;
+                    return Some(Token::ByteOrderMark);
+                }
             }
             // Half a mark is the start of a field without a meaning.
             (Some(_), _) if read > 0 => {

@@ -109,7 +109,7 @@ impl EventReader {
                 Token::Name(bytes) => scanner.event.name(bytes),
                 Token::NameLine => scanner.event.begin_name_line(),
                 Token::CommentEnd => return Some(StreamItem::Comment),
-                Token::LateLineFeed | Token::OtherLine => {}
+                Token::ByteOrderMark | Token::LateLineFeed | Token::OtherLine => {}
                 Token::BlockEnd => {
                     let is_large = self.data.len > self.max_event_bytes;
                     let kept: &[u8] = match piece {

@@ -16,6 +16,7 @@ fn tokens(chunks: &[&[u8]]) -> Vec<String> {
                 (Token::CommentEnd, _) => seen.push("comment".into()),
                 (Token::BlockEnd, _) => seen.push("end".into()),
                 (Token::OtherLine, _) => seen.push("other".into()),
+                (Token::ByteOrderMark, _) => seen.push("mark".into()),
                 (token, _) => assert_eq!(token, Token::LateLineFeed),
             }
         }
@@ -77,7 +78,7 @@ fn a_comment_within_an_event_is_part_of_it() {
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_first_field() {
-    reads(b"\xef\xbb\xbfdata: a\n\n", &["data=a", "end"]);
+    reads(b"\xef\xbb\xbfdata: a\n\n", &["mark", "data=a", "end"]);
     reads(
         b"\xef\xbbdata: a\n\ndata: b\n\n",
         &["other", "end", "data=b", "end"],

@@ -195,6 +195,23 @@ fn lines_that_are_neither_data_nor_a_name_are_taken_out() {
 }
 
 #[test]
+fn a_byte_order_mark_hides_no_line() {
+    for (format, stream) in STREAMS {
+        let first = stream.replacen("\n\n", "\nid: 1\n\n", 1);
+        let seen = however_cut(
+            format,
+            StreamOptions::default(),
+            &format!("\u{feff}{first}"),
+        );
+        assert_eq!(seen.out, stream, "{format}");
+        // Elsewhere it is a part of the name.
+        let hidden = format!("data: {{}}\n\n\u{feff}data: {MARK}\n{stream}");
+        let seen = however_cut(format, StreamOptions::default(), &hidden);
+        assert_eq!(seen.out, format!(":\n\n{stream}"), "{format}");
+    }
+}
+
+#[test]
 fn a_large_event_leaves_without_its_other_lines_or_not_at_all() {
     let options = StreamOptions {
         max_event_bytes: 100,
