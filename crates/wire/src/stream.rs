@@ -164,13 +164,6 @@ impl StreamScanner {
             };
             let at = chunk.len().saturating_sub(rest.len());
             match token {
-                // After the end only a marker matters.
-                Token::Data(piece) if self.phase == Phase::Terminal => self.event.skim(piece),
-                Token::Data(piece) => self.event.data(piece, &mut self.reader),
-                Token::DataLine => self.event.begin_data_line(&mut self.reader),
-                Token::Name(piece) => self.event.name(piece),
-                Token::NameLine => self.event.begin_name_line(),
-                Token::OtherLine => self.event.begin_other_line(),
                 // It would hide the name of the first line.
                 Token::ByteOrderMark => self.take_out(&mut passing, at, out),
                 Token::CommentEnd => self.replace(COMMENT, &mut passing, at, out),
@@ -181,9 +174,25 @@ impl StreamScanner {
                         return;
                     }
                 }
+                token => self.read(token),
             }
         }
         self.end_chunk(&mut passing, out);
+    }
+
+    /// Reads a line of an event, or a part of one.
+    #[inline]
+    fn read(&mut self, token: Token<'_>) {
+        match token {
+            // After the end only a marker matters.
+            Token::Data(piece) if self.phase == Phase::Terminal => self.event.skim(piece),
+            Token::Data(piece) => self.event.data(piece, &mut self.reader),
+            Token::DataLine => self.event.begin_data_line(&mut self.reader),
+            Token::Name(piece) => self.event.name(piece),
+            Token::NameLine => self.event.begin_name_line(),
+            Token::OtherLine => self.event.begin_other_line(),
+            Token::ByteOrderMark | Token::CommentEnd | Token::LateLineFeed | Token::BlockEnd => {}
+        }
     }
 
     /// Ends the stream after the provider has closed it in order. A complete event passes even

@@ -93,23 +93,16 @@ impl EventReader {
         let mut piece: &'c [u8] = &[];
         let scanner = &mut self.scanner;
         while let Some(token) = scanner.framer.next(rest) {
+            scanner.read(token);
             match token {
-                // As where a stream passes: what comes behind the end adds nothing to it.
-                Token::Data(bytes) if scanner.phase == Phase::Terminal => scanner.event.skim(bytes),
-                Token::Data(bytes) => {
-                    scanner.event.data(bytes, &mut scanner.reader);
+                // What comes behind the end adds nothing to the answer.
+                Token::Data(bytes) if scanner.phase != Phase::Terminal => {
                     self.data.add(&mut piece, bytes, self.max_event_bytes);
                 }
-                Token::DataLine => {
-                    scanner.event.begin_data_line(&mut scanner.reader);
-                    if self.data.len > 0 {
-                        self.data.add(&mut piece, b"\n", self.max_event_bytes);
-                    }
+                Token::DataLine if self.data.len > 0 => {
+                    self.data.add(&mut piece, b"\n", self.max_event_bytes);
                 }
-                Token::Name(bytes) => scanner.event.name(bytes),
-                Token::NameLine => scanner.event.begin_name_line(),
                 Token::CommentEnd => return Some(StreamItem::Comment),
-                Token::ByteOrderMark | Token::LateLineFeed | Token::OtherLine => {}
                 Token::BlockEnd => {
                     let is_large = self.data.len > self.max_event_bytes;
                     let kept: &[u8] = match piece {
@@ -140,6 +133,7 @@ impl EventReader {
                     }
                     piece = &[];
                 }
+                _ => {}
             }
         }
         self.data.keep(piece);
