@@ -116,6 +116,7 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
         .most_of(texts, counted)
         .saturating_add(reading.framing)
         .saturating_add(reading.media)
+        .saturating_add(reading.media_margin)
         .saturating_add(reading.passed_over)
         .saturating_add(error_tokens(rules, reading.tools).into());
     Count {

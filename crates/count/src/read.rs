@@ -9,6 +9,7 @@
 mod formats;
 mod parts;
 mod passed_over;
+mod payloads;
 mod tools;
 
 use crate::{Rules, json::Json};
@@ -26,6 +27,8 @@ pub(crate) struct Reading<'j> {
     pub(crate) framing: u64,
     /// Tokens of images, documents and sound.
     pub(crate) media: u64,
+    /// Tokens that media of unknown size can have beyond those.
+    pub(crate) media_margin: u64,
     /// Whether the size of a medium had to be assumed.
     pub(crate) assumed: bool,
     /// Whether the request offers tools.
@@ -48,6 +51,7 @@ impl<'j> Reading<'j> {
             media: 0,
             assumed: false,
             tools: false,
+            media_margin: 0,
             passed_over: 0,
             in_turn: true,
         };
@@ -170,11 +174,6 @@ impl<'j> Reading<'j> {
 
     fn frame(&mut self, tokens: u32) {
         self.framing = self.framing.saturating_add(tokens.into());
-    }
-
-    fn medium(&mut self, tokens: u64, is_known: bool) {
-        self.media = self.media.saturating_add(tokens);
-        self.assumed |= !is_known;
     }
 }
 

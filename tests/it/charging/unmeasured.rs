@@ -49,6 +49,30 @@ async fn output_is_charged_in_whatever_field_it_stands() {
     }
 }
 
+/// From a small balance the input is counted, from an ample one it is not.
+#[tokio::test]
+async fn an_image_costs_a_caller_that_leaves_about_the_same_from_any_balance() {
+    let part = json!({"role": "model", "parts": [{"text": "the last of it"}]});
+    let event = json!({"candidates": [{"content": part, "index": 0}]});
+    let gateway = hanging("gemini", &format!("data: {event}\n\n")).await;
+    let image = json!({"mimeType": "image/jpeg", "data": "/9j/4AAQ".repeat(125_000)});
+    let body = json!({
+        "contents": [{"role": "user", "parts": [{"text": "What is this?"}, {"inlineData": image}]}],
+        "generationConfig": {"maxOutputTokens": 16},
+    });
+    let target = "/v1beta/models/test-model:streamGenerateContent?alt=sse";
+    for balance in [20_000, 5_000_000] {
+        let key = gateway.key_with(balance, LONG);
+        let request = Request::post(target, &body).key(&key);
+        let (connection, answer) = begin(&gateway, &request, "the last of it").await;
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line).0, "client_closed", "{line}");
+        let charged = money(&line).1;
+        assert!((1000..2500).contains(&charged), "{balance}: {line}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_begins_with_spaces_is_charged_for_its_words() {
     let event = r#"{"choices":[{"index":0,"delta":{"content":"TEXT"}}]}"#;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 mod passed_over;
 
 fn openai(format: Format, body: &Value) -> Count {
-    count(
-        format,
-        body.to_string().as_bytes(),
-        &Tokenizer::Openai.rules(),
-    )
+    openai_bytes(format, &body.to_string())
+}
+
+fn openai_bytes(format: Format, body: &str) -> Count {
+    count(format, body.as_bytes(), &Tokenizer::Openai.rules())
 }
 
 fn tokens(format: Format, body: &Value) -> u64 {
@@ -128,11 +128,7 @@ fn chat_image(url: &str, detail: &str) -> Count {
 
 #[test]
 fn an_image_costs_by_its_size_and_its_base64_is_no_text() {
-    // The header of a PNG of 1024 × 1024, and much after it.
-    let data = format!(
-        "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAYAAAB{}",
-        "A".repeat(400_000)
-    );
+    let data = payload();
     let url = format!("data:image/png;base64,{data}");
     let known = chat_image(&url, "high");
     assert_eq!((known.media, known.basis), (765, Basis::Whole));
@@ -147,6 +143,76 @@ fn an_image_costs_by_its_size_and_its_base64_is_no_text() {
     let input = json!({"type":"input_image","image_url":url,"detail":"high"});
     let responses = json!({"input":[{"role":"user","content":[input]}]});
     assert_eq!(tokens(Format::Responses, &responses), known.tokens);
+}
+
+/// A payload of an image, or of anything else.
+fn payload() -> String {
+    // The header of a PNG of 1024 × 1024, and much after it.
+    format!(
+        "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAYAAAB{}",
+        "A".repeat(400_000)
+    )
+}
+
+#[test]
+fn base64_is_no_text_wherever_it_stands() {
+    let data = payload();
+    for (format, place, media) in [
+        (
+            Format::Gemini,
+            r#"{"contents":[{"role":"user","parts":[{"inlineData":{"mimeType":"image/png","data":"DATA"}}]}]}"#,
+            765,
+        ),
+        (
+            Format::Gemini,
+            r#"{"system_instruction":{"parts":[{"inline_data":{"mime_type":"image/png","data":"DATA"}}]}}"#,
+            765,
+        ),
+        (
+            Format::Gemini,
+            r#"{"generateContentRequest":{"contents":[{"parts":[{"inlineData":{"mimeType":"video/mp4","data":"DATA"}}]}]}}"#,
+            187,
+        ),
+        (
+            Format::Gemini,
+            r#"{"contents":[{"parts":[{"inlineData":{"mimeType":"application/pdf","data":"DATA"}}]}]}"#,
+            6 * 1200,
+        ),
+        (
+            Format::Responses,
+            r#"{"input":[{"type":"image_generation_call","id":"ig_1","status":"completed","result":"DATA"}]}"#,
+            765,
+        ),
+        (
+            Format::Chat,
+            r#"{"messages":[{"role":"user","content":[{"type":"video_url","video_url":{"url":"data:video/mp4;base64,DATA"}}]}]}"#,
+            187,
+        ),
+        (
+            Format::Chat,
+            r#"{"messages":[{"role":"user","content":[{"type":"input_video","input_video":{"data":"DATA"}}]}]}"#,
+            187,
+        ),
+        (
+            Format::Chat,
+            r#"{"messages":[{"role":"user","content":[{"image_url":"data:image/png;base64,DATA"}]}]}"#,
+            765,
+        ),
+    ] {
+        let count = openai_bytes(format, &place.replace("DATA", &data));
+        assert_eq!(count.media, media, "{place}: {count:?}");
+        assert!(count.tokens < media + 50, "{place}: {count:?}");
+        assert!(count.most < media + 300, "{place}: {count:?}");
+    }
+}
+
+#[test]
+fn text_in_base64_is_counted_by_its_length() {
+    let body =
+        r#"{"contents":[{"parts":[{"inlineData":{"mimeType":"text/plain","data":"DATA"}}]}]}"#;
+    let count = openai_bytes(Format::Gemini, &body.replace("DATA", &"AAAA".repeat(1000)));
+    assert_eq!((count.media, count.basis), (750, Basis::Assumed));
+    assert!(count.to_hold() >= 3000, "a token for each byte: {count:?}");
 }
 
 #[test]

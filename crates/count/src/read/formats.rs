@@ -22,16 +22,19 @@ pub(super) static FIELDS: PerFormat<Field> = PerFormat {
     rerank: texts,
 };
 
-/// A whole request within a request for a count. Of the other fields only those that all formats share are
-/// counted.
+/// The conversation, and a whole request within a request for a count.
 fn gemini<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
-    let is_request = matches!(key, "generateContentRequest" | "generate_content_request");
-    if is_request {
-        for (key, value) in value.members() {
-            reading.field(Format::Gemini, &key, value);
+    match (key, value.kind()) {
+        ("contents", Kind::Array) => value.elements().for_each(|it| reading.framed(it)),
+        ("systemInstruction" | "system_instruction", _) => reading.framed(value),
+        ("generateContentRequest" | "generate_content_request", Kind::Object) => {
+            for (key, value) in value.members() {
+                reading.field(Format::Gemini, &key, value);
+            }
         }
+        _ => return false,
     }
-    is_request
+    true
 }
 
 /// The texts of a request without a conversation.

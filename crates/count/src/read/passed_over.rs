@@ -5,7 +5,7 @@ use super::Reading;
 use crate::json::Json;
 
 /// Keys whose values say what stands beside them: no model reads a short one.
-const LABELS: [&str; 15] = [
+const LABELS: [&str; 18] = [
     "type",
     "id",
     "call_id",
@@ -21,6 +21,9 @@ const LABELS: [&str; 15] = [
     "detail",
     "strict",
     "index",
+    "media_type",
+    "mimeType",
+    "mime_type",
 ];
 /// The longest of such values, in bytes.
 const LONGEST_LABEL: usize = 128;
@@ -53,12 +56,6 @@ impl<'j> Reading<'j> {
         self.add_passed_over(key.len().saturating_add(bytes));
     }
 
-    /// What stands beside a payload or the link to one.
-    pub(super) fn rest_of_payload(&mut self, holder: Option<Json<'_>>) {
-        const READ: [&str; 5] = ["data", "url", "file_data", "content", "media_type"];
-        holder.into_iter().for_each(|it| self.rest_of(it, &READ));
-    }
-
     /// The members of an object that are not read: all but these.
     pub(super) fn rest_of(&mut self, object: Json<'_>, read: &[&str]) {
         for (key, value) in object.members() {
@@ -67,6 +64,11 @@ impl<'j> Reading<'j> {
             }
         }
     }
+}
+
+/// Whether no model reads the text of a key.
+pub(super) fn is_silent(key: &str) -> bool {
+    LABELS.contains(&key) || FREE.contains(&key) || is_seal(key)
 }
 
 /// Whether only a provider can read the value of a key.
