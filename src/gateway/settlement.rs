@@ -527,14 +527,15 @@ fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) 
     })
 }
 
-/// Input tokens that were sent: the count, else an estimate by length.
+/// Input tokens that were sent: the count, but no more than is ever reserved for the body, else an estimate by
+/// length.
 fn sent(exchange: &Exchange) -> u64 {
     let Some(admitted) = exchange.stage.admitted() else {
         return 0;
     };
     let facts = admitted.facts();
     match admitted.request.input {
-        Some(counted) => counted.tokens,
+        Some(counted) => counted.tokens.min(facts.most_input()),
         // Each text has a token at least.
         None => facts.likely_input_tokens().max(facts.documents),
     }
