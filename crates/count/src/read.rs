@@ -71,7 +71,10 @@ impl<'j> Reading<'j> {
             }
             "tool_choice" if demands_a_call(value) => self.frame(self.rules.tools_forced),
             _ if is_free_of_tokens(key.as_bytes()) => {}
-            _ => self.json(value),
+            _ => {
+                self.add_passed_over(key.len());
+                self.json(value);
+            }
         }
     }
 
@@ -80,7 +83,7 @@ impl<'j> Reading<'j> {
         if let Some(shape) = settings.get("format") {
             self.answer_schema(shape);
         }
-        self.rest_of(settings, &["format", "verbosity", "effort"]);
+        self.rest_of(settings, &["format"]);
     }
 
     /// Content that is a message of its own.
@@ -113,10 +116,11 @@ impl<'j> Reading<'j> {
                     self.answer(value);
                 }
                 "content" | "refusal" | "name" => self.content(value, 0),
-                "tool_calls" => value.elements().for_each(|it| self.call(it)),
-                "function_call" => self.call(value),
-                "tools" => self.offered(value.elements()),
-                _ => self.pass_over_member(&key, value),
+                "tool_calls" if value.kind() == Kind::Array => {
+                    value.elements().for_each(|it| self.call(it));
+                }
+                "function_call" if value.kind() == Kind::Object => self.call(value),
+                _ => self.tools_of(&key, value),
             }
         }
     }
@@ -124,6 +128,15 @@ impl<'j> Reading<'j> {
     /// An earlier answer, of which the model does not read the thinking.
     fn answer(&mut self, content: Json<'j>) {
         let Some(text) = content.as_text() else {
+    /// A member of a message or an item that can be more tools.
+    fn tools_of(&mut self, key: &str, value: Json<'j>) {
+        if key == "tools" && value.kind() == Kind::Array {
+            self.offered(value.elements());
+        } else {
+            self.pass_over_member(key, value);
+        }
+    }
+
             return self.content(content, 0);
         };
         let thought = text.rsplit_once("</think>");
@@ -151,8 +164,8 @@ impl<'j> Reading<'j> {
             "" | "message" => self.message(item),
             "function_call" | "custom_tool_call" => self.call(item),
             "additional_tools" | "tool_search_output" => {
-                self.offered(item.elements_of("tools"));
-                self.rest_of(item, &["tools"]);
+                let members = item.members();
+                members.for_each(|(key, value)| self.tools_of(&key, value));
             }
             "function_call_output" | "custom_tool_call_output" => self.result(item, "output", 0),
             _ => self.part(item, 0),

@@ -119,6 +119,9 @@ async fn every_byte_of_an_unknown_field_is_reserved_for() {
         json!({"messages": [{"role": "user", "content": "Hi", "no_such_field": [said]}]}),
         json!({"messages": [{"role": "user", "content": "Hi", "tool_calls":
             [{"type": "function", "function": {"name": "f", "arguments": "{}", "more": said}}]}]}),
+        json!({"messages": [{"role": "user", "content": [{"type": "text", "text": [said]}]}]}),
+        json!({"tools": [{"type": "function", "function":
+            {"name": "f", "parameters": {}, "input_schema": {"description": said}}}]}),
     ] {
         let (upstream, gateway) = with_window(1, None).await;
         let mut body = ask(CHAT, false, json!({"max_completion_tokens": 16}));

@@ -3,6 +3,7 @@
 
 use super::Reading;
 use crate::json::Json;
+use tollgate_wire::document::Kind;
 
 /// Keys whose values say what stands beside them: no model reads a short one.
 const LABELS: [&str; 18] = [
@@ -50,7 +51,7 @@ impl<'j> Reading<'j> {
         if FREE.contains(&key) || (LABELS.contains(&key) && bytes <= LONGEST_LABEL) {
             return;
         }
-        if is_seal(key) {
+        if is_seal(key) && value.kind() == Kind::String {
             return self.add_passed_over(bytes / SEAL_BYTES_PER_TOKEN);
         }
         self.add_passed_over(key.len().saturating_add(bytes));
@@ -75,3 +76,6 @@ pub(super) fn is_silent(key: &str) -> bool {
 fn is_seal(key: &str) -> bool {
     key == "signature" || key.starts_with("encrypted")
 }
+        if object.kind() != Kind::Object {
+            return self.pass_over(object);
+        }

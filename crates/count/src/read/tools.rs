@@ -31,19 +31,21 @@ impl<'j> Reading<'j> {
     }
 
     fn tool(&mut self, tool: Json<'j>) {
-        if let Some(inner) = tool.get("tools") {
+        let inner = tool.get("tools");
+        if let Some(inner) = inner.filter(|it| it.kind() == Kind::Array) {
             self.text(tool.text_of("name"));
             self.text(tool.text_of("description"));
-            self.rest_of(tool, &["name", "description", "tools"]);
+            self.rest_of_tool(tool, "tools");
             return inner.elements().for_each(|tool| self.tool(tool));
         }
         self.frame(self.rules.per_tool);
         let function = tool.get("function").unwrap_or(tool);
-        let schema = function
-            .get("parameters")
-            .or_else(|| function.get("input_schema"));
+        let schemas = ["parameters", "input_schema"].into_iter();
+        let schemas = schemas.filter_map(|key| Some((key, function.get(key)?)));
+        // A provider reads one of two.
+        let schema = schemas.max_by_key(|(_, schema)| schema.len());
         let name = function.text_of("name");
-        let (true, Some(schema)) = (!name.is_empty(), schema) else {
+        let (true, Some((key, schema))) = (!name.is_empty(), schema) else {
             // A tool that the provider runs brings prompts and results of its own.
             self.assumed |= function
                 .get("type")
@@ -61,14 +63,21 @@ impl<'j> Reading<'j> {
             .saturating_sub(name.len())
             .saturating_sub(description.len());
         self.add_passed_over(schema.len().saturating_sub(shown));
-        self.rest_of(
-            function,
-            &["name", "description", "parameters", "input_schema"],
-        );
+        self.rest_of_tool(function, key);
         if tool.get("function").is_some() {
             self.rest_of(tool, &["function"]);
         }
         self.texts.push(Cow::Owned(text));
+    }
+
+    /// The members of a tool that are not read: all but this one, its name and its description.
+    fn rest_of_tool(&mut self, tool: Json<'_>, read: &str) {
+        for (key, value) in tool.members() {
+            let is_named = matches!(&*key, "name" | "description") && value.kind() == Kind::String;
+            if !is_named && key != read {
+                self.pass_over_member(&key, value);
+            }
+        }
     }
 
     /// The schema that an answer must follow.

@@ -1,10 +1,10 @@
 //! The fields of chat.
 
-use super::super::{Json, Reading};
+use super::super::{Json, Kind, Reading};
 
 pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
     match key {
-        "messages" => {
+        "messages" if value.kind() == Kind::Array => {
             let messages = value.elements();
             messages.for_each(|it| reading.message(it));
         }

@@ -4,7 +4,7 @@ use super::super::{Json, Kind, Reading};
 
 pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -> bool {
     match key {
-        "messages" => reading.conversation(value.elements()),
+        "messages" if value.kind() == Kind::Array => reading.conversation(value.elements()),
         "system" => reading.content(value, 0),
         "output_format" => reading.answer_schema(value),
         "output_config" => reading.answer_settings(value),

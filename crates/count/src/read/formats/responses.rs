@@ -6,7 +6,8 @@ pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -
     match key {
         "input" => match value.kind() {
             Kind::String => reading.framed(value),
-            _ => reading.items(value.elements()),
+            Kind::Array => reading.items(value.elements()),
+            _ => return false,
         },
         "instructions" => {
             if value.as_text().as_deref() != Some("") {
@@ -19,10 +20,14 @@ pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -
         }
         "prompt" => {
             reading.assumed = true;
-            let variables = value.get("variables").into_iter();
-            let variables = variables.flat_map(Json::members);
-            variables.for_each(|(_, it)| reading.content(it, 0));
-            reading.rest_of(value, &["variables"]);
+            let variables = value.get("variables");
+            let variables = variables.filter(|it| it.kind() == Kind::Object);
+            for (name, it) in variables.into_iter().flat_map(Json::members) {
+                reading.add_passed_over(name.len());
+                reading.content(it, 0);
+            }
+            let read = variables.map(|_| "variables");
+            reading.rest_of(value, read.as_slice());
         }
         _ => return false,
     }
