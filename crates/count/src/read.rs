@@ -35,6 +35,8 @@ pub(crate) struct Reading<'j> {
     pub(crate) tools: bool,
     /// Bytes that the model probably does not read.
     pub(crate) passed_over: u64,
+    /// Bytes of labels so far that are passed over for nothing.
+    labels: usize,
     /// Whether the reading is in the current turn.
     in_turn: bool,
 }
@@ -49,10 +51,11 @@ impl<'j> Reading<'j> {
             texts: Vec::new(),
             framing: rules.constant.into(),
             media: 0,
+            media_margin: 0,
             assumed: false,
             tools: false,
-            media_margin: 0,
             passed_over: 0,
+            labels: 0,
             in_turn: true,
         };
         for (key, value) in body.members() {
@@ -125,9 +128,6 @@ impl<'j> Reading<'j> {
         }
     }
 
-    /// An earlier answer, of which the model does not read the thinking.
-    fn answer(&mut self, content: Json<'j>) {
-        let Some(text) = content.as_text() else {
     /// A member of a message or an item that can be more tools.
     fn tools_of(&mut self, key: &str, value: Json<'j>) {
         if key == "tools" && value.kind() == Kind::Array {
@@ -137,6 +137,9 @@ impl<'j> Reading<'j> {
         }
     }
 
+    /// An earlier answer, of which the model does not read the thinking.
+    fn answer(&mut self, content: Json<'j>) {
+        let Some(text) = content.as_text() else {
             return self.content(content, 0);
         };
         let thought = text.rsplit_once("</think>");

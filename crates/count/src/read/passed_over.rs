@@ -6,7 +6,7 @@ use crate::json::Json;
 use tollgate_wire::document::Kind;
 
 /// Keys whose values say what stands beside them: no model reads a short one.
-const LABELS: [&str; 18] = [
+const LABELS: [&str; 19] = [
     "type",
     "id",
     "call_id",
@@ -17,17 +17,31 @@ const LABELS: [&str; 18] = [
     "item_id",
     "server_label",
     "status",
-    "role",
     "phase",
     "detail",
     "strict",
     "index",
+    "effort",
+    "verbosity",
     "media_type",
     "mimeType",
     "mime_type",
 ];
 /// The longest of such values, in bytes.
 const LONGEST_LABEL: usize = 128;
+/// Bytes of them in a request that are free: a template may print them all.
+const MOST_LABELS: usize = 8 * 1024;
+
+/// The roles that are free: a template prints the role of every message.
+const ROLES: [&str; 7] = [
+    "assistant",
+    "developer",
+    "function",
+    "model",
+    "system",
+    "tool",
+    "user",
+];
 
 /// Keys whose values the formats define as no input.
 const FREE: [&str; 4] = ["cache_control", "citations", "annotations", "logprobs"];
@@ -48,7 +62,7 @@ impl<'j> Reading<'j> {
     /// A member of an object that is not read.
     pub(super) fn pass_over_member(&mut self, key: &str, value: Json<'_>) {
         let bytes = value.len();
-        if FREE.contains(&key) || (LABELS.contains(&key) && bytes <= LONGEST_LABEL) {
+        if FREE.contains(&key) || self.is_free_label(key, value) {
             return;
         }
         if is_seal(key) && value.kind() == Kind::String {
@@ -57,8 +71,24 @@ impl<'j> Reading<'j> {
         self.add_passed_over(key.len().saturating_add(bytes));
     }
 
-    /// The members of an object that are not read: all but these.
+    fn is_free_label(&mut self, key: &str, value: Json<'_>) -> bool {
+        if key == "role" {
+            return value.as_text().is_some_and(|it| ROLES.contains(&&*it));
+        }
+        let bytes = value.len();
+        let all = self.labels.saturating_add(bytes);
+        let is_free = LABELS.contains(&key) && bytes <= LONGEST_LABEL && all <= MOST_LABELS;
+        if is_free {
+            self.labels = all;
+        }
+        is_free
+    }
+
+    /// The members of an object that are not read: all but these, which are read whatever they are.
     pub(super) fn rest_of(&mut self, object: Json<'_>, read: &[&str]) {
+        if object.kind() != Kind::Object {
+            return self.pass_over(object);
+        }
         for (key, value) in object.members() {
             if !read.contains(&key.as_ref()) {
                 self.pass_over_member(&key, value);
@@ -69,13 +99,10 @@ impl<'j> Reading<'j> {
 
 /// Whether no model reads the text of a key.
 pub(super) fn is_silent(key: &str) -> bool {
-    LABELS.contains(&key) || FREE.contains(&key) || is_seal(key)
+    key == "role" || LABELS.contains(&key) || FREE.contains(&key) || is_seal(key)
 }
 
 /// Whether only a provider can read the value of a key.
 fn is_seal(key: &str) -> bool {
     key == "signature" || key.starts_with("encrypted")
 }
-        if object.kind() != Kind::Object {
-            return self.pass_over(object);
-        }

@@ -254,6 +254,43 @@ fn text_is_held_for_wherever_it_stands() {
     }
 }
 
+/// The templates of models of chat print the role of each message, and some the ids of calls.
+#[test]
+fn many_short_labels_are_held_for() {
+    let words = |place| format!("{place} secret words of a prompt {}", "and more ".repeat(9));
+    for (role, id) in [(true, false), (false, true)] {
+        let messages: Vec<_> = (0..1000)
+            .map(|place| {
+                let words = words(place);
+                json!({
+                    "role": if role { &*words } else { "tool" },
+                    "tool_call_id": if id { &*words } else { "a" },
+                    "content": "a",
+                })
+            })
+            .collect();
+        let tokens: u64 = (0..1000)
+            .map(|it| Vocabulary::O200k.count(&words(it)))
+            .sum();
+        let held = openai(Format::Chat, &json!({"messages": messages})).to_hold();
+        assert!(held >= tokens, "{held} for {tokens}");
+    }
+}
+
+#[test]
+fn the_labels_of_a_conversation_cost_nothing() {
+    let messages = |id: &str| {
+        json!({"messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "tool_calls": [
+                {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": id, "content": "a"},
+        ]})
+    };
+    let (short, long) = (messages("a"), messages("call_0123456789abcdef"));
+    assert_eq!(openai(Format::Chat, &short), openai(Format::Chat, &long));
+}
+
 #[test]
 fn settings_of_the_answer_cost_nothing() {
     let plain = json!({"messages":[{"role":"user","content":"hi"}]});
