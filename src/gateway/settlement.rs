@@ -12,7 +12,7 @@ use super::stage::Admitted;
 use super::stored;
 use crate::counts::How;
 use std::time::Instant;
-use tollgate_count::Delivered;
+use tollgate_count::tokens_of_sample;
 use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
@@ -559,7 +559,7 @@ fn output_by_text(exchange: &Exchange) -> u64 {
         return by_length();
     }
     exchange.answer.report().map_or(0, |it| {
-        Delivered::of_sample(&it.text_sample(), it.text_bytes(), &rules)
+        tokens_of_sample(&it.text_sample(), it.text_bytes(), &rules)
     })
 }
 

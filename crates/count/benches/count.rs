@@ -4,7 +4,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use tollgate_count::{Delivered, Family as _, Rules, Tokenizer, Vocabulary, count};
+use tollgate_count::{Family as _, Rules, Tokenizer, Vocabulary, count};
 use tollgate_types::Format;
 
 const PROSE: &str = "The gateway counts the tokens of a request before it leaves, by the same \
@@ -71,11 +71,6 @@ fn bench(criterion: &mut Criterion) {
         });
     }
     group.finish();
-
-    criterion.bench_function("delivered/a delta of 20 bytes", |bencher| {
-        let mut delivered = Delivered::new(&rules);
-        bencher.iter(|| delivered.push(black_box(" is a delta of bytes")));
-    });
 }
 
 criterion_group!(benches, bench);

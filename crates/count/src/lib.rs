@@ -25,7 +25,7 @@ mod rules;
 mod vocabulary;
 
 pub use count::{Basis, Count, count};
-pub use delivered::Delivered;
+pub use delivered::tokens_of_sample;
 pub use media::{Detail, DocumentRule, ImageRule, Size};
 pub use rules::{Digits, Family, Rules, ToolStyle};
 pub use tollgate_types::Tokenizer;
