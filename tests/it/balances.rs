@@ -22,10 +22,9 @@ fn uncounted_input(body: &Value) -> u64 {
     body.to_string().len() as u64 + 128
 }
 
-/// What is held of the input "user" and `SAID` once it is counted, where less is left: nine tokens by
-/// the rules for models that are not known (four of text, and five around it), three tenths more and
-/// fifty.
-const CAUTIOUS_INPUT: u64 = 62;
+/// What is held of the input "user" and `SAID` once it is counted, where less is left: eight tokens of text, as
+/// a model that is not known has one per two bytes at most, five around them, and fifty.
+const CAUTIOUS_INPUT: u64 = 63;
 const SAID: &str = "sixteen letters!";
 
 fn ask(path: &str, key: &str, more: Value) -> Request {

@@ -12,7 +12,7 @@ use tollgate_types::Money;
 /// What a token of any kind costs, in nano-units: 1000 for a million.
 const NANOS: u64 = 1_000_000;
 /// What is held of the input "user" and `SAID` once it is counted (see `balances`).
-const CAUTIOUS_INPUT: u64 = 62;
+const CAUTIOUS_INPUT: u64 = 63;
 const SAID: &str = "sixteen letters!";
 
 fn price() -> Value {

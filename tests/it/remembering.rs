@@ -414,7 +414,7 @@ async fn the_kept_part_of_a_large_request_counts_as_memory_until_its_answer_has_
     const HELD: &str = "tollgate_request_body_bytes";
     let (_simulated, gateway) = start().await;
     // Its balance does not cover the longest answer, so that a copy of the request gets a limit.
-    let key = gateway.key_with(BYTES as u64 / 2, LONG);
+    let key = gateway.key_with(BYTES as u64 / 3 * 2, LONG);
     let long = "word ".repeat(BYTES / 5);
     let large = body("by-chat", json!(long), json!({"stream": true}));
     let large = Request::post(RESPONSES, &large).key(&key);

@@ -277,7 +277,7 @@ async fn a_limit_by_another_name_is_held_and_says_no_more_than_the_balance_is_en
         (RESPONSES, "n_predict"),
         (MESSAGES, "n_predict"),
     ] {
-        let key = gateway.key_with(62 + 400, LONG);
+        let key = gateway.key_with(63 + 400, LONG);
         let request = ask(path, &key, asked_for_more(path, field));
         // A strict provider refuses what is not its format's own, as this one does; it was sent.
         let answer = gateway.send(&request).await;
@@ -300,7 +300,7 @@ async fn a_limit_by_another_name_is_held_and_says_no_more_than_the_balance_is_en
     // None at all is what the model can do, and a provider that knows the format's own name alone is
     // given that.
     for none in [json!({"n_predict": -1}), json!({"n_predict": 9})] {
-        let key = gateway.key_with(62 + 400, LONG);
+        let key = gateway.key_with(63 + 400, LONG);
         let answer = gateway.send(&ask(CHAT, &key, none.clone())).await;
         assert_eq!(reported_limit(&answer), Some(400), "{answer:?}");
         let sent = sent(&provider);

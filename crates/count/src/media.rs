@@ -5,7 +5,6 @@ mod header;
 
 use crate::round;
 pub(crate) use header::{is_base64, size_of_image};
-use serde::{Deserialize, Serialize};
 
 /// Width and height of an image, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +32,7 @@ impl Detail {
 }
 
 /// The cost of an image in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ImageRule {
     /// OpenAI, gpt-4o, gpt-4.1, gpt-5, o1, o3: shrunk into 2048 × 2048, then to a short side of
     /// 768; a base and a price for every tile of 512 × 512. Low detail costs the base alone.
@@ -59,8 +57,9 @@ pub enum ImageRule {
         /// Tokens at most.
         most: u32,
     },
-    /// Google: 258 tokens where both sides have at most 384 pixels, else as much for every
-    /// tile, whose side is two thirds of the short side and from 256 to 768 pixels.
+    /// Google: 258 tokens where both sides have at most 384 pixels, else shrunk into
+    /// 3072 × 3072, and as much for every tile, whose side is two thirds of the short side and
+    /// from 256 to 768 pixels.
     Crops,
     /// The same for every image.
     Flat {
@@ -105,6 +104,8 @@ impl ImageRule {
             }
             Self::Crops if width.max(height) <= 384.0 => CROP,
             Self::Crops => {
+                let scale = shrink(CROPPED, width.max(height));
+                let (width, height) = (width * scale, height * scale);
                 let side = (width.min(height) / 1.5).floor().clamp(256.0, 768.0);
                 let crops = cells(width, side) * cells(height, side);
                 round::nearest(crops).saturating_mul(CROP)
@@ -112,8 +113,28 @@ impl ImageRule {
             Self::Flat { tokens } => tokens.into(),
         }
     }
+
+    /// The most tokens that an image of any size has: at most [`tollgate_types::MOST_OF_A_MEDIUM`].
+    pub fn most(self, detail: Detail) -> u64 {
+        match (self, detail) {
+            (Self::Tiles { .. } | Self::Patches { .. }, Detail::Low) => self.tokens(None, detail),
+            // 2048 × 768.
+            (Self::Tiles { base, tile }, Detail::Full) => {
+                u64::from(base).saturating_add(u64::from(tile).saturating_mul(8))
+            }
+            (Self::Patches { most, factor }, Detail::Full) => {
+                round::up(f64::from(most) * f64::from(factor))
+            }
+            (Self::Area { most, .. }, _) => most.into(),
+            // 3072 × 384: twelve tiles by two.
+            (Self::Crops, _) => 24 * CROP,
+            (Self::Flat { tokens }, _) => tokens.into(),
+        }
+    }
 }
 
+/// The longest side of an image that Google cuts into tiles.
+const CROPPED: f64 = 3072.0;
 /// Tokens of a crop of Google's.
 const CROP: u64 = 258;
 
@@ -141,8 +162,7 @@ fn patches(width: f64, height: f64, most: f64) -> f64 {
 
 /// The cost of a document that is sent as a file. Its pages are not counted: it
 /// may be compressed, so its size stands for them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DocumentRule {
     /// Bytes of a file that make a page.
     pub bytes_per_page: u32,

@@ -11,12 +11,10 @@ use crate::{
     Vocabulary,
     media::{DocumentRule, ImageRule},
 };
-use serde::{Deserialize, Serialize};
 use tollgate_types::Tokenizer;
 
 /// How one family of models turns a request into tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The vocabulary that text is counted with.
     pub vocabulary: Vocabulary,
@@ -68,8 +66,9 @@ pub struct Rules {
 impl Rules {
     /// Tokens that texts cannot exceed: no vocabulary in use makes more than one token of a
     /// byte. Where a published one has `counted` them and is not the models' own, plain text is
-    /// taken to have half as many again at most; digits and letters beyond ASCII, of which some
-    /// vocabularies know none but their bytes, come on top.
+    /// taken to have half as many again at most, or one token for two bytes if that is more: small
+    /// vocabularies cut long words of other languages into pieces. Bytes that some vocabularies
+    /// know one by one come on top.
     pub(crate) fn most_of<'t>(
         &self,
         texts: impl Iterator<Item = &'t str> + Clone,
@@ -81,21 +80,28 @@ impl Rules {
             Some(counted) if self.is_own_vocabulary => counted,
             Some(counted) => {
                 let rare: u64 = texts.map(rare_bytes).sum();
-                let plain = counted.saturating_add(counted.div_ceil(2));
-                plain.saturating_add(rare).min(bytes)
+                let plain = bytes.saturating_sub(rare).div_ceil(2);
+                let counted = counted.saturating_add(counted.div_ceil(2));
+                counted.max(plain).saturating_add(rare).min(bytes)
             }
         }
     }
 }
 
+/// Digits, bytes of letters beyond ASCII, and line ends, tabs and other control characters behind
+/// one another.
 fn rare_bytes(text: &str) -> u64 {
-    let is_rare = |byte: &u8| !byte.is_ascii() || byte.is_ascii_digit();
+    let mut is_behind_control = false;
+    let is_rare = |byte: &u8| {
+        let is_run = is_behind_control && byte.is_ascii_control();
+        is_behind_control = byte.is_ascii_control();
+        is_run || !byte.is_ascii() || byte.is_ascii_digit()
+    };
     text.bytes().filter(is_rare).count() as u64
 }
 
 /// How tools are shown to a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolStyle {
     /// As type declarations, one line a property: OpenAI.
     Declarations,

@@ -5,15 +5,13 @@
 //! rather do it before requests come.
 
 use crate::round;
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a text that are counted in one go. A cut costs one token at most.
 pub(crate) const BLOCK: usize = 4096;
 
 /// A published byte-pair vocabulary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vocabulary {
     /// `o200k_base`: OpenAI's models since gpt-4o.
     #[default]

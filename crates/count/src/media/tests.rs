@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Family as _, Tokenizer};
 use proptest::prelude::*;
+use tollgate_types::MOST_OF_A_MEDIUM;
 
 /// Base64, the plain way.
 fn base64(bytes: &[u8]) -> String {
@@ -97,9 +98,27 @@ proptest! {
             let rule = family.rules().image;
             for detail in [Detail::Low, Detail::Full] {
                 let tokens = rule.tokens(size, detail);
-                let is_bounded = tokens <= 6000 || rule == ImageRule::Crops;
-                prop_assert!(is_bounded, "{:?}: {}", rule, tokens);
+                let most = rule.most(detail);
+                prop_assert!(tokens <= most, "{:?}: {} of {}", rule, tokens, most);
+                prop_assert!(most <= MOST_OF_A_MEDIUM, "{:?}: {}", rule, most);
             }
+        }
+    }
+}
+
+#[test]
+fn the_most_of_every_rule_is_reached() {
+    let sizes = [(2048, 768), (1536, 1024), (3072, 384), (8000, 8000)];
+    for family in Tokenizer::ALL {
+        let rule = family.rules().image;
+        for detail in [Detail::Low, Detail::Full] {
+            let size = |(width, height)| Some(Size { width, height });
+            let tokens = sizes.map(|it| rule.tokens(size(it), detail));
+            assert_eq!(
+                tokens.into_iter().max(),
+                Some(rule.most(detail)),
+                "{rule:?}"
+            );
         }
     }
 }
@@ -151,6 +170,8 @@ fn crops_cost_what_the_page_says() {
         |width, height| ImageRule::Crops.tokens(Some(Size { width, height }), Detail::Full);
     assert_eq!(tokens(384, 384), 258);
     assert_eq!(tokens(960, 540), 6 * 258);
+    // As 3072 × 3072.
+    assert_eq!(tokens(4096, 4096), 16 * 258);
 }
 
 #[test]

@@ -131,7 +131,10 @@ impl<'j> Reading<'j> {
                 let rule = self.rules.image;
                 let size = payload.and_then(size_of_image);
                 let tokens = rule.tokens(size, detail);
-                (tokens, tokens, size.is_some())
+                match size {
+                    Some(_) => (tokens, tokens, true),
+                    None => (tokens, rule.most(detail), false),
+                }
             }
             Medium::Document => {
                 let tokens = self.rules.document.tokens(bytes);

@@ -3,11 +3,9 @@
 
 use super::Rules;
 use crate::round;
-use serde::{Deserialize, Serialize};
 
 /// How a vocabulary takes numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digits {
     /// Up to three digits are a token, as in OpenAI's vocabularies.
     Grouped,
