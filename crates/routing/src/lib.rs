@@ -10,7 +10,6 @@
 
 mod auto;
 mod build;
-mod candidates;
 mod catalog;
 mod formats;
 pub mod health;
@@ -22,7 +21,6 @@ mod provider;
 pub mod settings;
 
 pub use auto::{ChoiceRequest, Conversations, Decision, Obstacle, Profile, Why};
-pub use candidates::Candidates;
 pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;
 pub use model::{Model, ModelFeature, ModelKind};

@@ -1,7 +1,7 @@
 //! One model of the catalog.
 
 use crate::plan::Balancing;
-use crate::{Candidates, Deployment, FormatSet, PriceList, settings::ModelTimeoutSettings};
+use crate::{Deployment, FormatSet, PriceList, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -10,8 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tollgate_types::{
-    AskedTier, Effort, Format, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds,
-    ServiceTier, ThinkingStyle, Tokenizer, Weights,
+    AskedTier, Effort, MessagesCapabilities, Prices, ReasoningMode, RequestNeeds, ServiceTier,
+    ThinkingStyle, Tokenizer, Weights,
 };
 
 tollgate_types::named! {
@@ -178,12 +178,6 @@ impl Model {
     /// Whether one of its deployments counts tokens.
     pub fn counts_tokens(&self) -> bool {
         self.deployments.iter().any(|it| it.counts_tokens())
-    }
-
-    /// The deployments in the order in which to try them: by priority, those that speak
-    /// `format` before those for which it is translated, and among equals drawn by weight. The same `random` gives the same order.
-    pub fn candidates(&self, format: Format, random: u64) -> Candidates<'_> {
-        Candidates::new(&self.deployments, format, random)
     }
 
     /// Whether a request to a messages provider asks for adaptive thinking, and not for a budget.

@@ -99,9 +99,9 @@ impl CatalogCounts {
     /// How a request is counted before its deployment is chosen.
     pub fn how_routed(&self, request: &RequestContext) -> Option<How> {
         let model = self.catalog.model(request.route.as_ref()?.model)?;
-        let mut candidates = model.candidates(request.format()?, 0);
-        let by = candidates.next().or(model.deployments.first())?;
-        self.how(request, by)
+        let format = request.format()?;
+        let rank = |it: &&Arc<Deployment>| (it.priority, !it.formats.contains(format));
+        self.how(request, model.deployments.iter().min_by_key(rank)?)
     }
 }
 

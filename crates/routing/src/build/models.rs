@@ -2,7 +2,7 @@
 
 use super::{Builder, keys, names};
 use crate::{
-    Candidates, Deployment, FormatSet, Model, ModelKind, PriceList, Provider, UpstreamModel,
+    Deployment, FormatSet, Model, ModelKind, PriceList, Provider, UpstreamModel,
     settings::{
         CapabilitiesPatch, DeploymentEntry, DeploymentSettings, ModelSettings,
         ModelTimeoutSettings, PriceSettings, WeightSettings,
@@ -18,6 +18,9 @@ pub(super) const DEFAULT_CREATED: u64 = 1_767_225_600;
 /// Output tokens a second: what large models produce under load. Small ones produce several times
 /// as many.
 pub(super) const DEFAULT_OUTPUT_RATE: u32 = 60;
+
+/// Bounds the work of a plan.
+const MOST_DEPLOYMENTS: usize = 64;
 
 /// As the upstream name of a pattern: what the pattern's own `*` stands for.
 const MATCHED: &str = "*";
@@ -220,8 +223,8 @@ impl<'a> Builder<'a> {
                 self.fault(&path.index(*place), message);
             }
         }
-        if built.len() > Candidates::MAX {
-            let message = format!("at most {} deployments", Candidates::MAX);
+        if built.len() > MOST_DEPLOYMENTS {
+            let message = format!("at most {MOST_DEPLOYMENTS} deployments");
             self.fault(path, message);
         }
     }

@@ -517,60 +517,6 @@ fn the_name_sent_upstream_is_the_deployments_then_the_models_then_the_one_asked_
 }
 
 #[test]
-fn candidates_come_by_priority_and_among_equals_by_weight_each_once() {
-    let catalog = build(json!({
-        "providers": {
-            "a": {"address": "http://a", "formats": ["chat"]},
-            "b": {"address": "http://b", "formats": ["chat"]},
-            "c": {"address": "http://c", "formats": ["chat", "messages"]},
-        },
-        "families": {"f": {"group": "g", "deployments": [
-            {"provider": "c", "priority": 1},
-            {"provider": "a", "weight": 3},
-            "b",
-        ]}},
-        "models": {"m": {"family": "f"}},
-    }))
-    .unwrap();
-    let model = catalog.resolve("m").unwrap();
-    let order = |format, random| -> String {
-        let candidates = model.candidates(format, random);
-        assert_eq!(candidates.len(), candidates.clone().count());
-        candidates.map(|it| &*it.provider.name).collect()
-    };
-    // Those that speak a format come before those for which it is translated.
-    assert!(["abc", "bac"].contains(&order(Format::Responses, 1).as_str()));
-    let level = build(json!({
-        "providers": {
-            "a": {"address": "http://a", "formats": ["chat"]},
-            "b": {"address": "http://b", "formats": ["chat"]},
-            "c": {"address": "http://c", "formats": ["messages"]},
-        },
-        "families": {"f": {"group": "g", "deployments": ["a", "b", "c"]}},
-        "models": {"m": {"family": "f"}},
-    }))
-    .unwrap();
-    let level = level.resolve("m").unwrap();
-    for random in 0..100 {
-        let first = level.candidates(Format::Messages, random).next().unwrap();
-        assert_eq!(&*first.provider.name, "c");
-        let last = level.candidates(Format::Chat, random).last().unwrap();
-        assert_eq!(&*last.provider.name, "c");
-    }
-    let rounds = 10_000;
-    let first_a = (0..rounds)
-        .filter(|random| match order(Format::Chat, *random).as_str() {
-            "abc" => true,
-            "bac" => false,
-            other => panic!("{other}"),
-        })
-        .count();
-    // Three of four, within five standard deviations (of 43).
-    assert!((7283..7717).contains(&first_a), "{first_a} of {rounds}");
-    assert_eq!(order(Format::Chat, 42), order(Format::Chat, 42));
-}
-
-#[test]
 fn a_weight_that_would_be_another_is_refused() {
     let faults = build(base(&json!({
         "families": {"f": {"group": "g", "deployments": ["a"],
