@@ -155,9 +155,7 @@ impl Fleet {
         }
         for model in catalog.all() {
             let handles = model.deployments.iter();
-            let handles = handles
-                .map(|it| Arc::new(fleet.handle(it, earlier)))
-                .collect();
+            let handles = handles.filter_map(|it| fleet.handle(it, earlier)).collect();
             fleet.handles.insert(Arc::clone(&model.id), handles);
         }
         fleet
@@ -248,13 +246,14 @@ impl Fleet {
         self.providers.insert(Arc::clone(&provider.name), health);
     }
 
-    fn handle(&mut self, deployment: &Arc<Deployment>, earlier: &Self) -> DeploymentHandle {
+    /// The handle of a deployment. `None`: its provider is not in the catalog.
+    fn handle(
+        &mut self,
+        deployment: &Arc<Deployment>,
+        earlier: &Self,
+    ) -> Option<Arc<DeploymentHandle>> {
         let provider = &deployment.provider;
-        let of_provider = self
-            .providers
-            .entry(Arc::clone(&provider.name))
-            .or_insert_with(|| unreachable_provider(provider));
-        let of_provider = Arc::clone(of_provider);
+        let of_provider = Arc::clone(self.providers.get(&provider.name)?);
         let known = earlier.deployments.get(&deployment.name);
         let known = known.filter(|it| Arc::ptr_eq(&it.provider, &of_provider));
         let entry = self.deployments.entry(Arc::clone(&deployment.name));
@@ -299,23 +298,13 @@ impl Fleet {
                 })
             })
             .collect();
-        DeploymentHandle {
+        Some(Arc::new(DeploymentHandle {
             deployment: Arc::clone(deployment),
             provider: of_provider,
             health,
             credentials,
         }
     }
-}
-
-/// The health of a provider of a deployment that is missing in the catalog; there is no such provider.
-fn unreachable_provider(provider: &Provider) -> Arc<ProviderHealth> {
-    Arc::new(ProviderHealth {
-        name: Arc::clone(&provider.name),
-        host: Arc::clone(&provider.host),
-        port: provider.port,
-        breaker: Breaker::default(),
-    })
 }
 
 /// The credentials of a provider; a single `None` if it needs none.
