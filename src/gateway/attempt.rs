@@ -165,11 +165,10 @@ impl Attempts {
     /// connection.
     pub const MOST: usize = 16;
 
-    /// Adds a candidate after the others.
+    /// Adds a candidate after the others, as far as there is room for it.
     pub fn add(&mut self, candidate: Candidate) {
-        if self.candidates.len() < Self::MOST_CANDIDATES {
-            self.candidates.push(candidate);
-        }
+        let same = |one: &Candidate, other: &Candidate| one.shares(other, Blame::Deployment);
+        candidate::add(&mut self.candidates, candidate, same);
     }
 
     /// Moves the candidates that share the cause of the current one's failure behind the others. Removes

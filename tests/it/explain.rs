@@ -620,6 +620,26 @@ async fn a_candidate_behind_eight_others_is_explained_as_never_asked() {
 }
 
 #[tokio::test]
+async fn another_deployment_replaces_the_last_of_eight_credentials() {
+    let provider = Provider::start().await;
+    let mut eight = support::provider(provider.address);
+    let credentials =
+        (0..8).map(|n| json!({"name": format!("k{n}"), "secret": "env:TEST_PROVIDER_KEY"}));
+    eight["credentials"] = credentials.collect();
+    let config = Config::of(&provider)
+        .provider("eight", eight)
+        .model("m", json!(["eight", {"provider": "sim", "priority": 1}]));
+    let gateway = gateway_of(config).await;
+    let body = prompt(CHAT, "m", "Hello!", json!({}));
+    let reported = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+    let candidates = reported["candidates"].as_array().unwrap();
+    let asked: Vec<_> = candidates.iter().map(|it| &it["asked"]).collect();
+    assert_eq!(asked[..8], [true; 8], "{reported}");
+    assert_eq!(asked[8..], [false], "{reported}");
+    assert_eq!(candidates[7]["provider"], "sim", "{reported}");
+}
+
+#[tokio::test]
 async fn a_stored_response_is_explained_with_its_home() {
     let (one, two) = (Provider::start().await, Provider::start().await);
     let config = Config::new()

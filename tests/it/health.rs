@@ -206,6 +206,21 @@ async fn if_all_candidates_are_in_cooldown_each_is_asked_once_and_none_is_left_o
 }
 
 #[tokio::test]
+async fn a_deployment_behind_eight_credentials_is_asked() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let credentials: Vec<_> = (0..8)
+        .map(|n| json!({"name": format!("k{n}"), "secret": "env:TEST_PROVIDER_KEY"}))
+        .collect();
+    let config = Config::first_and_second(a.address, b.address)
+        .with("providers.a.credentials", json!(credentials));
+    let gateway = Gateway::start(config).await;
+    let answer = gateway.ask(CHAT, "m", "status-500", json!({})).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
+    assert_eq!((a.received().len(), b.received().len()), (1, 1));
+}
+
+#[tokio::test]
 async fn a_callers_wait_is_no_longer_than_that_of_the_gateway() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("routing.health.max_retry_after", json!("20s"));

@@ -12,6 +12,26 @@ use tollgate_wire::fault::{FaultClass, UpstreamFault};
 /// How many candidates of a request are asked at most.
 pub const MOST: usize = 8;
 
+/// Adds a candidate after the others. If there are [`MOST`] already, a candidate of a further deployment
+/// replaces the last one whose deployment has another candidate. `is_same`: whether two candidates have the
+/// same deployment. Returns the candidate for which there is no room.
+pub fn add<T>(candidates: &mut Vec<T>, new: T, is_same: impl Fn(&T, &T) -> bool) -> Option<T> {
+    if candidates.len() < MOST {
+        candidates.push(new);
+        return None;
+    }
+    let of = |one: &T| candidates.iter().filter(|it| is_same(it, one)).count();
+    if of(&new) > 0 {
+        return Some(new);
+    }
+    let Some(last) = candidates.iter().rposition(|it| of(it) > 1) else {
+        return Some(new);
+    };
+    let replaced = candidates.remove(last);
+    candidates.push(new);
+    Some(replaced)
+}
+
 /// The purpose of a request with a model.
 pub fn purpose(request: &RequestContext) -> Purpose {
     let streams = || request.facts_if_read().is_some_and(|facts| facts.stream);
@@ -78,5 +98,35 @@ pub const fn internal_error() -> PublicError {
         limit: None,
         unsupported: None,
         param: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::add;
+
+    /// The candidates of deployments with so many credentials each.
+    fn candidates(credentials: &[usize]) -> String {
+        let mut candidates = Vec::new();
+        for (deployment, count) in ('a'..).zip(credentials) {
+            for _ in 0..*count {
+                add(&mut candidates, deployment, |one, other| one == other);
+            }
+        }
+        candidates.into_iter().collect()
+    }
+
+    #[test]
+    fn as_many_deployments_as_possible_are_among_the_candidates() {
+        for (credentials, expected) in [
+            (&[3, 2][..], "aaabb"),
+            (&[9], "aaaaaaaa"),
+            (&[8, 8, 1], "aaaaaabc"),
+            (&[1, 7, 2], "abbbbbbc"),
+            (&[3; 5], "aaabbcde"),
+            (&[1; 9], "abcdefgh"),
+        ] {
+            assert_eq!(candidates(credentials), expected, "{credentials:?}");
+        }
     }
 }

@@ -50,23 +50,25 @@ impl Question<'_> {
             now: clock::steady_ms(Instant::now()),
             random: fastrand::u64(..),
         };
+        let (mut choices, mut surplus) = (Vec::new(), Vec::new());
+        let left_out = plan(&handles, &self.model.balancing, &asked, |choice| {
+            let is_same = |one: &Choice, other: &Choice| one.deployment == other.deployment;
+            surplus.extend(candidate::add(&mut choices, choice, is_same));
+        });
         let (mut candidates, mut unable) = (Vec::new(), Vec::new());
         let mut refusal = None;
-        let mut room = candidate::MOST;
-        let left_out = plan(&handles, &self.model.balancing, &asked, |choice| {
+        let most = choices.len();
+        for (number, choice) in choices.into_iter().chain(surplus).enumerate() {
             let Some((handle, credential)) = find(&handles, choice.deployment, choice.credential)
             else {
-                return;
+                continue;
             };
             let mut shown = self.shown(handle, credential);
-            let Some(rest) = room.checked_sub(1) else {
-                let most = candidate::MOST;
-                shown.reason = format!("{most} others come before it, and no more are asked");
-                unable.push(shown);
-                return;
+            let judged = match number < most {
+                true => self.judge(handle, choice, &mut shown),
+                false => Err((format!("{most} others are asked, and no more"), None)),
             };
-            room = rest;
-            match self.judge(handle, choice, &mut shown) {
+            match judged {
                 Ok(()) => candidates.push(shown),
                 Err((reason, error)) => {
                     shown.reason = reason;
@@ -74,7 +76,7 @@ impl Question<'_> {
                     unable.push(shown);
                 }
             }
-        });
+        }
         let outcome = match (candidates.first(), refusal) {
             (Some(first), _) => Ok(Outcome::Sent {
                 provider: first.provider.clone(),
