@@ -85,6 +85,8 @@ pub struct Pass {
     epoch: u32,
     /// [`Breaker::probe_until`] of a probe; 0: it is none.
     probe: u64,
+    /// Its success was counted while the breaker was closed. A failure takes that back.
+    has_succeeded: bool,
 }
 
 /// One breaker. All times are milliseconds of one monotonic clock.
@@ -179,7 +181,11 @@ impl Breaker {
                 entered.then_some(until)?
             }
         };
-        Some(Pass { epoch, probe })
+        Some(Pass {
+            epoch,
+            probe,
+            has_succeeded: false,
+        })
     }
 
     /// Begins an attempt in any state: a last resort.
@@ -187,13 +193,15 @@ impl Breaker {
         Pass {
             epoch: self.epoch.load(Ordering::Acquire),
             probe: 0,
+            has_succeeded: false,
         }
     }
 
-    /// Reports the success of an attempt.
+    /// Reports the success of an attempt, which can still fail.
     pub fn succeeded(&self, pass: &mut Pass, now: u64) -> Option<Change> {
         if self.until.load(Ordering::Acquire) == 0 {
             self.successes.fetch_add(1, Ordering::Relaxed);
+            pass.has_succeeded = true;
             // A last resort has closed it before the probe ended.
             self.end_probe(pass);
             return None;
@@ -254,7 +262,9 @@ impl Breaker {
         let opens = match until {
             _ if !is_news => false,
             0 => {
-                record.note_failure(self.successes.swap(0, Ordering::Relaxed), policy, now);
+                let successes = self.successes.swap(0, Ordering::Relaxed);
+                let own = u64::from(std::mem::take(&mut pass.has_succeeded));
+                record.note_failure(successes.saturating_sub(own), policy, now);
                 severity != Severity::Counts || record.is_too_much(policy)
             }
             // The probe has failed, or a last resort after the cooldown.

@@ -404,6 +404,19 @@ fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
 }
 
 #[test]
+fn streams_that_break_after_their_first_content_open_the_breaker() {
+    let world = World::new(&json!(["a"]));
+    let mut changes = Vec::new();
+    for _ in 0..5 {
+        let mut ticket = world.enter(0, 0, 1000).unwrap();
+        ticket.first_content(None, 1000, &mut |_| {});
+        let mut note = |it: &Transition<'_>| changes.push(it.scope);
+        ticket.failed(Blame::Deployment, "broken", None, 1000, 0, &mut note);
+    }
+    assert_eq!(changes, [BreakerScope::Deployment]);
+}
+
+#[test]
 fn candidates_in_cooldown_come_last_in_the_order_in_which_cooldowns_end() {
     let world = World::new(&json!(["a", "b", "c"]));
     world.open_breaker(0, 1000);

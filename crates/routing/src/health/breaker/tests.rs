@@ -78,6 +78,22 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not_let_it() {
 }
 
 #[test]
+fn a_success_that_turns_into_a_failure_is_taken_back() {
+    let breaker = Breaker::default();
+    let break_off = || {
+        let mut pass = breaker.enter(SECOND).unwrap();
+        assert_eq!(breaker.succeeded(&mut pass, SECOND), None);
+        breaker.failed(&mut pass, Severity::Counts, &policy(), SECOND, MIDDLE)
+    };
+    assert_eq!((break_off(), break_off()), (None, None));
+    // The success of another attempt stays.
+    let _ = succeed(&breaker, SECOND);
+    assert_eq!((break_off(), break_off()), (None, None));
+    let opened = Some(Change::Opened(Duration::from_secs(5)));
+    assert_eq!(break_off(), opened);
+}
+
+#[test]
 fn half_of_the_requests_failing_opens_it_once_there_are_enough_of_them() {
     let breaker = Breaker::default();
     let mut opened_after = None;
