@@ -97,9 +97,9 @@ pub fn permit(exchange: &mut Exchange, identity: &Identity) -> Result<(), Public
 pub fn attempts(exchange: &mut Exchange) -> Result<Attempts, PublicError> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let found = exchange.opened.as_ref().and_then(|opened| {
-        let name = &opened.path.provider.name;
-        let pool = snapshot.upstreams.pool(name)?;
-        Some((&opened.path, snapshot.fleet.open_paths(name)?, pool))
+        let pool = snapshot.upstreams.pool(&opened.path.provider.name)?;
+        let handle = snapshot.fleet.open_path(opened.rule.as_ref()?)?;
+        Some((&opened.path, handle, pool))
     });
     let (path, handle, pool) = found.ok_or_else(respond::internal_error)?;
     let open = path.open().ok_or_else(respond::internal_error)?;

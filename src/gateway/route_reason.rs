@@ -77,12 +77,8 @@ fn reason(
 /// The deployments that the candidates were chosen from.
 fn handles(exchange: &Exchange) -> Option<&[Arc<DeploymentHandle>]> {
     if let Some(opened) = &exchange.opened {
-        let provider = &opened.path.provider.name;
-        return exchange
-            .snapshot
-            .fleet
-            .open_paths(provider)
-            .map(slice::from_ref);
+        let handle = exchange.snapshot.fleet.open_path(opened.rule.as_ref()?);
+        return handle.map(slice::from_ref);
     }
     let admitted = exchange.stage.admitted()?;
     Some(&exchange.snapshot.served(admitted.handle)?.handles)

@@ -453,12 +453,11 @@ impl Walk<'_> {
         if let Some(outcome) = self.pass(Part::Passthrough)? {
             return Ok(outcome);
         }
-        let provider = &path.provider.name;
         let running = self.ground.running;
-        let has_address = running.is_none_or(|it| it.has_address(provider));
+        let has_address = running.is_none_or(|it| it.has_address(&path.provider.name));
         let alone = Fleet::new(self.catalog.catalog(), None);
         let fleet = running.map_or(&alone, |it| &**it.fleet());
-        let handle = fleet.open_paths(provider);
+        let handle = fleet.open_path(rule);
         let handle = handle.ok_or_else(endpoints::unknown_path)?;
         let (candidates, outcome) = candidates::of_open_path(handle, &path, has_address);
         self.candidates = candidates;

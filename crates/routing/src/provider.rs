@@ -1,8 +1,8 @@
 //! Providers, what the gateway logs in to them with, and the deployments at them.
 
-use crate::Passthrough;
 use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, PriceList, settings::EmbeddingsApi, settings::ModelTimeoutSettings};
+use crate::{Passthrough, PassthroughRule};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tollgate_providers::{Proof, QuerySecret, Signer, Source, Token};
@@ -336,10 +336,10 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// The deployment for the open paths of a provider, so that their health is not that of a model.
-    pub(crate) fn of_open_paths(provider: &Arc<Provider>) -> Self {
+    /// The deployment for an open path, so that its health is neither that of a model nor of another path.
+    pub(crate) fn of_open_path(provider: &Arc<Provider>, rule: &PassthroughRule) -> Self {
         Self {
-            name: format!("{}/passthrough", provider.name).into(),
+            name: Arc::clone(&rule.name),
             provider: Arc::clone(provider),
             upstream_model: UpstreamModel::Fixed("".into()),
             capabilities: provider.capabilities.clone(),

@@ -61,6 +61,26 @@ async fn a_refusal_is_free_and_has_no_word_of_the_provider() {
 }
 
 #[tokio::test]
+async fn a_429_at_one_path_closes_no_other() {
+    let service = Service::answering(|seen| match seen.target.starts_with("/v1/images") {
+        true => {
+            let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 60\r\n\
+                        content-length: 0\r\n\r\n";
+            vec![Act::send(head)]
+        }
+        false => plain(seen),
+    })
+    .await;
+    let gateway = gateway(&service).await;
+    for _ in 0..2 {
+        let answer = gateway.send(&draw().key(&gateway.key)).await;
+        answer.assert_error(429, "rate_limit_exceeded");
+    }
+    send(&gateway, "GET", FILES).await.assert_ok();
+    assert_eq!(service.seen().len(), 2, "the wait is obeyed at that path");
+}
+
+#[tokio::test]
 async fn another_credential_is_asked_if_the_first_attempt_cannot_have_had_an_effect() {
     for (status, method, again) in [
         (401, "POST", true),

@@ -7,7 +7,8 @@
 //! provider share its health.
 
 use super::{Breaker, BreakerPolicy, Load, PeakEwma};
-use crate::{Catalog, Credential, Deployment, Model, Provider};
+use crate::plan::hash_of;
+use crate::{Catalog, Credential, Deployment, Model, PassthroughRule, Provider};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -133,7 +134,7 @@ pub struct Fleet {
     deployment_credentials: Map<(Arc<str>, Arc<str>), DeploymentCredentialHealth>,
     /// By model.
     handles: HashMap<Arc<str>, Arc<[Arc<DeploymentHandle>]>>,
-    /// By provider: those of open paths, which have no model.
+    /// By their name: those of open paths, which have no model.
     open: Map<Arc<str>, DeploymentHandle>,
 }
 
@@ -147,10 +148,12 @@ impl Fleet {
             fleet.add_provider(provider, earlier);
         }
         for provider in catalog.providers() {
-            if provider.passthrough.is_some() {
-                let deployment = Arc::new(Deployment::of_open_paths(provider));
-                let handle = Arc::new(fleet.handle(&deployment, earlier));
-                fleet.open.insert(Arc::clone(&provider.name), handle);
+            let rules = provider.passthrough.iter().flat_map(|open| &open.rules);
+            for rule in rules {
+                let deployment = Arc::new(Deployment::of_open_path(provider, rule));
+                if let Some(handle) = fleet.handle(&deployment, earlier) {
+                    fleet.open.insert(Arc::clone(&rule.name), handle);
+                }
             }
         }
         for model in catalog.all() {
@@ -166,9 +169,9 @@ impl Fleet {
         self.handles.get(&model.id).cloned().unwrap_or_default()
     }
 
-    /// The handle for the open paths of a provider. `None` if it has none.
-    pub fn open_paths(&self, provider: &str) -> Option<&Arc<DeploymentHandle>> {
-        self.open.get(provider)
+    /// The handle for an open path.
+    pub fn open_path(&self, rule: &PassthroughRule) -> Option<&Arc<DeploymentHandle>> {
+        self.open.get(&rule.name)
     }
 
     /// Every handle, those of open paths last; listed aliases repeat those of their model.
