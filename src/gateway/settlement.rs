@@ -505,12 +505,12 @@ fn final_usage(exchange: &Exchange, report: &ReportedUsage) -> Option<Usage> {
 
 /// The tokens that were sent and delivered so far. `output` counts those of the answer's text.
 fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) -> u64) -> Usage {
+    if let Some(fixed) = open_path::usage(exchange) {
+        // The provider has answered once its head was sent, even if the upload has not ended.
+        return exchange.first_byte.map_or_else(Usage::default, |_| fixed);
+    }
     if !is_worked_on(exchange) {
         return Usage::default();
-    }
-    if let Some(fixed) = open_path::usage(exchange) {
-        // The provider has answered once its head was sent.
-        return exchange.first_byte.map_or_else(Usage::default, |_| fixed);
     }
     // Text that is still held back was not delivered.
     let counted = Usage {

@@ -2,9 +2,11 @@
 
 use super::{FILES, IMAGES, MIB, config, draw, gateway, plain, refusal};
 use crate::money::{has_used, terms};
-use crate::support::{Act, Ending, Gateway, LONG, Request, Service, eventually};
+use crate::support::{Act, Config, Ending, Gateway, LONG, Request, Service, eventually, provider};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 async fn history(gateway: &Gateway, key: &str) -> Vec<Value> {
@@ -196,6 +198,61 @@ async fn the_limits_of_the_key_hold() {
     hold.notify_one();
     connection.answer(&waiting).await.assert_ok();
     gateway.send(&draw().key(&alone)).await.assert_ok();
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_end_of_the_upload_is_charged() {
+    let go = Arc::new(Notify::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let breaks = Arc::clone(&go);
+    let serve = async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let early = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                         transfer-encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n";
+            stream.write_all(early.as_bytes()).await.unwrap();
+            let mut upload = vec![0; MIB];
+            while tokio::select! {
+                read = stream.read(&mut upload) => read.is_ok_and(|it| it > 0),
+                () = breaks.notified() => false,
+            } {}
+            stream.set_zero_linger().unwrap();
+        }
+    };
+    let serve = tokio::spawn(serve);
+    let config = Config::new()
+        .provider("sim", provider(address))
+        .with(
+            "providers.sim.passthrough",
+            json!([{"path": "/v1/files", "methods": ["POST"], "charge": 100, "body": "30MiB"}]),
+        )
+        .model("test-model", json!(["sim"]));
+    let gateway = Gateway::start(config).await;
+    for is_left in [false, true] {
+        let key = gateway.key_with(1000, LONG);
+        let upload = Request::new("POST", FILES)
+            .key(&key)
+            .body(vec![b'x'; 3 * MIB]);
+        let mut connection = gateway.connect().await;
+        connection.write(&upload.head()).await;
+        connection.write(&upload.body[..2 * MIB]).await;
+        connection.read_until(b"data: 1\n\n").await;
+        if is_left {
+            drop(connection);
+            gateway.has_spent(&key, 100).await;
+        } else {
+            go.notify_one();
+            connection.rest().await;
+            gateway.has_spent(&key, 100).await;
+        }
+    }
+    serve.abort();
+    gateway.verify().await;
 }
 
 #[tokio::test]
