@@ -153,6 +153,26 @@ async fn models_without_vectors_are_not_asked_for_them() {
     assert!(provider.received().is_empty());
 }
 
+/// A model of both: the deployment of chat is no candidate for vectors.
+#[tokio::test]
+async fn a_deployment_without_the_format_is_no_candidate() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let config = Config::first_and_second(a.address, b.address)
+        .with("providers.a.formats", json!(["embeddings"]))
+        .with("providers.b.formats", json!(["chat"]));
+    let gateway = Gateway::start(config).await;
+    let body = json!({"model": "m", "input": "a"});
+    let request = Request::post(EMBEDDINGS, &body).key(&gateway.key);
+    let limited = request.clone().orders("status-429+retry-after-30");
+    for request in [limited, request] {
+        let answer = gateway.send(&request).await;
+        answer.assert_error(429, "rate_limit_exceeded");
+    }
+    assert_eq!((a.received().len(), b.received().len()), (1, 0));
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    gateway.post(CHAT, &chat).await.assert_ok();
+}
+
 #[tokio::test]
 async fn a_model_of_vectors_alone_holds_no_conversation() {
     let provider = Provider::start().await;

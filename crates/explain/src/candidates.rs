@@ -337,6 +337,7 @@ fn in_words(obstacle: Obstacle, token: Option<&Token>, now: u64) -> String {
     let seconds = |until: u64| Duration::from_millis(until.saturating_sub(now)).as_secs();
     match obstacle {
         Obstacle::CannotCount => "it does not count tokens".to_owned(),
+        Obstacle::OtherFormat => "it has no format for the request".to_owned(),
         Obstacle::StoredElsewhere => "what the request names is stored elsewhere".to_owned(),
         Obstacle::NoToken(lack) => {
             let retry = lack.retry_in.as_secs();

@@ -110,6 +110,8 @@ pub struct Choice {
 pub enum Obstacle {
     /// Its provider cannot count tokens in the format.
     CannotCount,
+    /// It has neither the format nor one into which the request can be translated.
+    OtherFormat,
     /// Another provider or credential stores what the request names.
     StoredElsewhere,
     /// There is no token to log in with.
@@ -135,6 +137,7 @@ impl Obstacle {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CannotCount => "does not count tokens",
+            Self::OtherFormat => "other format",
             Self::StoredElsewhere => "stored elsewhere",
             Self::NoToken(_) => "without a token",
             Self::Open { .. } => "in cooldown",
@@ -302,6 +305,8 @@ fn availability(
         if endpoint.is_none_or(|it| it.count_tokens.is_none()) {
             return Err(Obstacle::CannotCount);
         }
+    } else if handle.deployment.format_for(asked.format).is_none() {
+        return Err(Obstacle::OtherFormat);
     }
     if let Some((provider, name)) = asked.stored_at
         && (*handle.deployment.provider.name != *provider || credential.name() != name)

@@ -559,6 +559,24 @@ fn a_request_for_something_stored_goes_to_its_provider_alone_even_in_cooldown() 
 }
 
 #[test]
+fn a_deployment_without_a_format_for_the_request_is_no_candidate() {
+    let world = World::new(&json!(["a", "e"]));
+    for (format, choices) in [
+        (Format::Chat, 2),
+        (Format::Converse, 2),
+        (Format::Embeddings, 0),
+        (Format::Rerank, 0),
+    ] {
+        let asked = Asked { format, ..asked(1) };
+        let (found, left_out) = world.plan(&asked);
+        assert_eq!(found.len(), choices, "{format:?}");
+        let obstacles: Vec<_> = left_out.0.iter().map(|it| it.obstacle).collect();
+        assert_eq!(obstacles, vec![Obstacle::OtherFormat; 2 - choices]);
+        assert_eq!(is_available(&world.handles, &asked), choices > 0);
+    }
+}
+
+#[test]
 fn health_survives_a_reload_but_not_another_secret_or_address() {
     let (deployments, credentials) = (json!(["a", "b"]), json!(["env:K", "env:L"]));
     let before = World::with(&deployments, &credentials, &json!({}));
