@@ -416,7 +416,8 @@ pub fn make_ready(
 pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
     while Instant::now() < exchange.request_ends() {
         if !exchange.attempts.is_ready() {
-            make_ready(exchange, None).ok()?;
+            // After an error, those that were passed over are left.
+            let _ = make_ready(exchange, None);
         }
         let admitted = exchange.stage.admitted();
         let tokens = admitted.map_or(0, |it| it.facts().likely_input_tokens());

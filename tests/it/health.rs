@@ -2,10 +2,12 @@
 
 use crate::support::{
     self, Act, Answer, CHAT, Config, Connection, Doorman, FORMATS, Gateway, Provider, Request,
-    Upstream, bounded, breaker, closed_port, eventually, json_answer, prompt, provider,
+    Service, Upstream, bounded, breaker, closed_port, eventually, json_answer, prompt, provider,
     provider_at,
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 const REFUSED_KEY: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\
     content-length: 97\r\n\r\n{\"error\":{\"message\":\"Incorrect API key\",\"type\":\"invalid_request_error\",\"code\":\"invalid_api_key\"}}";
@@ -218,6 +220,56 @@ async fn a_deployment_behind_eight_credentials_is_asked() {
     answer.assert_ok();
     assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
     assert_eq!((a.received().len(), b.received().len()), (1, 1));
+}
+
+/// Another request has taken the probe, and the last candidate does not take the request.
+#[tokio::test]
+async fn a_candidate_whose_probe_is_taken_is_the_last_resort() {
+    let go = Arc::new(Notify::new());
+    let waits = Arc::clone(&go);
+    let first = Service::answering(move |_| {
+        let failure = json_answer("500 Internal Server Error", "", "{}");
+        vec![Act::Wait(Arc::clone(&waits)), Act::send(failure)]
+    })
+    .await;
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let health = json!({"consecutive_failures": 1, "cooldown": "100ms", "max_cooldown": "100ms"});
+    let config = Config::first_and_second(a.address, b.address)
+        .with("failover", json!({"again": 0}))
+        .with("providers.a.health", health)
+        .with("providers.b.formats", json!(["messages"]))
+        .provider("first", provider(first.address))
+        .model("alone", json!(["a/x"]))
+        .model(
+            "m",
+            json!([
+                "first",
+                {"provider": "a", "upstream_model": "x", "priority": 1},
+                {"provider": "b", "priority": 2},
+            ]),
+        );
+    let gateway = Arc::new(Gateway::start(config).await);
+    let failed = gateway.ask(CHAT, "alone", "status-500", json!({})).await;
+    failed.assert_error(502, "upstream_error");
+    let state = breaker("deployment", "a", "a/x", "");
+    gateway.sample_is(&state, 1.0).await;
+    let asked = {
+        let gateway = Arc::clone(&gateway);
+        // A provider of messages gives one answer.
+        tokio::spawn(async move { gateway.ask(CHAT, "m", "", json!({"n": 2})).await })
+    };
+    let come = async || (!first.seen().is_empty()).then_some(());
+    eventually("the first attempt", come).await;
+    let probe = {
+        let gateway = Arc::clone(&gateway);
+        tokio::spawn(async move { gateway.ask(CHAT, "alone", "hang", json!({})).await })
+    };
+    a.when("the probe", |it| it.requests == 2).await;
+    go.notify_one();
+    let answer = bounded("the answer", asked).await.unwrap();
+    answer.assert_ok();
+    assert_eq!((a.received().len(), b.received().len()), (3, 0));
+    probe.abort();
 }
 
 #[tokio::test]
