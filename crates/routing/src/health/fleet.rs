@@ -70,6 +70,8 @@ pub struct DeploymentHandle {
     pub health: Arc<DeploymentHealth>,
     /// One for each credential; a single one without credential if the provider needs none. Never empty.
     pub credentials: Box<[CredentialHandle]>,
+    /// A hash of its name, equal in every process.
+    pub hash: u64,
 }
 
 /// A credential at a deployment, or none if the provider needs none, with its health.
@@ -83,7 +85,7 @@ pub struct CredentialHandle {
     pub health: Arc<DeploymentCredentialHealth>,
     /// Its share of the requests among credentials of one priority.
     pub weight: f64,
-    /// A hash of the names, equal in every process.
+    /// A hash of its name and that of the deployment, equal in every process.
     pub hash: u64,
 }
 
@@ -278,7 +280,7 @@ impl Fleet {
                 let key = (Arc::clone(&provider.name), name_of(credential));
                 let account = Arc::clone(self.credentials.get(&key)?);
                 let (_, name) = key;
-                let hash = deployment_credential_hash(&deployment.name, &name);
+                let hash = hash_of(&[deployment.name.as_bytes(), name.as_bytes()]);
                 let key = (Arc::clone(&deployment.name), name);
                 let known = earlier.deployment_credentials.get(&key);
                 let known = known.filter(|it| Arc::ptr_eq(&it.credential, &account));
@@ -306,7 +308,8 @@ impl Fleet {
             provider: of_provider,
             health,
             credentials,
-        }
+            hash: hash_of(&[deployment.name.as_bytes()]),
+        }))
     }
 }
 
@@ -318,8 +321,4 @@ fn credentials_of(provider: &Provider) -> impl Iterator<Item = Option<&Credentia
 
 fn name_of(credential: Option<&Credential>) -> Arc<str> {
     credential.map_or_else(|| "".into(), |it| Arc::clone(&it.name))
-}
-
-fn deployment_credential_hash(deployment: &str, credential: &str) -> u64 {
-    crate::plan::hash_of(&[deployment.as_bytes(), credential.as_bytes()])
 }

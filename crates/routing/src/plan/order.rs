@@ -1,9 +1,10 @@
 //! The order of the candidates that are available.
 //!
-//! Every entry draws a number `u` from its hash and a seed, and waits `-ln(u) / weight`. Each entry comes
-//! first with the probability of its weight (an exponential race). With a random seed this is drawing by
-//! weight without replacement. With the conversation as the seed it is rendezvous hashing: a conversation
-//! keeps its candidate, and a candidate that leaves or returns moves only its own conversations.
+//! Every deployment draws a number `u` from its hash and a seed, and waits `-ln(u) / weight`. Each comes first
+//! with the probability of its weight (an exponential race). So do the credentials within a deployment. With a
+//! random seed this is drawing by weight without replacement. With the conversation as the seed it is
+//! rendezvous hashing: a conversation keeps its candidate, and a candidate that leaves or returns moves only
+//! its own conversations, or those of its deployment.
 //!
 //! The load of conversations is bounded (Mirrokni, Thorup, Zadimoghaddam: Consistent hashing with bounded
 //! loads, 2018): a conversation goes to the first entry of its order that has at most its share in flight,
@@ -22,8 +23,8 @@ pub(super) struct Entry<'a> {
     of: (&'a DeploymentHandle, &'a CredentialHandle),
     /// The priority, and whether the request must be translated. Smaller ones come first.
     rank: (u16, bool),
-    /// Its time in the race.
-    waited: f64,
+    /// The time of its deployment in the race, and its own among the credentials there.
+    waited: (f64, f64),
 }
 
 impl<'a> Entry<'a> {
@@ -44,7 +45,10 @@ impl<'a> Entry<'a> {
                 deployment.priority,
                 !deployment.formats.contains(asked.format),
             ),
-            waited: -unit(credential.hash, seed).ln() / credential.weight,
+            waited: (
+                waited(handle.hash, f64::from(deployment.weight), seed),
+                waited(credential.hash, credential.weight, seed),
+            ),
         }
     }
 
@@ -119,11 +123,15 @@ fn bound(group: &mut [Entry<'_>], balancing: &Balancing) -> Why {
     match group.iter().position(has_room) {
         None | Some(0) => Why::Conversation,
         Some(position) => {
-            if let Some(upto) = group.get_mut(..=position) {
-                upto.rotate_right(1);
-            }
+            to_front(group, position);
             Why::Overflow
         }
+    }
+}
+
+fn to_front(group: &mut [Entry<'_>], position: usize) {
+    if let Some(upto) = group.get_mut(..=position) {
+        upto.rotate_right(1);
     }
 }
 
@@ -141,14 +149,21 @@ fn choose(group: &mut [Entry<'_>], balance: Balance, now: u64) -> Why {
         }
         Balance::Latency => {
             // The better of two drawn by weight: a single best entry would get all requests at once.
-            if let [first, second, ..] = group
-                && second.expected(now) < first.expected(now)
+            let mut rest = group.iter().enumerate();
+            if let Some((_, first)) = rest.next()
+                && let Some((at, other)) = rest.find(|(_, it)| it.deployment != first.deployment)
+                && other.expected(now) < first.expected(now)
             {
-                std::mem::swap(first, second);
+                to_front(group, at);
             }
             Why::Latency
         }
     }
+}
+
+/// A time in the race.
+fn waited(hash: u64, weight: f64, seed: u64) -> f64 {
+    -unit(hash, seed).ln() / weight
 }
 
 /// A number between 0 and 1 that depends only on the arguments.

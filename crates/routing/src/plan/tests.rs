@@ -23,13 +23,17 @@ impl Environment for Variables {
     }
 }
 
-/// A model `m` with these deployments, at providers `a` to `e` with these credentials each.
+/// A model `m` with these deployments, at providers `a` to `e` with these credentials each, or each with those
+/// under its name.
 fn catalog(deployments: &Value, credentials: &Value, routing: &Value) -> Catalog {
     let provider = |name: &str| {
         json!({
             "address": format!("http://{name}.example"),
             "formats": if name == "e" { json!(["messages"]) } else { json!(["chat"]) },
-            "credentials": credentials,
+            "credentials": match credentials {
+                Value::Object(by_provider) => by_provider.get(name).cloned().unwrap_or_else(|| json!([])),
+                _ => credentials.clone(),
+            },
         })
     };
     let settings: CatalogSettings = serde_json::from_value(json!({
@@ -304,6 +308,30 @@ fn a_refused_credential_moves_its_own_conversations_alone() {
 }
 
 #[test]
+fn other_credentials_move_no_conversation_of_another_deployment() {
+    let with = |of_a: Value| {
+        let credentials = json!({"a": of_a, "b": ["env:K", "env:L"]});
+        World::with(&json!(["a", "b"]), &credentials, &json!({}))
+    };
+    let three = with(json!(["env:K", "env:L", "env:M"]));
+    let weighted = with(json!(["env:K", "env:L", {"secret": "env:M", "weight": 5}]));
+    let one = with(json!(["env:K"]));
+    for conversation in 0..1000 {
+        let [before, heavier, after] =
+            [&three, &weighted, &one].map(|it| it.first(&talking(conversation)));
+        match &*before {
+            "a:M" => assert_eq!(heavier, "a:M"),
+            "a:K" | "a:L" => assert!([&before, "a:M"].contains(&&*heavier), "{heavier}"),
+            _ => assert_eq!(heavier, before),
+        }
+        match &*before {
+            "b:K" | "b:L" => assert_eq!(after, before),
+            _ => assert_eq!(after, "a:K"),
+        }
+    }
+}
+
+#[test]
 fn a_new_deployment_takes_its_share_of_the_conversations_and_moves_no_others() {
     let three = World::new(&json!(["a", "b", "c"]));
     let four = World::new(&json!(["a", "b", "c", "d"]));
@@ -401,6 +429,18 @@ fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
     assert_shares(&shares(&world, 1000, asked), &[("b", 1.0)]);
     tickets.push(world.enter(1, 0, 1000).unwrap());
     assert_shares(&shares(&world, 1000, asked), &[("a", 1.0)]);
+}
+
+#[test]
+fn latency_compares_deployments_and_not_credentials_of_one() {
+    let routing = json!({"balance": "latency"});
+    let world = World::with(&json!(["a", "b"]), &json!(["env:K", "env:L"]), &routing);
+    for (deployment, millis) in [(0, 400), (1, 100)] {
+        let mut ticket = world.enter(deployment, 0, 1000).unwrap();
+        let took = Some(Duration::from_millis(millis));
+        ticket.first_content(took, 1000, &mut |_| {});
+    }
+    assert_shares(&shares(&world, 1000, asked), &[("b:K", 0.5), ("b:L", 0.5)]);
 }
 
 #[test]
