@@ -44,7 +44,7 @@ async fn vectors_arrive_as_the_provider_makes_them_and_cost_their_input() {
         (
             RERANK,
             json!({"query": "red", "documents": ["a red one", {"text": "b"}], "top_n": 1}),
-            5,
+            6,
         ),
     ] {
         let mut body = body;
@@ -114,6 +114,40 @@ async fn a_rerank_costs_the_searches_that_its_provider_reports_or_those_that_it_
         assert_eq!(answer.header("x-cost"), Some(cost));
         assert_eq!(gateway.line_of(&answer).await["cost"], cost);
     }
+}
+
+/// vLLM and Voyage read the query once for each document.
+#[tokio::test]
+async fn a_rerank_reserves_its_query_for_each_document() {
+    const TOKENS: u64 = 2_001_000;
+    let results = json!([{"index": 0, "relevance_score": 0.5}]);
+    let body = json!({"id": "r", "results": results, "usage": {"total_tokens": TOKENS}});
+    let answer = json_answer("200 OK", "", &body.to_string());
+    let upstream = Upstream::playing([Act::send(answer)]).await;
+    let mut provider = support::provider(upstream.address);
+    provider["formats"] = json!(["rerank"]);
+    let config = Config::new()
+        .provider("raw", provider)
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.context_window", json!(8192));
+    let gateway = Gateway::start(config).await;
+    let (query, documents) = ("word ".repeat(2000), vec!["a"; 1000]);
+    let body = json!({"model": "test-model", "query": query, "documents": documents});
+    let request = Request::post(RERANK, &body);
+    let small = gateway.key_with(13_000, LONG);
+    gateway
+        .send(&request.clone().key(&small))
+        .await
+        .assert_error(402, "quota_exhausted");
+    assert_eq!(upstream.requests(), 0);
+    let answer = gateway.send(&request.key(&gateway.key)).await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(
+        (&line["charged"], &line["count"]),
+        (&json!(TOKENS), &json!("reported")),
+        "{line}"
+    );
 }
 
 #[tokio::test]

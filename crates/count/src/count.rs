@@ -74,6 +74,25 @@ impl Count {
         self.tokens.saturating_sub(self.margin())
     }
 
+    /// Adds the query of a rerank for each document after the first: most providers read it with each.
+    fn with_query(self, body: Json<'_>, rules: &Rules) -> Self {
+        let query = body.members().filter(|(key, _)| key == "query");
+        let query = of_reading(&Reading::of(Format::Rerank, query, rules), rules);
+        let further = body.elements_of("documents").skip(1).count() as u64;
+        let repeated = |tokens: u64| {
+            let tokens = tokens.saturating_sub(rules.constant.into());
+            tokens.saturating_mul(further)
+        };
+        Self {
+            tokens: self.tokens.saturating_add(repeated(query.tokens)),
+            media: self
+                .media
+                .saturating_add(query.media.saturating_mul(further)),
+            most: self.most.saturating_add(repeated(query.most)),
+            ..self
+        }
+    }
+
     fn margin(&self) -> u64 {
         round::up(self.tokens as f64 * f64::from(self.error_p95))
     }
@@ -92,7 +111,15 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
     let Ok(document) = json::parse(body) else {
         return by_length(body, rules);
     };
-    let reading = Reading::of(format, Json::of(&document), rules);
+    let body = Json::of(&document);
+    let count = of_reading(&Reading::of(format, body.members(), rules), rules);
+    match format {
+        Format::Rerank => count.with_query(body, rules),
+        _ => count,
+    }
+}
+
+fn of_reading(reading: &Reading<'_>, rules: &Rules) -> Count {
     let texts = reading.texts.iter().map(AsRef::as_ref);
     let sum = rules.vocabulary.count_all(texts, rules.exact_bytes);
     let Sum {

@@ -45,7 +45,12 @@ pub(crate) struct Reading<'j> {
 const MAX_DEPTH: u8 = 16;
 
 impl<'j> Reading<'j> {
-    pub(crate) fn of(format: Format, body: Json<'j>, rules: &'j Rules) -> Self {
+    /// Reads these fields of a body.
+    pub(crate) fn of(
+        format: Format,
+        fields: impl Iterator<Item = (Cow<'j, str>, Json<'j>)>,
+        rules: &'j Rules,
+    ) -> Self {
         let mut reading = Self {
             rules,
             texts: Vec::new(),
@@ -58,7 +63,7 @@ impl<'j> Reading<'j> {
             labels: 0,
             in_turn: true,
         };
-        for (key, value) in body.members() {
+        for (key, value) in fields {
             reading.field(format, &key, value);
         }
         reading

@@ -84,10 +84,15 @@ pub(crate) fn rerank(request: &Value) -> Result<Value, Fault> {
     let most = most.and_then(|most| usize::try_from(most).ok());
     let results = order.into_iter().take(most.unwrap_or(usize::MAX));
     let results = results.map(|(index, score)| json!({"index": index, "relevance_score": score}));
-    let read = documents.iter().map(|it| tokens::count(it)).sum::<u64>();
+    // As vLLM and Voyage count: each document with the query.
+    let query = tokens::count(query);
+    let read = documents
+        .iter()
+        .map(|it| query + tokens::count(it))
+        .sum::<u64>();
     Ok(json!({
         "model": model, "results": results.collect::<Vec<_>>(),
-        "usage": {"total_tokens": tokens::count(query) + read},
+        "usage": {"total_tokens": read},
     }))
 }
 
@@ -185,6 +190,8 @@ mod tests {
         let order = [0, 1].map(|at| answer["results"][at]["index"].clone());
         assert_eq!(order, [json!(1), json!(2)], "{answer}");
         assert_eq!(answer["results"].as_array().unwrap().len(), 2);
+        // The query of two tokens is read with each of the three documents.
+        assert_eq!(answer["usage"]["total_tokens"], 3 * 2 + 6);
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl RequestFacts {
         };
         self.readable_bytes
             .saturating_add(media.max(self.media_tokens()))
+            .saturating_add(self.repeated_query(1))
             .saturating_add(frame)
     }
 }

@@ -58,6 +58,8 @@ pub struct RequestFacts {
     pub compacts: bool,
     /// Embeddings and rerank only: the number of texts or documents in their list.
     pub documents: u64,
+    /// Rerank only: bytes of the query in the body. Many providers read it once for each document.
+    pub query_bytes: u64,
     /// The request has a template for the prompt (`chat_template`), of which a few bytes can expand to the
     /// whole context window.
     pub template: bool,
@@ -165,14 +167,20 @@ impl RequestFacts {
 
     /// The searches that it is likely to bill: long documents are rare.
     pub fn likely_rerank_searches(&self) -> u64 {
-        let pieces = self.likely_input_tokens() / Self::RERANK_TOKENS;
+        let pieces = self.input_tokens(4) / Self::RERANK_TOKENS;
         self.documents.max(pieces).div_ceil(Self::RERANK_DOCUMENTS)
     }
 
     /// The likely tokens of uncounted input: four bytes of text per token, and images by the rules
     /// of the large providers.
     pub const fn likely_input_tokens(&self) -> u64 {
-        self.input_tokens(4)
+        self.input_tokens(4).saturating_add(self.repeated_query(4))
+    }
+
+    /// The tokens that the query of a rerank adds with the documents after the first.
+    pub(crate) const fn repeated_query(&self, bytes_per_token: u64) -> u64 {
+        let query = self.query_bytes.div_ceil(bytes_per_token);
+        query.saturating_mul(self.documents.saturating_sub(1))
     }
 
     /// Tokens that the input rarely exceeds, except for adversarial text: code, numbers and most scripts have
@@ -275,6 +283,22 @@ mod tests {
         };
         assert_eq!(facts.likely_rerank_searches(), 1);
         assert_eq!(facts.most_rerank_searches(), 2);
+    }
+
+    #[test]
+    fn the_query_of_a_rerank_is_read_once_for_each_document() {
+        let mut facts = RequestFacts {
+            documents: 1000,
+            text_bytes: 11_000,
+            readable_bytes: 15_000,
+            ..RequestFacts::default()
+        };
+        let (likely, most) = (facts.likely_input_tokens(), facts.most_input());
+        let searches = facts.most_rerank_searches();
+        facts.query_bytes = 10_000;
+        assert_eq!(facts.likely_input_tokens(), likely + 999 * 2500);
+        assert_eq!(facts.most_input(), most + 999 * 10_000);
+        assert_eq!(facts.most_rerank_searches(), searches);
     }
 
     #[test]

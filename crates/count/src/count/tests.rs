@@ -46,6 +46,27 @@ fn the_same_question_is_the_same_count_in_every_format() {
     }
 }
 
+/// vLLM and Voyage read the query once for each document.
+#[test]
+fn the_query_of_a_rerank_counts_once_for_each_document() {
+    let of = |documents: &[&str]| {
+        openai(
+            Format::Rerank,
+            &json!({"query": "red apples and green apples", "documents": documents}),
+        )
+    };
+    let (one, three) = (of(&["a"]), of(&["a", "a", "a"]));
+    let query = openai(
+        Format::Rerank,
+        &json!({"query": "red apples and green apples"}),
+    );
+    let document = one.tokens - query.tokens;
+    let text = query.tokens - u64::from(Tokenizer::Openai.rules().constant);
+    assert_eq!(three.tokens, one.tokens + 2 * (document + text));
+    assert!(three.most >= one.most + 2 * text, "{three:?}");
+    assert_eq!(three.basis, Basis::Whole);
+}
+
 /// What each of these adds is what its providers showed in recorded traffic.
 #[test]
 fn system_tools_calls_and_results_all_count() {

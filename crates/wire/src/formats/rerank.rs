@@ -45,7 +45,7 @@ fn key(name: &[u8]) -> Key {
 fn top(key: &[u8]) -> Slot {
     match key {
         b"documents" => Slot::Conversation,
-        b"query" => Slot::Content,
+        b"query" => Slot::Query,
         b"top_n" | b"top_k" | b"return_documents" | b"max_tokens_per_doc" | b"truncation" => {
             Slot::Ignored
         }

@@ -66,6 +66,8 @@ pub(crate) enum Slot {
     Json,
     /// Text, a node, or an array of these.
     Content,
+    /// The query of a rerank.
+    Query,
     /// The `content` of a node.
     NodeContent,
     /// An entry of a list of items.

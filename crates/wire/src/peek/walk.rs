@@ -327,6 +327,10 @@ impl Walk {
             Slot::Content | Slot::Tool | Slot::Item | Slot::Status => {
                 self.content(slot, value, span.start);
             }
+            Slot::Query => {
+                self.found.facts.query_bytes = span.len();
+                self.content(Slot::Content, value, span.start);
+            }
             Slot::Seal => {
                 let tags = [SEAL_TAG, ENCODED_SEAL_TAG].map(str::as_bytes);
                 let is_seal = matches!(value, Value::Text(text) if tags.contains(&text.bytes));
@@ -451,6 +455,9 @@ impl Walk {
             end,
         };
         self.check_closed(&frame)?;
+        if self.frames.len() == 1 && self.slot() == Some(Slot::Query) {
+            self.found.facts.query_bytes = span.len();
+        }
         if self.user_begins && matches!(frame.location, Location::Node | Location::Item) {
             self.end_beginning(end);
         }

@@ -270,3 +270,16 @@ fn every_byte_but_inline_media_may_be_read() {
         assert_eq!(facts.readable_bytes, all - inline, "{body}");
     }
 }
+
+#[test]
+fn the_query_of_a_rerank_is_measured() {
+    for query in [
+        r#""red \u0061pples""#,
+        r#"{"text":"red apples"}"#,
+        r#"[{"type":"text","text":"red"},"apples"]"#,
+    ] {
+        let body = format!(r#"{{"model":"m","documents":["a"],"query":{query},"top_n":1}}"#);
+        let facts = peek(Format::Rerank, &body).unwrap().facts;
+        assert_eq!(facts.query_bytes, query.len() as u64, "{query}");
+    }
+}
