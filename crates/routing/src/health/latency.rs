@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The average: microseconds above, the moment of the last change in milliseconds below,
-/// both in 32 bits. Microseconds end at 71 minutes; moments wrap around after 49 days, which
-/// costs one average its age.
+/// both in 32 bits. Microseconds end at 71 minutes; moments wrap around after 49 days, and an
+/// average that is older than half of that is new again.
 #[derive(Debug, Default)]
 pub struct PeakEwma(AtomicU64);
 
@@ -50,6 +50,8 @@ impl PeakEwma {
 /// The share that what was measured at `at` keeps.
 fn kept(at: u32, now: u64) -> f64 {
     let age = low(now).wrapping_sub(at);
+    // More than half of the range: another thread has read the clock a little later.
+    let age = if age > u32::MAX / 2 { 0 } else { age };
     (-f64::from(age) / PeakEwma::DECAY_MS).exp()
 }
 
@@ -104,6 +106,13 @@ mod tests {
         average.observe(SECOND * 60, 1_000);
         let faded = average.get(301_000).unwrap();
         assert!(faded < Duration::from_millis(5), "{faded:?}");
+    }
+
+    #[test]
+    fn a_reading_of_the_clock_that_is_a_little_older_has_no_age() {
+        let average = PeakEwma::default();
+        average.observe(SECOND, 1001);
+        assert_eq!(average.get(1000), Some(SECOND));
     }
 
     #[test]
