@@ -200,7 +200,7 @@ impl Shared {
         Err(LookupFailure::Refused(refusal))
     }
 
-    /// Waits for a load, but not for ever.
+    /// Waits for a load, for `load_timeout` at most.
     async fn wait_for(&self, load: Waiting) -> Loaded {
         tokio::time::timeout(self.settings.load_timeout, load)
             .await
