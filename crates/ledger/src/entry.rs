@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::{io, sync::Arc};
 use tollgate_types::{ErrorCode, Format, Money, PerUnit, RequestId, Unit, Usage};
 
-/// The SQLite store panics when it enters a request for this model.
+/// A store panics when it enters a request for this model.
 #[cfg(test)]
 pub(crate) const PANICS: &str = "panics";
 
