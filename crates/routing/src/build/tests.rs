@@ -451,8 +451,8 @@ fn a_model_of_a_family_is_checked_with_the_deployments_of_the_family() {
             "unknown": {"family": "f"},
             "empty": {"family": "f", "upstream_model": ""},
             "amazon.titan-embed": {"family": "e"},
-            "somebody.embed": {"family": "e"},
-            "somebody.*": {"family": "e"},
+            "acme.embed": {"family": "e"},
+            "acme.*": {"family": "e"},
             "one": {"family": "twice"},
             "two": {"family": "twice"},
         },
@@ -462,7 +462,7 @@ fn a_model_of_a_family_is_checked_with_the_deployments_of_the_family() {
         "families.twice.deployments[1]: 'a/*' is given twice",
         "families.f.deployments[1]: 'a/known' is given twice",
         "models.empty.upstream_model: the upstream model's name is empty or holds a control character",
-        "families.e.deployments[0]: 'somebody.embed' names neither a model of Titan nor one of \
+        "families.e.deployments[0]: 'acme.embed' names neither a model of Titan nor one of \
          Cohere: give the provider 'api: bedrock_titan' or 'api: bedrock_cohere'",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
