@@ -63,8 +63,8 @@ impl Count {
         self.tokens.saturating_add(self.margin())
     }
 
-    /// Tokens to hold for the input where more than is held could not be paid.
-    pub fn to_hold(&self) -> u64 {
+    /// Tokens to reserve for the input of a key that could not pay more than is reserved.
+    pub fn to_reserve(&self) -> u64 {
         self.most.max(self.at_most())
     }
 
@@ -144,7 +144,7 @@ fn of_reading(reading: &Reading<'_>, rules: &Rules) -> Count {
         .saturating_add(reading.framing)
         .saturating_add(reading.media)
         .saturating_add(reading.media_margin)
-        .saturating_add(reading.passed_over)
+        .saturating_add(reading.uncounted)
         .saturating_add(error_tokens(rules, reading.tools).into());
     Count {
         tokens,

@@ -8,9 +8,9 @@
 
 mod formats;
 mod parts;
-mod passed_over;
 mod payloads;
 mod tools;
+mod uncounted;
 
 use crate::{Rules, json::Json};
 use std::borrow::Cow;
@@ -33,9 +33,9 @@ pub(crate) struct Reading<'j> {
     pub(crate) assumed: bool,
     /// Whether the request offers tools.
     pub(crate) tools: bool,
-    /// Bytes that the model probably does not read.
-    pub(crate) passed_over: u64,
-    /// Bytes of labels so far that are passed over for nothing.
+    /// Bytes that are not counted but reserved for.
+    pub(crate) uncounted: u64,
+    /// Bytes of labels so far that are free.
     labels: usize,
     /// Whether the reading is in the current turn.
     in_turn: bool,
@@ -59,7 +59,7 @@ impl<'j> Reading<'j> {
             media_margin: 0,
             assumed: false,
             tools: false,
-            passed_over: 0,
+            uncounted: 0,
             labels: 0,
             in_turn: true,
         };
@@ -80,7 +80,7 @@ impl<'j> Reading<'j> {
             "tool_choice" if demands_a_call(value) => self.frame(self.rules.tools_forced),
             _ if is_free_of_tokens(key.as_bytes()) => {}
             _ => {
-                self.add_passed_over(key.len());
+                self.add_uncounted(key.len());
                 self.json(value);
             }
         }
@@ -91,7 +91,7 @@ impl<'j> Reading<'j> {
         if let Some(shape) = settings.get("format") {
             self.answer_schema(shape);
         }
-        self.rest_of(settings, &["format"]);
+        self.reserve_for_rest(settings, &["format"]);
     }
 
     /// Content that is a message of its own.
@@ -116,7 +116,7 @@ impl<'j> Reading<'j> {
     fn message(&mut self, message: Json<'j>) {
         self.frame(self.rules.per_message);
         if message.members().next().is_none() {
-            self.pass_over(message);
+            self.reserve_for(message);
         }
         for (key, value) in message.members() {
             match key.as_ref() {
@@ -138,7 +138,7 @@ impl<'j> Reading<'j> {
         if key == "tools" && value.kind() == Kind::Array {
             self.offered(value.elements());
         } else {
-            self.pass_over_member(key, value);
+            self.reserve_for_member(key, value);
         }
     }
 
@@ -149,9 +149,9 @@ impl<'j> Reading<'j> {
         };
         let thought = text.rsplit_once("</think>");
         let said = thought.map_or(&*text, |(_, said)| said.trim_start());
-        let passed_over = text.len().saturating_sub(said.len());
-        self.add_passed_over(passed_over);
-        self.text(match passed_over {
+        let uncounted = text.len().saturating_sub(said.len());
+        self.add_uncounted(uncounted);
+        self.text(match uncounted {
             0 => text,
             _ => Cow::Owned(said.to_owned()),
         });

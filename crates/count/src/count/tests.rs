@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-mod passed_over;
+mod uncounted;
 
 fn openai(format: Format, body: &Value) -> Count {
     openai_bytes(format, &body.to_string())
@@ -233,21 +233,24 @@ fn text_in_base64_is_counted_by_its_length() {
         r#"{"contents":[{"parts":[{"inlineData":{"mimeType":"text/plain","data":"DATA"}}]}]}"#;
     let count = openai_bytes(Format::Gemini, &body.replace("DATA", &"AAAA".repeat(1000)));
     assert_eq!((count.media, count.basis), (750, Basis::Assumed));
-    assert!(count.to_hold() >= 3000, "a token for each byte: {count:?}");
+    assert!(
+        count.to_reserve() >= 3000,
+        "a token for each byte: {count:?}"
+    );
 }
 
 #[test]
 fn an_image_by_address_is_counted_as_a_typical_one_and_held_as_the_largest() {
     let part = json!({"type":"image_url","image_url":{"url":"https://example.com/a.png"}});
     let body = json!({"messages":[{"role":"user","content":[part]}]}).to_string();
-    for (family, counted, held) in [
+    for (family, counted, reserved) in [
         (Tokenizer::Openai, 765, 1445),
         (Tokenizer::AnthropicLarge, 1399, 4784),
         (Tokenizer::Google, 1032, 6192),
     ] {
         let count = count(Format::Chat, body.as_bytes(), &family.rules());
         assert_eq!(count.media, counted, "{family:?}");
-        assert!(count.to_hold() >= held, "{family:?}: {count:?}");
+        assert!(count.to_reserve() >= reserved, "{family:?}: {count:?}");
     }
 }
 
@@ -436,12 +439,12 @@ fn no_text_has_more_tokens_than_are_held_for_it() {
         for family in Tokenizer::ALL {
             let count = count(Format::Chat, body.as_bytes(), &family.rules());
             let tokens = Vocabulary::O200k.count(&text);
-            assert!(count.to_hold() >= tokens, "{family:?}: {count:?}");
-            assert!(count.to_hold() >= count.tokens, "{family:?}: {count:?}");
+            assert!(count.to_reserve() >= tokens, "{family:?}: {count:?}");
+            assert!(count.to_reserve() >= count.tokens, "{family:?}: {count:?}");
             let bytes = text.len() as u64;
             // The frame, and by how much that may be off.
             let most = count.at_most().max(bytes + 70);
-            assert!(count.to_hold() <= most, "{family:?}: {count:?}");
+            assert!(count.to_reserve() <= most, "{family:?}: {count:?}");
         }
     }
 }
@@ -456,7 +459,7 @@ fn the_reservation_for_ordinary_text_is_near_its_count() {
     ] {
         let count = count(Format::Chat, body.as_bytes(), &family.rules());
         assert!(
-            count.to_hold() * 10 <= count.tokens * tenths,
+            count.to_reserve() * 10 <= count.tokens * tenths,
             "{family:?}: {count:?}"
         );
     }
@@ -487,10 +490,10 @@ fn texts_that_a_small_vocabulary_cuts_into_many_tokens_are_held_for() {
         for family in Tokenizer::ALL {
             let rules = family.rules();
             if !rules.is_own_vocabulary {
-                let held = count(Format::Chat, body.as_bytes(), &rules).to_hold();
+                let reserved = count(Format::Chat, body.as_bytes(), &rules).to_reserve();
                 assert!(
-                    held >= tokens,
-                    "{family:?}: {held} for {tokens}: {text:.20}"
+                    reserved >= tokens,
+                    "{family:?}: {reserved} for {tokens}: {text:.20}"
                 );
             }
         }
@@ -501,9 +504,10 @@ fn texts_that_a_small_vocabulary_cuts_into_many_tokens_are_held_for() {
 fn digits_and_rare_letters_are_held_for_byte_by_byte_where_the_vocabulary_is_not_public() {
     let text = "8472910365".repeat(50);
     let body = json!({"messages":[{"role":"user","content":text}]}).to_string();
-    let hold = |family: Tokenizer| count(Format::Chat, body.as_bytes(), &family.rules()).to_hold();
-    assert!(hold(Tokenizer::Anthropic) >= 500);
-    assert!(hold(Tokenizer::Openai) < 220);
+    let reserved =
+        |family: Tokenizer| count(Format::Chat, body.as_bytes(), &family.rules()).to_reserve();
+    assert!(reserved(Tokenizer::Anthropic) >= 500);
+    assert!(reserved(Tokenizer::Openai) < 220);
 }
 
 #[test]
@@ -522,7 +526,7 @@ fn how_an_earlier_answer_was_come_by_is_not_read_again_but_may_have_to_be_paid()
     for family in [Tokenizer::Deepseek, Tokenizer::Qwen, Tokenizer::Glm] {
         let (long, short) = (of(family, &long), of(family, &short));
         assert_eq!(long.tokens, short.tokens, "{family:?}");
-        assert!(long.to_hold() >= short.tokens + 2_000, "{long:?}");
+        assert!(long.to_reserve() >= short.tokens + 2_000, "{long:?}");
     }
     let (long, short) = (of(Tokenizer::Llama, &long), of(Tokenizer::Llama, &short));
     assert!(long.tokens > short.tokens + 400, "{long:?}");

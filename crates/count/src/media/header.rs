@@ -3,7 +3,7 @@
 
 use super::Size;
 
-/// Segments of a JPEG file that are passed over at most, looking for the frame.
+/// Segments of a JPEG file to skip at most, looking for the frame.
 const MAX_SEGMENTS: usize = 512;
 
 /// The size of an image in base64; `None` where it is no format known here, or broken.

@@ -1,6 +1,6 @@
 //! The parts of content: text, calls of tools and their results. `payloads` reads the media.
 
-use super::{MAX_DEPTH, Reading, passed_over::is_silent, payloads::Medium};
+use super::{MAX_DEPTH, Reading, payloads::Medium, uncounted::is_silent};
 use crate::json::Json;
 use tollgate_wire::document::Kind;
 
@@ -14,17 +14,17 @@ impl<'j> Reading<'j> {
                 .for_each(|part| self.content(part, depth)),
             Kind::Object if depth < MAX_DEPTH => self.part(content, depth + 1),
             Kind::Null => {}
-            _ => self.pass_over(content),
+            _ => self.reserve_for(content),
         }
     }
 
-    /// Reads the content under a key of an object, and passes over the rest.
+    /// Counts the content under a key of an object, and covers the rest.
     fn content_of(&mut self, object: Json<'j>, read: &str, depth: u8) {
         for (key, value) in object.members() {
             if key == read {
                 self.content(value, depth);
             } else {
-                self.pass_over_member(&key, value);
+                self.reserve_for_member(&key, value);
             }
         }
     }
@@ -55,14 +55,14 @@ impl<'j> Reading<'j> {
             "redacted_thinking" => {
                 let data = part.get("data");
                 data.into_iter()
-                    .for_each(|it| self.pass_over_member("encrypted", it));
-                self.rest_of(part, &["data"]);
+                    .for_each(|it| self.reserve_for_member("encrypted", it));
+                self.reserve_for_rest(part, &["data"]);
             }
-            "thinking" | "reasoning" => self.rest_of(part, &[]),
+            "thinking" | "reasoning" => self.reserve_for_rest(part, &[]),
             "item_reference" => {
                 // What is stored at the provider may be of any length.
                 self.assumed = true;
-                self.rest_of(part, &[]);
+                self.reserve_for_rest(part, &[]);
             }
             _ => self.unknown(part, depth),
         }
@@ -73,7 +73,7 @@ impl<'j> Reading<'j> {
         self.frame(self.rules.per_tool_call);
         let inner = ["function", "custom"].into_iter();
         if let Some((key, inner)) = inner.filter_map(|key| Some((key, call.get(key)?))).next() {
-            self.rest_of(call, &[key]);
+            self.reserve_for_rest(call, &[key]);
             return self.called(inner);
         }
         self.called(call);
@@ -81,13 +81,13 @@ impl<'j> Reading<'j> {
 
     fn called(&mut self, call: Json<'j>) {
         if call.kind() != Kind::Object {
-            return self.pass_over(call);
+            return self.reserve_for(call);
         }
         for (key, value) in call.members() {
             match (&*key, value.as_text()) {
                 ("name" | "arguments" | "input", Some(text)) => self.text(text),
                 ("arguments" | "input", None) => self.json(value),
-                _ => self.pass_over_member(&key, value),
+                _ => self.reserve_for_member(&key, value),
             }
         }
     }
@@ -108,7 +108,7 @@ impl<'j> Reading<'j> {
                     let tokens = (digits.len() as u64).saturating_sub(SEAL) / DIGITS_PER_TOKEN;
                     self.framing = self.framing.saturating_add(tokens);
                 }
-                _ => self.pass_over_member(&key, value),
+                _ => self.reserve_for_member(&key, value),
             }
         }
     }
@@ -117,13 +117,13 @@ impl<'j> Reading<'j> {
     fn unknown(&mut self, part: Json<'j>, depth: u8) {
         for (key, value) in part.members() {
             match &*key {
-                key if is_silent(key) => self.pass_over_member(key, value),
+                key if is_silent(key) => self.reserve_for_member(key, value),
                 // A call and its result.
                 "args" | "response" => self.json(value),
                 key => match Medium::under(key, value) {
                     Some(medium) => self.medium_under(medium, key, value, depth),
                     None => {
-                        self.add_passed_over(key.len());
+                        self.add_uncounted(key.len());
                         self.content(value, depth);
                     }
                 },

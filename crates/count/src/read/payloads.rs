@@ -87,7 +87,7 @@ impl<'j> Reading<'j> {
         }
     }
 
-    /// Measures the payloads of an object, and passes over the rest; `false` if it has none.
+    /// Measures the payloads of an object, and covers the rest; `false` if it has none.
     fn payloads(&mut self, medium: Medium, object: Json<'j>, depth: u8) -> bool {
         let kind = object.text_of("type");
         let mut is_found = false;
@@ -102,7 +102,7 @@ impl<'j> Reading<'j> {
                 (key, _) if HOLDERS.contains(&key) => {
                     is_found |= self.payload(medium, key, value, depth);
                 }
-                (key, _) => self.pass_over_member(key, value),
+                (key, _) => self.reserve_for_member(key, value),
             }
         }
         is_found
@@ -116,7 +116,7 @@ impl<'j> Reading<'j> {
         let payload = payload(&text);
         match payload {
             Some(_) => self.measure(medium, payload),
-            None => self.pass_over_member(key, value),
+            None => self.reserve_for_member(key, value),
         }
         payload.is_some()
     }

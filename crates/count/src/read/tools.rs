@@ -62,10 +62,10 @@ impl<'j> Reading<'j> {
             .len()
             .saturating_sub(name.len())
             .saturating_sub(description.len());
-        self.add_passed_over(schema.len().saturating_sub(shown));
+        self.add_uncounted(schema.len().saturating_sub(shown));
         self.rest_of_tool(function, key);
         if tool.get("function").is_some() {
-            self.rest_of(tool, &["function"]);
+            self.reserve_for_rest(tool, &["function"]);
         }
         self.texts.push(Cow::Owned(text));
     }
@@ -75,7 +75,7 @@ impl<'j> Reading<'j> {
         for (key, value) in tool.members() {
             let is_named = matches!(&*key, "name" | "description") && value.kind() == Kind::String;
             if !is_named && key != read {
-                self.pass_over_member(&key, value);
+                self.reserve_for_member(&key, value);
             }
         }
     }
@@ -84,7 +84,7 @@ impl<'j> Reading<'j> {
     pub(super) fn answer_schema(&mut self, format: Json<'j>) {
         let named = format.get("json_schema").unwrap_or(format);
         let Some(schema) = named.get("schema") else {
-            return self.rest_of(format, &[]);
+            return self.reserve_for_rest(format, &[]);
         };
         let text = match self.rules.tool_style {
             ToolStyle::Declarations => {
@@ -97,7 +97,7 @@ impl<'j> Reading<'j> {
         let (name, description) = (named.text_of("name"), named.text_of("description"));
         let shown = [&*name, &*description, &*text].map(str::len);
         let shown = shown.into_iter().fold(0, usize::saturating_add);
-        self.add_passed_over(format.len().saturating_sub(shown));
+        self.add_uncounted(format.len().saturating_sub(shown));
         self.text(name);
         self.text(description);
         self.frame(self.rules.answer_schema);

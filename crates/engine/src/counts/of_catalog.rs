@@ -135,7 +135,7 @@ fn input_count(count: Count) -> Option<InputCount> {
     (count.basis != Basis::Length).then(|| InputCount {
         tokens: count.tokens,
         at_least: count.at_least(),
-        at_most: count.to_hold(),
+        at_most: count.to_reserve(),
         error_p95: count.error_p95,
     })
 }

@@ -14,7 +14,7 @@ pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -
         "container" | "mcp_servers" => {
             reading.assumed |= value.kind() != Kind::Null;
         }
-        "context_management" => reading.pass_over(value),
+        "context_management" => reading.reserve_for(value),
         _ => return false,
     }
     true

@@ -23,11 +23,11 @@ pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: Json<'j>) -
             let variables = value.get("variables");
             let variables = variables.filter(|it| it.kind() == Kind::Object);
             for (name, it) in variables.into_iter().flat_map(Json::members) {
-                reading.add_passed_over(name.len());
+                reading.add_uncounted(name.len());
                 reading.content(it, 0);
             }
             let read = variables.map(|_| "variables");
-            reading.rest_of(value, read.as_slice());
+            reading.reserve_for_rest(value, read.as_slice());
         }
         _ => return false,
     }

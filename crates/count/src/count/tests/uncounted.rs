@@ -1,4 +1,4 @@
-//! Text that the count passes over is held for all the same, and settings cost nothing.
+//! A reservation covers text that is not counted, and settings cost nothing.
 
 use super::{TEXTS, openai};
 use crate::{Family as _, Tokenizer, Vocabulary, count};
@@ -244,11 +244,11 @@ fn text_is_held_for_wherever_it_stands() {
         let parsed: Result<serde_json::Value, _> = serde_json::from_str(&with(&text));
         assert!(parsed.is_ok(), "{place}");
         for family in Tokenizer::ALL {
-            let held = |text: &str| count(*format, with(text).as_bytes(), &family.rules()).most;
-            let (without, held) = (held(""), held(&text));
+            let reserved = |text: &str| count(*format, with(text).as_bytes(), &family.rules()).most;
+            let (without, reserved) = (reserved(""), reserved(&text));
             assert!(
-                held + MERGED >= without + tokens,
-                "{family:?}: {place}: {without}, {held}"
+                reserved + MERGED >= without + tokens,
+                "{family:?}: {place}: {without}, {reserved}"
             );
         }
     }
@@ -272,8 +272,8 @@ fn many_short_labels_are_held_for() {
         let tokens: u64 = (0..1000)
             .map(|it| Vocabulary::O200k.count(&words(it)))
             .sum();
-        let held = openai(Format::Chat, &json!({"messages": messages})).to_hold();
-        assert!(held >= tokens, "{held} for {tokens}");
+        let reserved = openai(Format::Chat, &json!({"messages": messages})).to_reserve();
+        assert!(reserved >= tokens, "{reserved} for {tokens}");
     }
 }
 

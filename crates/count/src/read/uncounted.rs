@@ -1,5 +1,5 @@
-//! What the reading passes over: a chat template or another server may show it to the model all
-//! the same, so that a bound on the tokens has to cover its bytes.
+//! What the count leaves out: a chat template or another server may show it to the model all the
+//! same, so that a reservation has to cover its bytes.
 
 use super::Reading;
 use crate::json::Json;
@@ -50,25 +50,25 @@ const FREE: [&str; 4] = ["cache_control", "citations", "annotations", "logprobs"
 const SEAL_BYTES_PER_TOKEN: usize = 7;
 
 impl<'j> Reading<'j> {
-    pub(super) fn add_passed_over(&mut self, bytes: usize) {
-        self.passed_over = self.passed_over.saturating_add(bytes as u64);
+    pub(super) fn add_uncounted(&mut self, bytes: usize) {
+        self.uncounted = self.uncounted.saturating_add(bytes as u64);
     }
 
-    /// A value that is not read.
-    pub(super) fn pass_over(&mut self, value: Json<'_>) {
-        self.add_passed_over(value.len());
+    /// Covers a value that is not counted.
+    pub(super) fn reserve_for(&mut self, value: Json<'_>) {
+        self.add_uncounted(value.len());
     }
 
-    /// A member of an object that is not read.
-    pub(super) fn pass_over_member(&mut self, key: &str, value: Json<'_>) {
+    /// Covers a member that is not counted.
+    pub(super) fn reserve_for_member(&mut self, key: &str, value: Json<'_>) {
         let bytes = value.len();
         if FREE.contains(&key) || self.is_free_label(key, value) {
             return;
         }
         if is_seal(key) && value.kind() == Kind::String {
-            return self.add_passed_over(bytes / SEAL_BYTES_PER_TOKEN);
+            return self.add_uncounted(bytes / SEAL_BYTES_PER_TOKEN);
         }
-        self.add_passed_over(key.len().saturating_add(bytes));
+        self.add_uncounted(key.len().saturating_add(bytes));
     }
 
     fn is_free_label(&mut self, key: &str, value: Json<'_>) -> bool {
@@ -84,14 +84,14 @@ impl<'j> Reading<'j> {
         is_free
     }
 
-    /// The members of an object that are not read: all but these, which are read whatever they are.
-    pub(super) fn rest_of(&mut self, object: Json<'_>, read: &[&str]) {
+    /// Covers the members of an object, except those that are counted.
+    pub(super) fn reserve_for_rest(&mut self, object: Json<'_>, counted: &[&str]) {
         if object.kind() != Kind::Object {
-            return self.pass_over(object);
+            return self.reserve_for(object);
         }
         for (key, value) in object.members() {
-            if !read.contains(&key.as_ref()) {
-                self.pass_over_member(&key, value);
+            if !counted.contains(&key.as_ref()) {
+                self.reserve_for_member(&key, value);
             }
         }
     }
