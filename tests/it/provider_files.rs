@@ -299,6 +299,86 @@ async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_
 }
 
 #[tokio::test]
+async fn a_model_gets_only_what_its_provider_documents_for_it() {
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": {}}}]);
+    let later = json!([
+        {"role": "user", "content": "Hello!"},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Go on."},
+    ]);
+    let effort = json!({"tools": tools, "reasoning_effort": "high"});
+    // A request of chat, and a member of the body that is sent, by its JSON pointer.
+    for (name, model, more, at, expected) in [
+        (
+            "anthropic",
+            "claude-opus-5-5",
+            json!({"messages": later}),
+            "/messages/1/role",
+            json!("system"),
+        ),
+        (
+            "anthropic",
+            "claude-haiku-4-5",
+            json!({"messages": later}),
+            "/messages/1/role",
+            json!("user"),
+        ),
+        (
+            "openai",
+            "gpt-5.6-sol",
+            json!({"tools": tools}),
+            "/reasoning_effort",
+            json!("none"),
+        ),
+        (
+            "openai",
+            "gpt-5.5",
+            effort.clone(),
+            "/reasoning_effort",
+            json!("none"),
+        ),
+        (
+            "openai",
+            "gpt-5.5",
+            json!({"tools": tools}),
+            "/reasoning_effort",
+            Value::Null,
+        ),
+        (
+            "openai",
+            "gpt-6-sol",
+            effort,
+            "/reasoning_effort",
+            json!("high"),
+        ),
+        (
+            "xai",
+            "grok-4.20-non-reasoning",
+            json!({"stop": "END"}),
+            "/stop",
+            json!("END"),
+        ),
+    ] {
+        let stand_in = Provider::start().await;
+        let file = FILES.iter().find(|it| it.file == name).unwrap();
+        let gateway = including(file, stand_in.address, &Issuer::start().await).await;
+        let answer = gateway
+            .post(CHAT, &prompt(CHAT, model, "Hello!", more))
+            .await;
+        answer.assert_ok();
+        let sent: Value = serde_json::from_slice(&stand_in.last().body).unwrap();
+        let found = sent.pointer(at).unwrap_or(&Value::Null);
+        assert_eq!(found, &expected, "{model}: {sent}");
+        if name == "xai" {
+            let body = prompt(CHAT, "grok-4.5", "Hello!", json!({"stop": "END"}));
+            let refused = gateway.post(CHAT, &body).await;
+            assert_eq!(refused.status, 400);
+            assert_eq!(refused.json()["error"]["param"], "stop");
+        }
+    }
+}
+
+#[tokio::test]
 async fn all_files_together_boot_and_list_every_model() {
     let stand_in = Provider::start().await;
     // Together they have one model twice; the file that is included later has it.

@@ -90,7 +90,10 @@ fn must_stay(path: &str) -> Refusal {
 
 /// The refusal of more stop sequences than a provider accepts.
 pub(crate) fn too_many_stops(path: &str, most: usize) -> Refusal {
-    let message = format!("must hold at most {most} entries for this model");
+    let message = match most {
+        0 => "is not accepted by this model: leave it out".to_owned(),
+        most => format!("must hold at most {most} entries for this model"),
+    };
     Refusal::new(path, message)
 }
 
@@ -198,7 +201,10 @@ fn check_stops(format: Format, top: Value<'_>, can: &Capabilities) -> Result<(),
         }
         _ => return Ok(()),
     };
-    let count = stops.map_or(0, |stops| stops.elements().count());
+    let count = stops.map_or(0, |stops| match stops.as_str() {
+        Some(text) => usize::from(!text.is_empty()),
+        None => stops.elements().count(),
+    });
     match can.max_stop_sequences.map(usize::from) {
         Some(most) if count > most => Err(too_many_stops(path, most)),
         _ => Ok(()),

@@ -211,6 +211,15 @@ fn more_stop_sequences_than_the_provider_accepts_are_refused_by_name() {
     }
     let one = json!({"stop": "a"}).to_string();
     assert!(fit(Format::Chat, &can, &one).is_ok());
+    let none = Capabilities {
+        max_stop_sequences: Some(0),
+        ..can
+    };
+    let refusal = fit(Format::Chat, &none, &one).unwrap_err();
+    assert!(refusal.message.contains("leave it out"), "{refusal}");
+    for without in [json!({"stop": null}), json!({"stop": []})] {
+        assert!(fit(Format::Chat, &none, &without.to_string()).is_ok());
+    }
 }
 
 #[test]
