@@ -246,8 +246,8 @@ impl Plan {
         }
         let _ = write!(
             text,
-            "\nThen:\n  tollgate check{option}\n  tollgate serve{option}\n  \
-             tollgate keys create \"my app\" --plan pro{option}\n"
+            "\nThen:\n  tollgate check{option}\n  \
+             tollgate keys create \"my app\" --plan pro{option}\n  tollgate serve{option}\n"
         );
         Ok(text)
     }

@@ -18,7 +18,7 @@ pub struct FailoverSettings {
     /// time after a longer pause.
     #[schemars(range(max = 3))]
     pub again: u8,
-    /// The first pause before such a retry; half of it is random. A `retry-after` is respected.
+    /// The first pause before such a retry, times 0.5 to 1.5 at random. A `retry-after` is respected.
     pub pause: Duration,
     /// How many attempts beyond the first all requests may have together.
     pub budget: RetryBudgetSettings,

@@ -149,8 +149,8 @@ pub struct LimitSettings {
     /// Resident memory of the process above which it refuses requests with 503. Default: three
     /// quarters of the memory of the machine or the container.
     pub memory: Option<ByteSize>,
-    /// Per cent of `requests_in_flight`, `bodies_in_memory` and `memory` that are reserved for keys
-    /// of plans with `support: priority`.
+    /// Per cent of `requests_in_flight`, `bodies_in_memory`, `memory`, local requests and open files that are
+    /// reserved for keys of plans with `support: priority`.
     #[schemars(range(max = 90))]
     pub reserved_for_priority: u8,
 }
