@@ -46,7 +46,7 @@ async fn a_conversation_stays_in_every_format_and_others_go_elsewhere() {
     let (both, mut seen) = ([&a, &b], [0, 0]);
     for path in FORMATS {
         let mut homes = [0, 0];
-        for conversation in 0..12 {
+        for conversation in 0..24 {
             gateway
                 .post(path, &turn(path, conversation, &[]))
                 .await
