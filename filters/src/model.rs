@@ -350,9 +350,9 @@ mod tests {
             (true, &["opus-1"][..], true),
             (true, &[], true),
             (true, &["codex-1"], false),
-            (true, &["opus-1", "nobody"], false),
+            (true, &["opus-1", "missing"], false),
             (true, &[""], false),
-            (false, &["nobody"], true),
+            (false, &["missing"], true),
         ] {
             let mut scene = scene(Endpoint::Messages, Some("opus-1"));
             scene.change_facts(|facts| {

@@ -221,7 +221,7 @@ async fn the_explained_refusal_is_the_one_that_the_caller_gets() {
         let long = prompt(path, "test-model", &"x".repeat(64 << 10), json!({}));
         cases.push((&plenty, path, long));
     }
-    let stored = json!({"previous_response_id": "resp_of_nobody"});
+    let stored = json!({"previous_response_id": "resp_unknown"});
     cases.push((
         &plenty,
         RESPONSES,
@@ -649,7 +649,7 @@ async fn a_stored_response_is_explained_with_its_home() {
         .model("on-two", json!(["two"]));
     let gateway = gateway_of(config).await;
     let providers = [("one", &one), ("two", &two)];
-    let stranger = gateway.create_key(&[]).await;
+    let other_key = gateway.create_key(&[]).await;
     for (model, name) in [("on-one", "one"), ("on-two", "two")] {
         let made = gateway.ask(RESPONSES, model, "", json!({})).await;
         made.assert_ok();
@@ -657,8 +657,8 @@ async fn a_stored_response_is_explained_with_its_home() {
         for (target, key) in [
             (format!("{RESPONSES}/{id}"), &gateway.key),
             (format!("{RESPONSES}/{id}/input_items"), &gateway.key),
-            (format!("{RESPONSES}/{id}"), &stranger),
-            (format!("{RESPONSES}/resp_of_nobody"), &gateway.key),
+            (format!("{RESPONSES}/{id}"), &other_key),
+            (format!("{RESPONSES}/resp_unknown"), &gateway.key),
         ] {
             let reported = explain(&gateway, key, &target, &Value::Null).await.json();
             let real = reality(&gateway, &providers, &Request::get(&target).key(key)).await;

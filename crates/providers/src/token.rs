@@ -242,7 +242,7 @@ impl Token {
         is_due
     }
 
-    /// Ends an attempt that nobody waits for any more.
+    /// Ends an attempt that has no waiter left.
     pub(crate) fn abandon(&self) {
         self.schedule.lock().is_under_way = false;
     }

@@ -418,7 +418,7 @@ mod tests {
             "delay-5",
             "chunks-0",
             "canned-stream-5",
-            "vendor-nobody",
+            "vendor-unknown",
         ] {
             let fault = Orders::default().read(word).unwrap_err();
             assert!(fault.contains(&format!("'{word}'")), "{fault}");

@@ -212,8 +212,8 @@ async fn an_order_with_a_name_is_carried_out_once() {
     assert_eq!(given["data"][0]["validity_seconds"], 16 * 3600, "{given}");
 
     // A name is one order's, whatever the order is for.
-    let (_, somebody_else) = office.create(&json!({"name": "tablet"})).await;
-    let theirs = format!("/api/v1/keys/{}", id(&somebody_else));
+    let (_, other_key) = office.create(&json!({"name": "tablet"})).await;
+    let theirs = format!("/api/v1/keys/{}", id(&other_key));
     for (target, order, name) in [
         (&extend, &json!({"by": "3h"}), "extend-1"),
         (&format!("{theirs}/extend"), &longer, "extend-1"),

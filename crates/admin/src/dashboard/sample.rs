@@ -37,7 +37,7 @@ impl Sources {
 #[derive(Clone, Debug, Default)]
 struct Cell {
     requests: f64,
-    /// Requests with an error, whoever is to blame.
+    /// Requests with an error of any cause.
     failed: f64,
     /// Input, cache read, cache write, output.
     tokens: [f64; 4],

@@ -317,8 +317,8 @@ async fn each_way_of_having_nothing_has_its_name() {
     house.clock.advance(DAY);
     let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
     assert_eq!(refused, Shortage::Expired);
-    let nobody = KeyId::new("key_0123456789abcdefghij");
-    let refused = house.reserve(&ledger, &nobody, 1).await.unwrap_err();
+    let unknown = KeyId::new("key_0123456789abcdefghij");
+    let refused = house.reserve(&ledger, &unknown, 1).await.unwrap_err();
     assert_eq!(refused, Shortage::Expired);
 }
 

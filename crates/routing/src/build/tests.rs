@@ -406,7 +406,7 @@ fn every_fault_in_models_is_reported_once() {
             "chain": {"alias_of": "alias"},
         },
         "aliases": {"two": "three", "x": "alias", "auto": "two"},
-        "auto": {"candidates": ["two", "nobody"], "family": "other"},
+        "auto": {"candidates": ["two", "missing"], "family": "other"},
     })))
     .unwrap_err();
     let expected = [
@@ -429,7 +429,7 @@ fn every_fault_in_models_is_reported_once() {
         "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
         "aliases.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
         "auto.family: no family 'other'; known are f, n",
-        "auto.candidates[1]: no model 'nobody' among the 10 known",
+        "auto.candidates[1]: no model 'missing' among the 10 known",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

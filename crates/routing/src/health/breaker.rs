@@ -31,9 +31,9 @@ pub struct BreakerPolicy {
     pub max_retry_after: Duration,
 }
 
-/// How long a probe is the only one, in milliseconds. A provider that has recovered must not wait for traffic until
+/// How long a probe is the only request, in milliseconds. A provider that has recovered must not wait for traffic until
 /// the end of a long answer.
-const PROBE_PATIENCE: u64 = 10_000;
+const SOLE_PROBE_MS: u64 = 10_000;
 
 /// The requests that a breaker lets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Breaker {
             Standing::Open { .. } => return None,
             Standing::HalfOpen => {
                 let ended = self.probe_until.load(Ordering::Relaxed);
-                let until = now.saturating_add(PROBE_PATIENCE).max(1);
+                let until = now.saturating_add(SOLE_PROBE_MS).max(1);
                 let entered = ended <= now && self.replace_probe(ended, until);
                 entered.then_some(until)?
             }

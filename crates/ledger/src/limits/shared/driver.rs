@@ -23,7 +23,7 @@ use tollgate_types::KeyId;
 /// How often it probes an unreachable server.
 const PROBE: Duration = Duration::from_secs(1);
 /// How long it waits for the answer to a probe before it reconnects.
-const PROBE_PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Room in the queue that [`Driver::renew`] needs for a key.
 const COMMANDS_PER_KEY: usize = 2;
@@ -230,7 +230,7 @@ impl Driver {
 /// Whether the server executes the script and can write.
 async fn probe(mut connection: MultiplexedConnection, call: Cmd) -> Done {
     let begun = Instant::now();
-    let answer = timeout(PROBE_PATIENCE, connection.send_packed_command(&call)).await;
+    let answer = timeout(PROBE_TIMEOUT, connection.send_packed_command(&call)).await;
     match answer.map(|it| it.and_then(Value::extract_error)) {
         Ok(Ok(_)) => Done::Probed(Some(begun.elapsed())),
         Ok(Err(fault)) => Done::Sent(Err(fault)),

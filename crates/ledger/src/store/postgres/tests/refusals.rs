@@ -78,7 +78,7 @@ fn a_url_that_cannot_be_read_is_refused_without_the_password() {
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
-    let Some(case) = with_role("nobody_listens") else {
+    let Some(case) = with_role("no_listener") else {
         return;
     };
     let url = format!("postgres://user:{PASSWORD}@127.0.0.1:1/tolls");
