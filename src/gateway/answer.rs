@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollgate_traces::KeptBody;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerReport};
-use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
+use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify};
 use tollgate_wire::stream::{AmazonFrames, Phase};
 use tollgate_wire::usage::ReportedUsage;
 
@@ -272,15 +272,18 @@ impl Answer {
             }
             // Written when it is complete; given up as soon as it is not JSON.
             Some(Reader::TranslatedWhole(translator)) => match translator.kind_so_far() {
-                Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+                Some(AnswerKind::Broken) => Err(translator.fault(&[])),
                 _ => Ok(end),
             },
             Some(Reader::Whole(answer)) => match answer.kind_so_far() {
-                Some(AnswerKind::Error) if is_full || is_late() => {
-                    Err(classify_body(&join(&mut self.held)))
+                // Its usage can stand behind it.
+                Some(AnswerKind::Error)
+                    if end || is_late() || (is_full && !answer.has_room(held_size)) =>
+                {
+                    Err(answer.fault(&join(&mut self.held)))
                 }
                 Some(AnswerKind::Error) => Ok(false),
-                Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+                Some(AnswerKind::Broken) => Err(answer.fault(&[])),
                 // 64 KiB without a field of an answer.
                 None if is_full && !end && !answer.is_named() => {
                     Err(UpstreamFault::broken_answer())

@@ -131,15 +131,20 @@ impl PassingAnswer {
                 return Ok(());
             }
             Some(AnswerKind::Broken | AnswerKind::Error) if self.is_committed => {
-                return Err(UpstreamFault::broken_answer());
+                return Err(self.fault(&[]));
             }
             _ => {}
         }
         out.push(chunk);
         match end.then(|| self.scanner.finish()) {
-            Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+            Some(AnswerKind::Broken) => Err(self.fault(&[])),
             _ => Ok(()),
         }
+    }
+
+    /// The failure that the body is. `body` has its bytes so far.
+    pub fn fault(&self, body: &[u8]) -> UpstreamFault {
+        self.scanner.fault(body)
     }
 
     /// Whether it is complete.
@@ -253,6 +258,11 @@ impl WholeAnswer {
     /// The kind of the body, once it is certain.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         self.translator.scanner().kind_so_far()
+    }
+
+    /// The failure that the body is. `body` has its bytes so far.
+    pub fn fault(&self, body: &[u8]) -> UpstreamFault {
+        self.translator.scanner().fault(body)
     }
 }
 

@@ -14,8 +14,9 @@ mod sample;
 pub(crate) mod text;
 
 use crate::{
+    fault::{UpstreamFault, classify_body},
     formats::{self, rules::FormatRules},
-    json::Lexer,
+    json::{JsonError, Lexer},
     usage::ReportedUsage,
 };
 use kind::EventKind;
@@ -30,8 +31,7 @@ pub use kind::StreamEvents;
 pub enum AnswerKind {
     /// An answer.
     Answer,
-    /// An error object, whatever the status: hand the body to
-    /// [`classify_body`](crate::fault::classify_body).
+    /// An error, whatever the status.
     Error,
     /// Not a complete JSON object, or one without the list that every answer of the format has
     /// (`choices`, `output`, `content`), or with an empty one and no end, or one that calls itself something
@@ -60,7 +60,7 @@ pub struct AnswerScanner {
     rules: &'static FormatRules,
     lexer: Lexer,
     reader: Reader,
-    broken: bool,
+    broken: Option<JsonError>,
 }
 
 impl AnswerScanner {
@@ -71,14 +71,14 @@ impl AnswerScanner {
             rules,
             lexer: Lexer::new(),
             reader: Reader::new(&rules.body),
-            broken: false,
+            broken: None,
         }
     }
 
     /// Reads the next chunk of the body.
     pub fn push(&mut self, chunk: &[u8]) {
-        if !self.broken {
-            self.broken = self.lexer.feed(chunk, &mut self.reader).is_err();
+        if self.broken.is_none() {
+            self.broken = self.lexer.feed(chunk, &mut self.reader).err();
         }
     }
 
@@ -88,7 +88,7 @@ impl AnswerScanner {
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         if self.is_error() {
             Some(AnswerKind::Error)
-        } else if self.broken || self.is_foreign() {
+        } else if self.broken.is_some() || self.is_foreign() {
             Some(AnswerKind::Broken)
         } else if self.reader.event.main_item {
             Some(AnswerKind::Answer)
@@ -121,21 +121,34 @@ impl AnswerScanner {
 
     /// Whether the answer has ended: only white space may follow.
     pub const fn is_whole(&self) -> bool {
-        !self.broken && self.lexer.is_complete()
+        self.broken.is_none() && self.lexer.is_complete()
     }
 
     /// Ends the body and returns what it was.
     pub fn finish(&mut self) -> AnswerKind {
-        if !self.broken {
-            self.broken = self.lexer.finish(&mut self.reader).is_err();
+        if self.broken.is_none() {
+            self.broken = self.lexer.finish(&mut self.reader).err();
         }
         let event = &self.reader.event;
         if self.is_error() {
             AnswerKind::Error
-        } else if self.broken || self.is_foreign() || !event.object || !self.has_list() {
+        } else if self.broken.is_some() || self.is_foreign() || !event.object || !self.has_list() {
             AnswerKind::Broken
         } else {
             AnswerKind::Answer
+        }
+    }
+
+    /// The failure that the body is, if it is no answer. `body` has its bytes so far.
+    pub fn fault(&self, body: &[u8]) -> UpstreamFault {
+        let event = &self.reader.event;
+        let is_too_deep = || self.broken.is_some_and(|error| error.is_too_deep());
+        match self.is_error() {
+            true if event.unfit => UpstreamFault::unfit_answer(),
+            true => classify_body(body),
+            // The caller's words can cause that, as they can cause a malformed tool call.
+            false if event.main_item && is_too_deep() => UpstreamFault::unfit_answer(),
+            false => UpstreamFault::broken_answer(),
         }
     }
 }

@@ -25,6 +25,10 @@ pub use words::{ProviderWords, redacted, shortened};
 /// How many bytes of an error answer [`classify`] looks at; a caller need not read more.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
+/// An error within a success is read up to this size, in bytes; of a larger one nothing is known
+/// but that it is an error.
+pub(crate) const MAX_ERROR_IN_SUCCESS_BYTES: usize = 1024 * 1024;
+
 /// The kind of an upstream's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultClass {

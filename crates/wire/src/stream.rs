@@ -26,7 +26,7 @@ use crate::{
         reader::Reader,
         text::{StreamText, TextClass},
     },
-    fault::UpstreamFault,
+    fault::{MAX_ERROR_IN_SUCCESS_BYTES, UpstreamFault},
     formats::{self, rules::FormatRules},
     render::{self, StreamTail},
     usage::ReportedUsage,
@@ -300,7 +300,7 @@ impl StreamScanner {
         let is_failure = matches!(kind, EventKind::Error | EventKind::Foreign);
         let held = self.held.len().saturating_add(rest.len());
         if is_failure {
-            if held <= event::MAX_ERROR_EVENT_BYTES {
+            if held <= MAX_ERROR_IN_SUCCESS_BYTES {
                 self.held.push(rest);
             }
         } else if self.phase == Phase::Terminal && held > self.options.max_event_bytes {
@@ -312,7 +312,7 @@ impl StreamScanner {
             out.push(rest);
         } else if held > self.options.max_event_bytes && self.may_open(kind) {
             self.open(rest, out);
-        } else if held > event::MAX_ERROR_EVENT_BYTES {
+        } else if held > MAX_ERROR_IN_SUCCESS_BYTES {
             self.fail_here();
         } else {
             self.held.push(rest);
@@ -397,7 +397,10 @@ impl StreamScanner {
         let is_over = self.phase == Phase::Terminal;
         let kind = self.event.kind(&self.reader);
         if kind == EventKind::Error && !is_over {
-            return Verdict::Fail;
+            return match self.reader.event.unfit {
+                true => self.fail_as(UpstreamFault::unfit_answer()),
+                false => Verdict::Fail,
+            };
         }
         if !self.event.has_text() {
             return match self.event.is_blank() {
@@ -412,7 +415,11 @@ impl StreamScanner {
             return Verdict::Drop;
         }
         if !self.event.is_whole() {
-            return self.fail_as_broken();
+            // The caller's words can cause that, as they can cause a malformed tool call.
+            return match self.event.is_too_deep() && self.reader.is_defined() {
+                true => self.fail_as(UpstreamFault::unfit_answer()),
+                false => self.fail_as_broken(),
+            };
         }
         if self.reader.is_empty_object() {
             return Verdict::KeepAlive;
@@ -455,7 +462,11 @@ impl StreamScanner {
     }
 
     fn fail_as_broken(&mut self) -> Verdict {
-        self.phase = Phase::Failed(UpstreamFault::broken_answer());
+        self.fail_as(UpstreamFault::broken_answer())
+    }
+
+    fn fail_as(&mut self, fault: UpstreamFault) -> Verdict {
+        self.phase = Phase::Failed(fault);
         Verdict::Fail
     }
 

@@ -116,6 +116,56 @@ async fn an_answer_that_the_model_has_spoilt_costs_what_is_reported_and_is_asked
     }
 }
 
+#[tokio::test]
+async fn a_deeply_nested_call_is_charged_and_asked_for_once() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let answer = format!(
+        r#"{{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{{"type":"tool_use","id":"t","name":"f","input":{{"a":{deep}}}}}],"stop_reason":"tool_use","usage":{{"input_tokens":10,"output_tokens":500}}}}"#
+    );
+    for path in [MESSAGES, CHAT] {
+        let sent = head("application/json") + &answer;
+        let (upstream, gateway) = playing("messages", [Act::send(sent)]).await;
+        let body = ask(path, false, json!({limit_field(path): LIMIT}));
+        let answer = gateway.post(path, &body).await;
+        assert_eq!(answer.status, 502, "{path}: {answer:?}");
+        let line = gateway.line_of(&answer).await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!((outcome, count), ("incomplete", "estimated"), "{line}");
+        assert!(charged > 0, "{line}");
+        assert_eq!(upstream.requests(), 1, "{path}");
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_that_the_model_has_spoilt_costs_what_is_reported() {
+    let gemini = json!({
+        "candidates": [{"content": {"parts": [{"text": "word ".repeat(30_000), "thought": true}]},
+            "finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 10, "thoughtsTokenCount": 18_000, "totalTokenCount": 18_010},
+    });
+    for path in [CHAT, "/v1beta/models/test-model:generateContent"] {
+        let sent = head("application/json") + &gemini.to_string();
+        let (before, after) = sent.split_at(sent.find("\"usageMetadata").unwrap());
+        let script = [
+            Act::send(before),
+            Act::Pause(Duration::from_millis(50)),
+            Act::send(after),
+        ];
+        let (upstream, gateway) = playing("gemini", script).await;
+        let body = match path {
+            CHAT => ask(path, false, json!({limit_field(path): LIMIT})),
+            _ => json!({"contents": [{"role": "user", "parts": [{"text": SAID}]}],
+                "generationConfig": {"maxOutputTokens": LIMIT}}),
+        };
+        let answer = gateway.post(path, &body).await;
+        assert_eq!(answer.status, 502, "{path}: {answer:?}");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line), ("incomplete", 18_010, "reported"), "{line}");
+        assert_eq!(upstream.requests(), 1, "{path}");
+    }
+}
+
 fn chunk(index: u64, text: &str, finish: &Value, usage: &Value) -> String {
     let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": finish});
     event(

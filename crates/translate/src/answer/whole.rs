@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_wire::{
     answer::{AnswerKind, AnswerReport, AnswerScanner},
-    fault::{UpstreamFault, classify_body},
+    fault::UpstreamFault,
 };
 
 /// The largest answer that is read, in bytes.
@@ -61,8 +61,7 @@ impl AnswerTranslator {
     /// The body is an error, no answer, or one that the caller's format cannot hold.
     pub fn finish(&mut self) -> Result<Bytes, UpstreamFault> {
         match self.scanner.finish() {
-            AnswerKind::Error => Err(classify_body(&self.body)),
-            AnswerKind::Broken => Err(UpstreamFault::broken_answer()),
+            AnswerKind::Error | AnswerKind::Broken => Err(self.scanner.fault(&self.body)),
             AnswerKind::Answer => self.translate(),
         }
     }

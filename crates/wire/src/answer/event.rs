@@ -13,6 +13,8 @@ pub(crate) struct EventFacts {
     pub(crate) kind: EventKind,
     /// It has an error object.
     pub(crate) error: bool,
+    /// It is an error because the model wrote a malformed answer or tool call.
+    pub(crate) unfit: bool,
     /// A choice has a delta that is not empty, or a finish reason.
     pub(crate) content: bool,
     /// It has the list that every answer of the format has: `choices`, `output`, `content`.

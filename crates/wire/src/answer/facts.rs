@@ -44,7 +44,7 @@ impl StopReason {
 
     /// Whether a finish reason of Gemini or Converse means that the model wrote a malformed answer or tool call. The
     /// prompt can cause that.
-    pub(crate) fn is_malformed(reason: &str) -> bool {
+    pub(super) fn is_malformed(reason: &str) -> bool {
         matches!(
             reason,
             "MALFORMED_FUNCTION_CALL"

@@ -252,7 +252,7 @@ impl Reader {
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
             at::FINISH_REASON => self.finish_choice(text.as_str()),
-            at::STOP_REASON if StopReason::is_failure(text.as_str()) => self.event.error = true,
+            at::STOP_REASON if StopReason::is_failure(text.as_str()) => self.fail(text.as_str()),
             at::STOP_REASON | at::DELTA_STOP_REASON => self.facts.set_stop(text.as_str()),
             at::INCOMPLETE_REASON => {
                 self.facts.set_stop(text.as_str());
@@ -328,11 +328,16 @@ impl Reader {
         }
     }
 
+    /// Takes a finish reason that means a failure.
+    fn fail(&mut self, reason: &str) {
+        self.event.error = true;
+        self.event.unfit |= StopReason::is_malformed(reason);
+    }
+
     fn finish_choice(&mut self, reason: &str) {
         self.event.content = true;
         if StopReason::is_failure(reason) {
-            self.event.error = true;
-            return;
+            return self.fail(reason);
         }
         self.facts.stop = Some(StopReason::parse(reason));
         self.choice_word = Some(AnswerFacts::word(reason));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fault::FaultClass;
 use crate::stream::{StreamOptions, StreamScanner};
 use bytes::Bytes;
 use serde_json::Value;
@@ -438,4 +439,76 @@ fn the_sample_of_a_short_text_is_the_text_however_it_is_cut() {
         }
         assert_eq!(scanner.text_sample(), text, "in chunks of {size}");
     }
+}
+
+/// The class of the failure that a body is, however it is cut.
+#[track_caller]
+fn fault(format: Format, body: &str) -> FaultClass {
+    let classes = [body.len(), 1000, 7].map(|size| {
+        let mut scanner = AnswerScanner::new(format);
+        let chunks = body.as_bytes().chunks(size);
+        chunks.for_each(|chunk| scanner.push(chunk));
+        assert_ne!(scanner.finish(), AnswerKind::Answer, "{body}");
+        scanner.fault(body.as_bytes()).class
+    });
+    assert_eq!(classes, [classes[0]; 3], "{body}");
+    classes[0]
+}
+
+#[test]
+fn an_answer_nested_too_deep_is_an_unfit_one() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    for (format, body) in [
+        (
+            Format::Messages,
+            r#"{"type":"message","content":[{"type":"tool_use","name":"f","input":{"a":DEEP}}],"stop_reason":"tool_use"}"#,
+        ),
+        (
+            Format::Converse,
+            r#"{"output":{"message":{"content":[{"toolUse":{"name":"f","input":DEEP}}]}},"stopReason":"tool_use"}"#,
+        ),
+        (
+            Format::Gemini,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":DEEP}}}]},"finishReason":"STOP"}]}"#,
+        ),
+    ] {
+        let body = body.replace("DEEP", &deep);
+        assert_eq!(fault(format, &body), FaultClass::UnfitAnswer, "{format}");
+        let cut = body
+            .split_at(body.find("]]").unwrap())
+            .0
+            .replace(&"[".repeat(100), "");
+        assert_eq!(fault(format, &cut), FaultClass::BrokenAnswer, "{format}");
+    }
+    assert_eq!(fault(Format::Messages, &deep), FaultClass::BrokenAnswer);
+}
+
+#[test]
+fn a_malformed_answer_is_known_in_any_candidate_and_of_any_size() {
+    let long = "word ".repeat(30_000);
+    for (format, body) in [
+        (
+            Format::Gemini,
+            r#"{"candidates":[{"content":{"parts":[{"thought":true,"text":"LONG"}]},"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#,
+        ),
+        (
+            Format::Gemini,
+            r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"},{"index":1,"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#,
+        ),
+        (
+            Format::Converse,
+            r#"{"output":{"message":{"content":[{"text":"LONG"}]}},"stopReason":"malformed_tool_use"}"#,
+        ),
+    ] {
+        let body = body.replace("LONG", &long);
+        assert_eq!(fault(format, &body), FaultClass::UnfitAnswer, "{format}");
+    }
+}
+
+#[test]
+fn an_error_that_repeats_a_long_request_keeps_its_class() {
+    let body = r#"{"object":"response","status":"failed","instructions":"LONG","error":{"code":"context_length_exceeded","message":"m"},"output":[]}"#;
+    let body = body.replace("LONG", &"word ".repeat(30_000));
+    let class = fault(Format::Responses, &body);
+    assert!(matches!(class, FaultClass::ContextLength(_)), "{class:?}");
 }

@@ -3,7 +3,6 @@
 //! Decides what is the message, what are the codes; judges nothing.
 
 use super::text::wait_of;
-use crate::answer::StopReason;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -29,8 +28,6 @@ pub(super) struct ErrorFields {
     /// The findings of a moderation stand beside the message (OpenRouter), or in its place
     /// (Gemini).
     pub(super) is_flagged: bool,
-    /// The model wrote a malformed answer or tool call.
-    pub(super) is_malformed: bool,
     /// The caller said which providers behind the provider may serve it (OpenRouter).
     pub(super) names_providers: bool,
     /// Whether an exceeded quota is one that waiting does not mend soon: that of a day, or one of
@@ -64,10 +61,6 @@ impl ErrorFields {
                 .pointer("/promptFeedback/blockReason")
                 .is_some_and(Value::is_string);
         fields.read_quota(error);
-        fields.is_malformed = ["/candidates/0/finishReason", "/stopReason"]
-            .into_iter()
-            .filter_map(|place| outer.pointer(place).and_then(Value::as_str))
-            .any(StopReason::is_malformed);
         fields
     }
 

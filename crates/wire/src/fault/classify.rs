@@ -8,7 +8,7 @@
 //! providers repeat the caller's words, and what a request says is no evidence.
 
 use super::{
-    FaultClass, MAX_ERROR_BODY_BYTES, ProviderWords, UpstreamFault,
+    FaultClass, MAX_ERROR_BODY_BYTES, MAX_ERROR_IN_SUCCESS_BYTES, ProviderWords, UpstreamFault,
     body::ErrorFields,
     forms,
     text::{context_numbers, wait, wait_in_text},
@@ -31,7 +31,7 @@ pub struct UpstreamAnswer<'a> {
 
 /// Classifies an answer that is not a success.
 pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
-    let mut fields = ErrorFields::read(capped(answer.body));
+    let mut fields = ErrorFields::read(capped(answer.body, MAX_ERROR_BODY_BYTES));
     let amazon = answer.headers.get("x-amzn-errortype");
     if let Some(name) = amazon.and_then(|name| name.to_str().ok()) {
         fields.add_name(name);
@@ -49,14 +49,14 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
 }
 
 /// Classifies an error object that came with a success: as an event of a stream, or as the
-/// body of a 200.
+/// body of a 200. It can repeat the whole request.
 pub fn classify_body(body: &[u8]) -> UpstreamFault {
-    of_success(ErrorFields::read(capped(body)))
+    of_success(ErrorFields::read(capped(body, MAX_ERROR_IN_SUCCESS_BYTES)))
 }
 
 /// Classifies an exception of this name in an event stream of Amazon.
 pub fn classify_exception(name: &str, payload: &[u8]) -> UpstreamFault {
-    let mut fields = ErrorFields::read(capped(payload));
+    let mut fields = ErrorFields::read(capped(payload, MAX_ERROR_BODY_BYTES));
     fields.add_name(name);
     of_success(fields)
 }
@@ -111,8 +111,8 @@ fn stated_wait(class: FaultClass, fields: &ErrorFields) -> Option<Duration> {
     }
 }
 
-fn capped(body: &[u8]) -> &[u8] {
-    body.get(..MAX_ERROR_BODY_BYTES).unwrap_or(body)
+fn capped(body: &[u8], most: usize) -> &[u8] {
+    body.get(..most).unwrap_or(body)
 }
 
 /// The status that an error type has where it comes as an answer of its own.
@@ -134,9 +134,6 @@ fn status_of_type(names: &[String]) -> Option<u16> {
 
 /// The class; `status` is `None` if the answer has none.
 fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
-    if fields.is_malformed {
-        return FaultClass::UnfitAnswer;
-    }
     by_name(fields, status)
         .or_else(|| by_quota_phrase(fields, status))
         .or_else(|| by_pressure(fields, status))

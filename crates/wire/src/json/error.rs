@@ -54,6 +54,11 @@ impl JsonError {
     pub(super) const fn new(kind: JsonErrorKind, at: u64) -> Self {
         Self { kind, at }
     }
+
+    /// Whether the document is nested too deep.
+    pub(crate) const fn is_too_deep(&self) -> bool {
+        matches!(self.kind, JsonErrorKind::TooDeep(_))
+    }
 }
 
 impl fmt::Display for JsonError {

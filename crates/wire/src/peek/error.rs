@@ -1,6 +1,6 @@
 //! Why the gateway refuses a body, and the message for the caller.
 
-use crate::json::{JsonError, JsonErrorKind};
+use crate::json::JsonError;
 use std::fmt::Write as _;
 use tollgate_types::{ErrorCode, PublicError};
 
@@ -182,7 +182,7 @@ impl PeekError {
 
     fn message(&self) -> String {
         match self {
-            Self::Json(fault) if matches!(fault.kind, JsonErrorKind::TooDeep(_)) => {
+            Self::Json(fault) if fault.is_too_deep() => {
                 format!("The request body is {fault}.")
             }
             Self::Json(fault) => format!("The request body is not valid JSON: {fault}."),

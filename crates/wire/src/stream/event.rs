@@ -8,10 +8,6 @@ use crate::{
     json::Lexer,
 };
 
-/// An error event is held whole up to this size, in bytes; of a larger one nothing is known
-/// but that it is an error.
-pub(super) const MAX_ERROR_EVENT_BYTES: usize = 1024 * 1024;
-
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -48,6 +44,8 @@ pub(super) struct Event {
     has_text: bool,
     /// The data are not JSON.
     is_broken: bool,
+    /// They are, but nested too deep.
+    is_too_deep: bool,
 }
 
 impl Event {
@@ -82,8 +80,11 @@ impl Event {
 
     pub(super) fn data(&mut self, piece: &[u8], reader: &mut Reader) {
         self.skim(piece);
-        if !self.is_broken {
-            self.is_broken = self.lexer.feed(piece, reader).is_err();
+        if !self.is_broken
+            && let Err(error) = self.lexer.feed(piece, reader)
+        {
+            self.is_broken = true;
+            self.is_too_deep = error.is_too_deep();
         }
     }
 
@@ -100,6 +101,7 @@ impl Event {
         self.has_other_line = false;
         self.has_text = false;
         self.is_broken = false;
+        self.is_too_deep = false;
     }
 
     /// Whether there is anything to read in it. Comments and lone fields are no events.
@@ -135,6 +137,11 @@ impl Event {
     /// Whether the data are complete as they stand.
     pub(super) fn is_whole(&self) -> bool {
         self.is_done_marker() || (!self.is_broken && self.lexer.is_complete())
+    }
+
+    /// Whether the data are nested too deep to be read.
+    pub(super) const fn is_too_deep(&self) -> bool {
+        self.is_too_deep
     }
 
     /// Bytes of text in it, as far as it was read.

@@ -4,14 +4,10 @@
 //! answer, how far it has come and how it failed; and hands over the data of each event that
 //! would have passed. What they mean in another format is the translation's.
 
-use super::{
-    Phase, StreamEnd, StreamOptions, StreamScanner,
-    event::{MAX_ERROR_EVENT_BYTES, Verdict},
-    framing::Token,
-};
+use super::{Phase, StreamEnd, StreamOptions, StreamScanner, event::Verdict, framing::Token};
 use crate::{
     answer::{AnswerFacts, AnswerReport, StreamEvents, kind::EventKind},
-    fault::{UpstreamFault, classify_body},
+    fault::{MAX_ERROR_IN_SUCCESS_BYTES, UpstreamFault, classify_body},
 };
 use tollgate_types::Format;
 
@@ -175,7 +171,7 @@ impl EventData {
     fn add<'a>(&mut self, first: &mut &'a [u8], bytes: &'a [u8], limit: usize) {
         let is_first = self.len == 0;
         self.len = self.len.saturating_add(bytes.len());
-        if self.len > limit.max(MAX_ERROR_EVENT_BYTES) {
+        if self.len > limit.max(MAX_ERROR_IN_SUCCESS_BYTES) {
             *first = &[];
             self.kept = Vec::new();
         } else if is_first {

@@ -27,7 +27,7 @@ fn read<'a>(format: Format, limit: usize, chunks: impl IntoIterator<Item = &'a [
         while let Some(item) = reader.next(&mut rest) {
             take(item);
         }
-        assert!(reader.held_bytes() <= limit.max(MAX_ERROR_EVENT_BYTES));
+        assert!(reader.held_bytes() <= limit.max(MAX_ERROR_IN_SUCCESS_BYTES));
     }
     let mut rest = reader.missing_end();
     while let Some(item) = reader.next(&mut rest) {
@@ -85,7 +85,7 @@ fn lines_of_data_are_joined_and_line_ends_of_every_kind_are_known() {
 
 #[test]
 fn an_event_that_is_too_large_fails_unless_it_ends_the_answer() {
-    let filler = "x".repeat(3 * MAX_ERROR_EVENT_BYTES);
+    let filler = "x".repeat(3 * MAX_ERROR_IN_SUCCESS_BYTES);
     let delta = format!(
         "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"delta\":{{\"text\":\"{filler}\"}}}}\n\n"
     );

@@ -29,13 +29,13 @@ fn errors(format: Format) -> Vec<(String, FaultClass)> {
             ),
             (
                 "data: {\"candidates\":[{\"finishReason\":\"MALFORMED_FUNCTION_CALL\",\"finishMessage\":\"TEXT\"}]}\n\n",
-                C::ServerError,
+                C::UnfitAnswer,
             ),
         ]),
         Format::Converse => of(&[
             (
                 "event: messageStop\ndata: {\"type\":\"messageStop\",\"stopReason\":\"malformed_tool_use\",\"p\":\"TEXT\"}\n\n",
-                C::ServerError,
+                C::UnfitAnswer,
             ),
             (
                 "event: error\ndata: {\"__type\":\"ThrottlingException\",\"message\":\"TEXT\"}\n\n",
@@ -293,7 +293,7 @@ fn an_error_larger_than_the_bound_is_held_all_the_same() {
             let mut out = Vec::new();
             for chunk in event.as_bytes().chunks(80) {
                 scanner.push(&Bytes::copy_from_slice(chunk), &mut out);
-                assert!(scanner.held_bytes() <= event::MAX_ERROR_EVENT_BYTES);
+                assert!(scanner.held_bytes() <= MAX_ERROR_IN_SUCCESS_BYTES);
             }
             assert_eq!(out.concat(), b"", "{format} {size}");
             assert!(matches!(scanner.phase(), Phase::Failed(_)));
@@ -314,4 +314,61 @@ fn an_upstream_that_drips_is_held_within_bounds() {
         assert!(scanner.held_bytes() <= 64 * 1024);
     }
     assert!(out.concat().len() > 90_000);
+}
+
+/// The class of the failure of a stream, read by the scanner and by the reader of events.
+#[track_caller]
+fn class_of(format: Format, stream: &str) -> FaultClass {
+    let scanned = scan(
+        format,
+        StreamOptions::default(),
+        stream.as_bytes().chunks(1000),
+    );
+    let mut reader = EventReader::new(format, 64 * 1024);
+    let mut rest = stream.as_bytes();
+    while reader.next(&mut rest).is_some() {}
+    match (scanned.phases.last(), reader.phase()) {
+        (Some(Phase::Failed(a)), Phase::Failed(b)) => {
+            assert_eq!(a.class, b.class);
+            a.class
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_error_event_of_gemini_and_converse_has_its_class() {
+    for format in [Format::Gemini, Format::Converse] {
+        for (error, class) in errors(format) {
+            assert_eq!(class_of(format, &error), class, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_call_nested_too_deep_makes_an_unfit_answer() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let call = format!(
+        "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"functionCall\":{{\"args\":{{\"a\":{deep}}}}}}}]}}}}]}}\n\n"
+    );
+    assert_eq!(class_of(Format::Gemini, &call), FaultClass::UnfitAnswer);
+    let garbage = format!("data: {deep}\n\n");
+    assert_eq!(class_of(Format::Gemini, &garbage), FaultClass::BrokenAnswer);
+}
+
+#[test]
+fn a_failure_behind_much_text_keeps_its_class() {
+    let long = "word ".repeat(30_000);
+    let malformed = format!(
+        "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{long}\"}}]}},\"finishReason\":\"MALFORMED_FUNCTION_CALL\"}}]}}\n\n"
+    );
+    assert_eq!(
+        class_of(Format::Gemini, &malformed),
+        FaultClass::UnfitAnswer
+    );
+    let failed = format!(
+        "data: {{\"type\":\"response.failed\",\"response\":{{\"status\":\"failed\",\"instructions\":\"{long}\",\"error\":{{\"code\":\"context_length_exceeded\",\"message\":\"m\"}}}}}}\n\n"
+    );
+    let class = class_of(Format::Responses, &failed);
+    assert!(matches!(class, FaultClass::ContextLength(_)), "{class:?}");
 }

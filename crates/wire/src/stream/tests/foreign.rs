@@ -304,7 +304,7 @@ fn an_event_that_is_not_known_to_be_defined_is_held_within_bounds() {
         scanner.push(&Bytes::from_static(head.as_bytes()), &mut out);
         for _ in 0..400 {
             scanner.push(&Bytes::from(vec![b'z'; 8192]), &mut out);
-            assert!(scanner.held_bytes() <= event::MAX_ERROR_EVENT_BYTES);
+            assert!(scanner.held_bytes() <= MAX_ERROR_IN_SUCCESS_BYTES);
         }
         assert_eq!(out.concat(), b"", "{format}");
         assert!(matches!(scanner.phase(), Phase::Failed(_)));
