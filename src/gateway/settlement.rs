@@ -359,7 +359,13 @@ fn used(
         Some(usage) if usage.output > 0 => output_by_length,
         _ => output_by_text,
     };
-    let delivered = delivered(exchange, report, output);
+    let mut seen = *report;
+    if state == BillingState::UpstreamFailed {
+        // The caller did not cause the failure: hidden output is not charged.
+        let hidden = std::mem::take(&mut seen.usage.reasoning);
+        seen.usage.output = seen.usage.output.saturating_sub(hidden);
+    }
+    let delivered = delivered(exchange, &seen, output);
     // The provider's stream was closed before its end.
     let is_left = state == BillingState::ClientClosed
         || exchange.answer.is_cut_short()

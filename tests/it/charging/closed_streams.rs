@@ -166,6 +166,22 @@ async fn a_long_answer_that_the_model_has_spoilt_costs_what_is_reported() {
     }
 }
 
+#[tokio::test]
+async fn a_failing_provider_is_not_paid_for_hidden_thoughts() {
+    let part = json!({"candidates": [{"content": {"parts": [{"text": "some words"}]}, "index": 0}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 2, "thoughtsTokenCount": 5000}});
+    let sent = head("text/event-stream") + &event(&part);
+    let (_, gateway) = playing("gemini", [Act::send(sent)]).await;
+    let body = ask(CHAT, true, json!({limit_field(CHAT): LIMIT}));
+    let answer = gateway.post(CHAT, &body).await;
+    assert!(answer.text().contains("some words"), "{answer:?}");
+    let line = gateway.line_of(&answer).await;
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("upstream_failed", "estimated"), "{line}");
+    assert!((12..20).contains(&charged), "{line}");
+    gateway.verify().await;
+}
+
 fn chunk(index: u64, text: &str, finish: &Value, usage: &Value) -> String {
     let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": finish});
     event(
