@@ -2,10 +2,12 @@
 //! and the last of several (`encoding/json`); all others take it for an unknown one.
 
 /// The known keys with capitals, of all tables.
-const CAPITALS: [&str; 20] = [
+const CAPITALS: [&str; 25] = [
     "cachedContent",
     "candidateCount",
+    "dataStore",
     "fileData",
+    "fileSearchStoreNames",
     "fileUri",
     "functionDeclarations",
     "generateContentRequest",
@@ -16,6 +18,9 @@ const CAPITALS: [&str; 20] = [
     "maxTokens",
     "mimeType",
     "providerOptions",
+    "ragCorpora",
+    "ragCorpus",
+    "ragFileIds",
     "responseMimeType",
     "serviceTier",
     "systemInstruction",
@@ -84,6 +89,7 @@ mod tests {
                 Location::Blob,
                 Location::Offered,
                 Location::Tool,
+                Location::HostedTool,
                 Location::Function,
                 Location::AnswerFormat,
                 Location::Reference,

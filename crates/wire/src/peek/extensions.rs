@@ -8,7 +8,7 @@
 //!   text-generation-webui (`auto_max_new_tokens`), `KoboldCpp` and `TabbyAPI` (`max_length`),
 //!   vLLM (`best_of`), and the names that the formats have from each other.
 //! - Models: OpenRouter, `LiteLLM`, NanoGPT, the messages format, the gateway of Vercel.
-//! - Input from elsewhere: OpenRouter, xAI, Azure, `DashScope`.
+//! - Input from elsewhere: OpenRouter, xAI, Azure, `DashScope`, Google (in its chat endpoint).
 
 use super::location::{Location, Slot};
 use tollgate_types::is_free_of_tokens;
@@ -45,6 +45,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"advisor" => Slot::FurtherModels("advisor"),
         b"providerOptions" => Slot::Within(Location::ProviderOptions),
         b"extra_body" => Slot::Within(Location::Extra),
+        b"google" => Slot::Within(Location::Google),
 
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
         b"speed" => Slot::Tier(SPEED),

@@ -26,6 +26,8 @@ pub(crate) enum Location {
     Offered,
     /// A part of a tool.
     Tool,
+    /// A tool of Google's, or a part of one.
+    HostedTool,
     /// The `function` of a tool of that type.
     Function,
     StreamOptions,
@@ -43,6 +45,8 @@ pub(crate) enum Location {
     Prompt,
     /// Members that an SDK should have put into the body itself (`extra_body`).
     Extra,
+    /// Members of Gemini's format in a chat request.
+    Google,
     /// Settings for the layers of a provider that is a gateway itself (`providerOptions`).
     ProviderOptions,
     /// The settings of the gateway layer.
@@ -262,6 +266,21 @@ impl Location {
                 _ => tool(key),
             },
             Self::Tool => tool(key),
+            Self::HostedTool => match key {
+                b"dataStore"
+                | b"data_store"
+                | b"datastore"
+                | b"engine"
+                | b"fileSearchStoreNames"
+                | b"file_search_store_names"
+                | b"ragCorpora"
+                | b"rag_corpora"
+                | b"ragCorpus"
+                | b"rag_corpus"
+                | b"ragFileIds"
+                | b"rag_file_ids" => Slot::StoredId,
+                _ => Slot::Within(Self::HostedTool),
+            },
             Self::Function => match key {
                 b"name" => Slot::ToolName,
                 _ => tool(key),
@@ -298,6 +317,10 @@ impl Location {
             Self::Extra => match (format.request.top)(key) {
                 Slot::Checked(_) => Slot::Ignored,
                 slot => slot,
+            },
+            Self::Google => match key {
+                b"cachedContent" | b"cached_content" => Slot::StoredId,
+                _ => Slot::Json,
             },
             Self::ProviderOptions => match key {
                 b"gateway" => Slot::Within(Self::GatewayOptions),

@@ -119,19 +119,31 @@ fn is_elsewhere(address: Text<'_>) -> bool {
 
 /// The name of a key whose value names things stored at a provider. The `id` in such a value keeps the name.
 fn stored_field(slot: Slot, key: &[u8]) -> Option<&'static str> {
-    const FIELDS: [&str; 14] = [
+    const FIELDS: [&str; 26] = [
         "audio",
         "cachedContent",
         "cached_content",
         "container",
         "container_id",
         "conversation",
+        "dataStore",
+        "data_store",
+        "datastore",
+        "engine",
+        "fileSearchStoreNames",
         "fileUri",
         "file_id",
         "file_ids",
+        "file_search_store_names",
         "file_uri",
         "previous_response_id",
         "prompt",
+        "ragCorpora",
+        "ragCorpus",
+        "ragFileIds",
+        "rag_corpora",
+        "rag_corpus",
+        "rag_file_ids",
         "skill_id",
         "vector_store_ids",
     ];
@@ -421,7 +433,11 @@ impl Walk {
             self.found.has_top_k |= key.bytes == b"top_k";
             self.found.has_sampling |= matches!(key.bytes, b"temperature" | b"top_p" | b"top_k");
         }
-        if frame.location == Location::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
+        let is_free = matches!(
+            frame.slot,
+            Slot::Ignored | Slot::Json | Slot::Within(Location::Google)
+        );
+        if frame.location == Location::Extra && !is_free {
             let key = key.as_str().to_owned();
             return Err(PeekError::Extra { key, at });
         }

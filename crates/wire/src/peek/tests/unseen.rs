@@ -43,6 +43,54 @@ fn of_the_tools_of_gemini_all_but_functions_are_the_providers() {
     assert_eq!(hosted(r#"[{"googleSearch":null}]"#), 0);
 }
 
+fn named(facts: &RequestFacts) -> String {
+    let stored = facts.stored_ids.iter();
+    let named: Vec<_> = stored.map(|it| format!("{}={}", it.field, it.id)).collect();
+    named.join(" ")
+}
+
+#[test]
+fn what_the_tools_of_google_name_is_stored() {
+    for (tool, expected) in [
+        (r#"{"googleSearch":{"engine_":"x"}}"#, ""),
+        (
+            r#"{"fileSearch":{"fileSearchStoreNames":["a","b"],"topK":3}}"#,
+            "fileSearchStoreNames=a fileSearchStoreNames=b",
+        ),
+        (
+            r#"{"file_search":{"file_search_store_names":["a"]}}"#,
+            "file_search_store_names=a",
+        ),
+        (
+            r#"{"retrieval":{"vertexRagStore":{"ragResources":[{"ragCorpus":"a","ragFileIds":["b"]}],"rag_corpora":["c"]}}}"#,
+            "ragCorpus=a ragFileIds=b rag_corpora=c",
+        ),
+        (
+            r#"{"retrieval":{"vertexAiSearch":{"datastore":"a","dataStoreSpecs":[{"dataStore":"b"}],"engine":"c"}}}"#,
+            "datastore=a dataStore=b engine=c",
+        ),
+    ] {
+        let function = r#"{"functionDeclarations":[{"name":"f","parameters":{"engine":"x"}}]}"#;
+        let tools = format!(r#","tools":[{function},{tool}]"#);
+        let facts = gemini(r#"{"text":"hi"}"#, &tools);
+        assert_eq!((named(&facts).as_str(), facts.hosted_tools), (expected, 1));
+    }
+}
+
+#[test]
+fn a_cache_of_gemini_that_a_chat_request_names_is_stored() {
+    let google = r#""google":{"cached_content":"cachedContents/a","thinking_config":{}}"#;
+    for members in [google.to_owned(), format!(r#""extra_body":{{{google}}}"#)] {
+        let facts = chat(&members).unwrap().facts;
+        assert_eq!(
+            named(&facts),
+            "cached_content=cachedContents/a",
+            "{members}"
+        );
+    }
+    refusal(chat(r#""extra_body":{"max_tokens":3}"#));
+}
+
 #[test]
 fn a_tool_of_no_known_form_is_the_providers() {
     for (tool, hosted) in [

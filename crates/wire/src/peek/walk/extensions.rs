@@ -53,6 +53,12 @@ impl Walk {
             (Slot::Search, Value::Open(Container::Object)) => {
                 self.push(Location::Search, Slot::Ignored, span.start);
             }
+            (Slot::HostedTools, Value::Open(Container::Object))
+                if around == Some(Location::Offered) =>
+            {
+                self.add_hosted_tool();
+                self.push(Location::HostedTool, Slot::Ignored, span.start);
+            }
             (Slot::HostedTools | Slot::Search, _) => {
                 self.add_hosted_tool();
                 self.opaque(Slot::Ignored, value, span);
