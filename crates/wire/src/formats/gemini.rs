@@ -104,6 +104,14 @@ static GENERATION_CONFIG: Settings = Settings {
         b"responseMimeType" | b"response_mime_type" => Slot::AnswerMediaType,
         b"seed" => Slot::Seed,
         b"thinkingConfig" | b"thinking_config" => Slot::Settings(&THINKING_CONFIG),
+        // Of Vertex AI.
+        b"modelConfig" | b"model_config" => Slot::FurtherModels("generationConfig.modelConfig"),
+        b"modelSelectionConfig" | b"model_selection_config" => {
+            Slot::FurtherModels("generationConfig.modelSelectionConfig")
+        }
+        b"routingConfig" | b"routing_config" => {
+            Slot::FurtherModels("generationConfig.routingConfig")
+        }
         _ => Slot::Ignored,
     })),
 };

@@ -2,7 +2,7 @@
 //! and the last of several (`encoding/json`); all others take it for an unknown one.
 
 /// The known keys with capitals, of all tables.
-const CAPITALS: [&str; 25] = [
+const CAPITALS: [&str; 28] = [
     "cachedContent",
     "candidateCount",
     "dataStore",
@@ -17,11 +17,14 @@ const CAPITALS: [&str; 25] = [
     "maxOutputTokens",
     "maxTokens",
     "mimeType",
+    "modelConfig",
+    "modelSelectionConfig",
     "providerOptions",
     "ragCorpora",
     "ragCorpus",
     "ragFileIds",
     "responseMimeType",
+    "routingConfig",
     "serviceTier",
     "systemInstruction",
     "thinkingBudget",

@@ -92,6 +92,31 @@ fn a_cache_of_gemini_that_a_chat_request_names_is_stored() {
 }
 
 #[test]
+fn a_configuration_that_chooses_another_model_of_gemini_names_further_models() {
+    for (key, field) in [
+        ("routingConfig", "generationConfig.routingConfig"),
+        ("routing_config", "generationConfig.routingConfig"),
+        ("modelConfig", "generationConfig.modelConfig"),
+        ("model_config", "generationConfig.modelConfig"),
+        (
+            "modelSelectionConfig",
+            "generationConfig.modelSelectionConfig",
+        ),
+        (
+            "model_selection_config",
+            "generationConfig.modelSelectionConfig",
+        ),
+    ] {
+        let of = |value: &str| {
+            let members = format!(r#","generationConfig":{{"{key}":{value}}}"#);
+            gemini(r#"{"text":"hi"}"#, &members).further_models
+        };
+        let manual = r#"{"manualMode":{"modelName":"gemini-ultra"}}"#;
+        assert_eq!((of(manual), of("{}")), (Some(field), None), "{key}");
+    }
+}
+
+#[test]
 fn a_tool_of_no_known_form_is_the_providers() {
     for (tool, hosted) in [
         (r#"{"googleSearch":{}}"#, 1),
