@@ -47,6 +47,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: false,
         },
         effort: "reasoning_effort",
+        two_spellings: false,
         capital_efforts: false,
         has_thinking_budget: false,
         null_is_absent: true,

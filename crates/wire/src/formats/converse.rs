@@ -51,6 +51,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: false,
         },
         effort: "outputConfig.effort",
+        two_spellings: false,
         capital_efforts: false,
         has_thinking_budget: false,
         null_is_absent: true,

@@ -50,6 +50,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         is_required: false,
     },
     effort: "reasoning_effort",
+    two_spellings: false,
     capital_efforts: false,
     has_thinking_budget: false,
     null_is_absent: true,

@@ -51,6 +51,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: false,
         },
         effort: THINKING_LEVEL,
+        two_spellings: true,
         capital_efforts: true,
         has_thinking_budget: false,
         null_is_absent: true,

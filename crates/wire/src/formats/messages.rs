@@ -52,6 +52,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: true,
         },
         effort: "output_config.effort",
+        two_spellings: false,
         capital_efforts: false,
         has_thinking_budget: true,
         // The types of the format have no `null`.

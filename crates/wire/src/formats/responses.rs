@@ -52,6 +52,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: false,
         },
         effort: "reasoning.effort",
+        two_spellings: false,
         capital_efforts: false,
         has_thinking_budget: false,
         null_is_absent: true,

@@ -43,7 +43,9 @@ pub(crate) struct RequestRules {
     pub(crate) output_limit: OutputLimitRules,
     /// The path of the field that asks for an effort.
     pub(crate) effort: &'static str,
-    /// Its values are written in capitals.
+    /// A key of two words can be written with a capital or with `_`.
+    pub(crate) two_spellings: bool,
+    /// The values of `effort` are written in capitals.
     pub(crate) capital_efforts: bool,
     /// A request can give the thinking a budget in tokens.
     pub(crate) has_thinking_budget: bool,

@@ -117,6 +117,25 @@ fn is_elsewhere(address: Text<'_>) -> bool {
     authority.bytes().all(is_plain) && !host.trim_end_matches('.').ends_with(STORE)
 }
 
+/// A known key with `_` in the spelling with capitals, if the format has both: an object can have one of them.
+fn other_spelling(format: &FormatRules, frame: &Frame, key: &[u8]) -> Option<Vec<u8>> {
+    if !format.request.two_spellings
+        || !key.contains(&b'_')
+        || frame.slot == frame.location.slot(format, b"")
+    {
+        return None;
+    }
+    let mut other = Vec::with_capacity(key.len());
+    let mut words = key.split(|byte| *byte == b'_');
+    other.extend(words.next().into_iter().flatten());
+    for word in words {
+        let mut letters = word.iter();
+        other.extend(letters.next().map(u8::to_ascii_uppercase));
+        other.extend(letters);
+    }
+    Some(other)
+}
+
 /// The name of a key whose value names things stored at a provider. The `id` in such a value keeps the name.
 fn stored_field(slot: Slot, key: &[u8]) -> Option<&'static str> {
     const FIELDS: [&str; 26] = [
@@ -418,10 +437,14 @@ impl Walk {
             let limit = self.limits.keys;
             return Err(PeekError::TooManyKeys { limit, at });
         }
-        if !self.keys.insert(frame.keys, key.bytes) {
+        frame.slot = frame.location.slot(self.format, key.bytes);
+        let is_new = match other_spelling(self.format, frame, key.bytes) {
+            Some(other) => self.keys.insert(frame.keys, &other),
+            None => self.keys.insert(frame.keys, key.bytes),
+        };
+        if !is_new {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
-        frame.slot = frame.location.slot(self.format, key.bytes);
         if let Some(known) = case::known_case(key.bytes) {
             let slot = |key: &[u8]| frame.location.slot(self.format, key);
             let is_known = slot(known.as_bytes()) != slot(b"");

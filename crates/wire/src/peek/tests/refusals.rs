@@ -197,6 +197,35 @@ fn a_key_given_twice_is_refused_wherever_it_is_read() {
 }
 
 #[test]
+fn a_known_key_of_gemini_in_both_spellings_is_given_twice() {
+    let gemini = |more: &str| {
+        let body = format!(r#"{{"contents":[{{"parts":[{{"text":"a"}}]}}],{more}}}"#);
+        refusal(peek(Format::Gemini, &body)).message
+    };
+    for more in [
+        r#""generationConfig":{"maxOutputTokens":9,"max_output_tokens":99}"#,
+        r#""generationConfig":{"max_output_tokens":9,"maxOutputTokens":99}"#,
+        r#""generationConfig":{"maxOutputTokens":9},"generation_config":{"maxOutputTokens":99}"#,
+        r#""system_instruction":{"parts":[]},"systemInstruction":{"parts":[]}"#,
+        r#""systemInstruction":{"parts":[{"inlineData":{"mimeType":"text/plain","data":"a","mime_type":"image/png"}}]}"#,
+    ] {
+        assert!(gemini(more).contains("is given twice"), "{}", gemini(more));
+    }
+    for more in [
+        r#""generation_config":{"max_output_tokens":9,"top_k":1,"topK":1}"#,
+        r#""tools":[{"functionDeclarations":[{"name":"f","parameters":{"file_id":{},"fileId":{}}}]}]"#,
+    ] {
+        assert!(
+            gemini(more).contains("'model' is required"),
+            "{}",
+            gemini(more)
+        );
+    }
+    // Other formats have one spelling.
+    assert!(chat(r#""prediction":{"file_id":"a","fileId":"b"}"#).is_ok());
+}
+
+#[test]
 fn a_key_that_differs_from_a_known_one_in_case_only_is_refused() {
     // Keys with capitals that mean nothing to the gateway.
     const PART: &str = r#"{"thoughtSignature":"x","thought":true,"text":"a","functionCall":{"name":"f","args":{"Type":1}}}"#;
