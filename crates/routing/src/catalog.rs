@@ -46,17 +46,29 @@ impl Catalog {
         if name.len() > Self::MAX_NAME_BYTES {
             return None;
         }
+        self.exact(name).or_else(|| self.wildcard(name))
+    }
+
+    fn exact(&self, name: &str) -> Option<&Arc<Model>> {
         self.by_name
             .get(name)
             .or_else(|| self.by_name.get(undotted(name)?.as_str()))
-            .or_else(|| self.wildcard(name))
     }
 
+    /// The model of the longest prefix that fits. OpenRouter reads switches in names: a suffix (`:nitro`) serves
+    /// the same model in another way, and `@preset/` names settings with models of their own. Neither avoids the
+    /// group and the weights of an exact name.
     fn wildcard(&self, name: &str) -> Option<&Arc<Model>> {
-        self.wildcards
-            .iter()
-            .find(|(prefix, _)| name.starts_with(&**prefix))
-            .map(|(_, model)| model)
+        let mut wildcards = self.wildcards.iter();
+        let (prefix, model) = wildcards.find(|(prefix, _)| name.starts_with(&**prefix))?;
+        let matched = name.get(prefix.len()..)?;
+        let mut suffixes = name.match_indices(':').map(|(at, _)| at);
+        let is_variant = suffixes.any(|at| {
+            let base = name.get(..at).filter(|_| at >= prefix.len());
+            base.is_some_and(|base| self.exact(base).is_some())
+        });
+        let is_switched = is_variant || matched.contains("@preset/");
+        (!is_switched).then_some(model)
     }
 
     /// The list of `GET /v1/models`: every model that has a deployment, the listed

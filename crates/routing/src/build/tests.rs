@@ -89,6 +89,38 @@ fn a_name_is_found_exactly_then_by_alias_then_in_its_dotted_form_then_by_pattern
 }
 
 #[test]
+fn a_switch_in_a_name_under_a_pattern_does_not_avoid_an_exact_name() {
+    let catalog = build(base(&json!({
+        "models": {
+            "openai/gpt-5.5": {"family": "f"},
+            "openai/gpt-5-4": {"family": "f"},
+            "openai/gpt-5-3:free": {"family": "f"},
+            "openai/*": {"family": "f"},
+            "openai/gpt-5.5:n*": {"family": "f"},
+        },
+        "aliases": {"openai/big": "openai/gpt-5.5"},
+    })))
+    .unwrap();
+    for (name, expected) in [
+        ("openai/gpt-5.5:online", None),
+        ("openai/gpt-5.5:online:nitro", None),
+        ("openai/gpt-5.4:online", None),
+        ("openai/big:floor", None),
+        ("openai/other@preset/mine", None),
+        ("openai/@preset/mine", None),
+        ("openai/gpt-5-3:free", Some("openai/gpt-5-3:free")),
+        ("openai/gpt-5-3:online", Some("openai/*")),
+        ("openai/other:online", Some("openai/*")),
+        ("openai/gpt-5.5-mini:online", Some("openai/*")),
+        ("openai/other@20260101", Some("openai/*")),
+        // A pattern with the colon means the suffixes.
+        ("openai/gpt-5.5:nitro", Some("openai/gpt-5.5:n*")),
+    ] {
+        assert_eq!(id(&catalog, name), expected, "{name}");
+    }
+}
+
+#[test]
 fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_models_without_deployments()
 {
     let catalog = build(base(&json!({

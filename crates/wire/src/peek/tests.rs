@@ -297,6 +297,29 @@ fn every_name_of_a_stored_thing_is_found_once() {
 }
 
 #[test]
+fn a_name_that_has_a_provider_search_counts_as_a_hosted_tool() {
+    for (name, hosted) in [
+        ("openai/gpt-5.5", 0),
+        ("openai/gpt-5.5:online", 1),
+        ("openai/gpt-5.5:online:nitro", 1),
+        ("online", 0),
+        ("a:online-b", 0),
+    ] {
+        let body = format!(r#"{{"model":"{name}","messages":[{{"role":"user","content":"a"}}]}}"#);
+        let facts = peek(Format::Chat, &body).unwrap().facts;
+        assert_eq!(facts.hosted_tools, hosted, "{name}");
+        let address = Address {
+            model: Some(name.to_owned()),
+            stream: Some(false),
+        };
+        let peeker = Peeker::new(Format::Gemini, &PeekLimits::default()).with_address(address);
+        let body = br#"{"contents":[{"parts":[{"text":"a"}]}]}"#;
+        let facts = peek_chunks(peeker, [&body[..]]).unwrap().facts;
+        assert_eq!(facts.hosted_tools, hosted, "{name} in the path");
+    }
+}
+
+#[test]
 fn tools_in_the_history_count_as_tools() {
     for item in [
         r#"{"role":"tool","content":"x"}"#,

@@ -118,7 +118,7 @@ fn is_elsewhere(address: Text<'_>) -> bool {
 }
 
 /// A known key with `_` in the spelling with capitals, if the format has both: an object can have one of them.
-fn other_spelling(format: &FormatRules, frame: &Frame, key: &[u8]) -> Option<Vec<u8>> {
+fn in_camel_case(format: &FormatRules, frame: &Frame, key: &[u8]) -> Option<Vec<u8>> {
     if !format.request.two_spellings
         || !key.contains(&b'_')
         || frame.slot == frame.location.slot(format, b"")
@@ -223,8 +223,10 @@ impl Walk {
 
     /// Takes the facts that stand outside the body.
     pub(super) fn take(&mut self, address: Address) {
+        if let Some(model) = address.model {
+            self.take_model(model);
+        }
         let facts = &mut self.found.facts;
-        facts.model = address.model;
         facts.stream = address.stream.unwrap_or(facts.stream);
     }
 
@@ -438,7 +440,7 @@ impl Walk {
             return Err(PeekError::TooManyKeys { limit, at });
         }
         frame.slot = frame.location.slot(self.format, key.bytes);
-        let is_new = match other_spelling(self.format, frame, key.bytes) {
+        let is_new = match in_camel_case(self.format, frame, key.bytes) {
             Some(other) => self.keys.insert(frame.keys, &other),
             None => self.keys.insert(frame.keys, key.bytes),
         };

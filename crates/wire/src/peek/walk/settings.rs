@@ -222,9 +222,18 @@ impl Walk {
                 self.limits.model_bytes,
             )));
         }
-        self.found.facts.model = Some(text.as_str().to_owned());
+        self.take_model(text.as_str().to_owned());
         self.found.spans.model = Some(span);
         Ok(())
+    }
+
+    /// Takes the name of the model, of the body or the path.
+    pub(super) fn take_model(&mut self, name: String) {
+        // OpenRouter's name for its web plugin.
+        if name.split(':').skip(1).any(|it| it == "online") {
+            self.add_hosted_tool();
+        }
+        self.found.facts.model = Some(name);
     }
 
     /// The value of a field of the format that limits the output.
