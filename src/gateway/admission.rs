@@ -22,10 +22,8 @@ use crate::limits::Limits;
 use crate::pipeline::Part;
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
-use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE,
-};
-use http::{HeaderMap, Method, Version};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, UPGRADE};
+use http::{HeaderMap, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use std::borrow::Cow;
@@ -92,7 +90,6 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         None => Cow::Borrowed(endpoints::methods(matched.endpoint)),
     };
     check_head_size(session, &snapshot)?;
-    check_host(session)?;
     check_once(session)?;
     load::check(exchange)?;
     let head = session.req_header();
@@ -311,22 +308,13 @@ fn view(head: &RequestHeader) -> Head<'_> {
     }
 }
 
-/// RFC 9112, section 3.2; HTTP/2 has its authority, which Pingora checks.
-fn check_host(session: &Session) -> Result<(), PublicError> {
-    let head = session.req_header();
-    if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
-        return Err(PublicError::invalid_request("the Host header is missing"));
-    }
-    Ok(())
-}
-
-/// Refuses duplicates of three headers over HTTP/2. Over HTTP/1.1, they were refused before.
+/// Refuses duplicates of two headers over HTTP/2. Over HTTP/1.1, they were refused before.
 fn check_once(session: &Session) -> Result<(), PublicError> {
     if !session.is_http2() {
         return Ok(());
     }
     let headers = &session.req_header().headers;
-    for name in [CONTENT_LENGTH, CONTENT_TYPE, HOST] {
+    for name in [CONTENT_LENGTH, CONTENT_TYPE] {
         if headers.get_all(&name).iter().nth(1).is_some() {
             let message = format!("the request has two {name} headers");
             return Err(PublicError::invalid_request(message));

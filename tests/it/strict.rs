@@ -194,6 +194,11 @@ async fn malformed_http2_requests_reach_no_provider() {
         ("a line end in a value", with("x", "a\r\nhost: other")),
         ("a null in a value", with("x", "a\0b")),
         ("a host that disagrees", with("host", "other")),
+        ("two hosts", {
+            let mut two = with("host", "gateway");
+            two.push(("host", "gateway"));
+            two
+        }),
         ("a length that disagrees", with("content-length", "5")),
         ("two lengths", {
             let mut two = with("content-length", "0");
