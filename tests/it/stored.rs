@@ -241,7 +241,7 @@ async fn a_body_that_comes_with_it_stays_here() {
     let (provider, gateway) = one_provider().await;
     let id = make(&gateway, "test-model", json!({})).await;
     let mut connection = gateway.connect().await;
-    for (method, end) in [("POST", "/cancel"), ("GET", "")] {
+    for (method, end) in [("POST", "/cancel"), ("GET", ""), ("DELETE", "")] {
         let request = Request::new(method, &format!("{RESPONSES}/{id}{end}"))
             .key(&gateway.key)
             .header("content-type", "application/json")
@@ -250,6 +250,9 @@ async fn a_body_that_comes_with_it_stays_here() {
         let received = provider.last();
         assert_eq!(received.method, method);
         assert!(received.body.is_empty(), "{received:?}");
+        assert_eq!(received.headers["content-length"], "0", "{received:?}");
+        let encoding = received.headers.get("transfer-encoding");
+        assert_eq!(encoding, None, "{received:?}");
     }
     let large = Request::get(&format!("{RESPONSES}/{id}"))
         .key(&gateway.key)

@@ -18,7 +18,7 @@ use tollgate_types::Format;
 use tollgate_wire::headers as wire_headers;
 
 /// Begins the attempt that was prepared, and builds its head.
-pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
+pub fn begin(exchange: &mut Exchange, session: &mut Session) -> Option<RequestHeader> {
     let candidate = exchange.attempts.current()?;
     let request = exchange.stage.request()?;
     let LogIn { name, proof } = candidate.log_in()?;
@@ -58,8 +58,12 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
         parts
             .headers
             .extend(length.map(|it| (CONTENT_LENGTH, it.into())));
-    // A POST without a body has a length of 0.
-    } else if body.is_some() || parts.method == Method::POST {
+    // Methods that expect a body have a length of 0 without one (RFC 9110, section 8.6). Pingora would send
+    // chunks if the client's body was left out.
+    } else if body.is_some()
+        || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH)
+        || !session.is_body_empty()
+    {
         let length = body.as_ref().map_or(0, Bytes::len);
         parts.headers.insert(CONTENT_LENGTH, length.into());
     } else {

@@ -85,6 +85,26 @@ async fn heads_pass_by_allow_list_and_the_credential_is_the_providers() {
 }
 
 #[tokio::test]
+async fn a_request_without_a_body_has_a_length_of_zero_if_its_method_expects_a_body() {
+    let methods = ["POST", "PUT", "PATCH", "GET", "DELETE"];
+    let service = Service::answering(plain).await;
+    let entry = json!([{"path": "/v1/files", "methods": methods, "charge": 0}]);
+    let config = config(&service).with("providers.sim.passthrough", entry);
+    let gateway = Gateway::start(config).await;
+    for (at, method) in methods.into_iter().enumerate() {
+        let request = Request::new(method, FILES).key(&gateway.key);
+        for request in [request.clone(), request.body("")] {
+            gateway.send(&request).await.assert_ok();
+            let seen = service.last();
+            let expected = (at < 3).then_some("0");
+            assert_eq!(seen.method, method);
+            assert_eq!(seen.header("content-length"), expected, "{seen:?}");
+            assert_eq!(seen.header("transfer-encoding"), None, "{seen:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_upload_of_20_mib_passes_while_it_comes_and_counts_no_memory() {
     let service = Service::answering(plain).await;
     let gateway = gateway(&service).await;
