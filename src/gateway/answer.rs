@@ -89,7 +89,7 @@ pub enum Next {
     /// Send these bytes.
     Pass(Bytes),
     /// The answer is complete, but the provider continues: end the attempt, then send
-    /// [`Answer::rest_of_stream`].
+    /// [`Answer::rest`].
     Finish {
         /// The provider's head, if it was not sent.
         head: Option<Box<UpstreamHead>>,
@@ -365,18 +365,16 @@ impl Answer {
         }
     }
 
-    /// The unwritten bytes of a complete stream. `None` if the answer is no stream.
-    pub fn rest_of_stream(&mut self, written: usize) -> Option<Bytes> {
+    /// The unwritten bytes of a complete answer.
+    pub fn rest(&mut self, written: usize) -> Bytes {
         self.stage = Stage::Over;
         self.open = None;
-        matches!(self.reader, Some(Reader::Stream(_))).then(|| {
-            if let Some(kept) = &mut self.kept {
-                self.held.iter().for_each(|piece| kept.add(piece));
-            }
-            let mut rest = self.unflushed.take(written);
-            rest.append(&mut self.held);
-            join(&mut rest)
-        })
+        if let Some(kept) = &mut self.kept {
+            self.held.iter().for_each(|piece| kept.add(piece));
+        }
+        let mut rest = self.unflushed.take(written);
+        rest.append(&mut self.held);
+        join(&mut rest)
     }
 
     /// What the provider has reported so far; `None` if the answer is not read.

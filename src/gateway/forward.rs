@@ -4,6 +4,7 @@
 
 use super::answer::Next;
 use super::exchange::Exchange;
+use super::reader::content_length;
 use super::respond::{self, Local};
 use super::{count, drain, failure, outcome, record, settlement};
 use bytes::Bytes;
@@ -79,15 +80,19 @@ pub async fn last_answer(exchange: &Exchange) -> Local {
     instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))
 }
 
-/// Ends an answer of which a part was sent: a stream with an error event in the client's format, any other
-/// answer by closing the connection.
+/// Ends an answer of which a part was sent: one that is complete as usual, a stream with an error event in the
+/// client's format, any other answer by closing the connection.
 pub async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
     if exchange.answer.is_complete() {
-        // Only the closing bytes of the stream are missing.
-        if let Some(rest) = exchange.answer.rest_of_stream(session.body_bytes_sent()) {
-            session.write_response_body(Some(rest), true).await?;
-        }
-        return Ok(());
+        // Only the last bytes and the end are missing.
+        let written = session.body_bytes_sent();
+        let rest = exchange.answer.rest(written);
+        let all = u64::try_from(written.saturating_add(rest.len())).unwrap_or(u64::MAX);
+        // Over HTTP/2, Pingora would end an answer that is shorter than its head has announced.
+        let announced = session.response_written();
+        let announced = announced.and_then(|head| content_length(&head.headers));
+        let ends = announced.is_none_or(|length| length <= all);
+        return session.write_response_body(Some(rest), ends).await;
     }
     let error = respond::final_word(exchange, failure::public_error(exchange));
     settlement::break_off(exchange, error.code);

@@ -190,6 +190,36 @@ async fn an_answer_that_is_whole_passes_though_its_connection_stays_open() {
 }
 
 #[tokio::test]
+async fn a_whole_answer_ends_as_usual_though_its_connection_breaks() {
+    // Of the large text, a token per 128 bytes is charged.
+    for (bytes, charged) in [(100, 30), (2 * MIB, 10 + 2 * MIB / 128)] {
+        let whole = body(bytes);
+        let longer = whole.clone() + "\n\n";
+        for (answer, is_whole) in [
+            (Framing::Chunked.cut(&whole, whole.len()), true),
+            // More was announced.
+            (Framing::Length.cut(&longer, whole.len()), false),
+        ] {
+            let upstream = Upstream::playing([Act::send(answer)]).await;
+            let config = config()
+                .provider("torn", support::provider(upstream.address))
+                .model("alone", json!(["torn"]));
+            let gateway = Gateway::start(config).await;
+            for answer in over_both(&gateway, "alone").await {
+                let what = format!("{bytes}, {is_whole}, {:?}", answer.ending);
+                assert_eq!(answer.status, 200, "{what}");
+                assert_eq!(answer.ending == Ending::Complete, is_whole, "{what}");
+                assert!(!is_whole || answer.text() == whole, "{what}");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!(line["outcome"], "completed", "{line}");
+                assert_eq!(line["charged"], charged, "{line}");
+            }
+            assert_eq!(upstream.requests(), 2);
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_for_which_there_is_no_memory_passes_as_it_comes() {
     const HELD: usize = 200_000;
     let whole = body(HELD + 100_000);
