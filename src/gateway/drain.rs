@@ -106,16 +106,20 @@ pub struct CallerWatch {
 }
 
 impl CallerWatch {
-    /// The watch over a client's connection for a new attempt. Forbids a drain that the answer of an earlier
-    /// attempt has allowed.
+    /// The watch over a client's connection for a new attempt.
     pub fn over(drain: Option<Drain>) -> Self {
-        if let Some(drain) = &drain {
-            drain.forbid();
-        }
         Self {
             drain,
             ..Self::default()
         }
+    }
+
+    /// Forbids a drain that the answer of this attempt has allowed: the attempt is over.
+    pub fn forbid_drain(&mut self) {
+        if let Some(drain) = &self.drain {
+            drain.forbid();
+        }
+        self.is_allowed = false;
     }
 
     /// Whether the client has disconnected and the answer is drained.
@@ -193,7 +197,7 @@ mod tests {
         drop((counted, begun));
         assert!(allowed(&key, 1).begin().is_some(), "all were given back");
         let third = allowed(&key, 1);
-        drop(CallerWatch::over(Some(third.clone())));
+        CallerWatch::over(Some(third.clone())).forbid_drain();
         assert!(third.begin().is_none(), "another attempt");
     }
 }

@@ -195,6 +195,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Box<HttpPeer>> {
         // The answer of an earlier attempt is discarded.
         exchange.answer = answer::Answer::default();
+        exchange.caller.forbid_drain();
         exchange.timer.stop();
         if let Some(pause) = exchange.attempts.take_pause() {
             exchange.is_in_pause = true;

@@ -482,9 +482,15 @@ async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_on
         .with("failover", json!({"pause": "5s", "again": 1}))
         .model("fails", json!(["sim/sim-status-503"]));
     let gateway = Gateway::start(config).await;
-    let body = prompt(CHAT, "fails", "Hi", json!({}));
-    let request = Request::post(CHAT, &body).key(&gateway.key);
-    for (asked, http2) in [(1, false), (2, true)] {
+    // The answer to a hosted tool is read to its end, but not the next one.
+    let tools = json!({"tools": [{"type": "web_search"}]});
+    for (asked, http2, more) in [
+        (1, false, json!({})),
+        (2, false, tools.clone()),
+        (3, true, tools),
+    ] {
+        let body = prompt(CHAT, "fails", "Hi", more);
+        let request = Request::post(CHAT, &body).key(&gateway.key);
         let mut first = None;
         let mut second = None;
         if http2 {
