@@ -70,7 +70,7 @@ pub struct Exchange {
     pub sent: Option<SentHead>,
     /// The code of the error that ended the answer after its head was sent.
     pub broken: Option<ErrorCode>,
-    /// Whether an attempt has failed and the next has not begun.
+    /// Whether an attempt has failed and no provider has the request of the next.
     pub is_in_pause: bool,
     /// When the first byte of the answer was sent.
     pub first_byte: Option<Instant>,

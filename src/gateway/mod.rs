@@ -455,12 +455,18 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         reused: bool,
     ) -> Box<Error> {
+        let sends_body = exchange.timer.sends_body();
         exchange.timer.stop();
         if error.etype == failure::ATTEMPT_FAILED {
             return error;
         }
         let committed = is_committed(session);
         if *error.esource() == ErrorSource::Downstream {
+            if sends_body && session.upstream_body_bytes_sent() == Some(0) {
+                // The client left before the provider had the request, mostly while the gateway connected.
+                failure::retract(exchange);
+                exchange.is_in_pause = true;
+            }
             error.retry = RetryType::Decided(false);
             return error;
         }

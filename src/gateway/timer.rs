@@ -122,6 +122,11 @@ impl AttemptTimer {
         }
     }
 
+    /// Whether a body goes to the provider over HTTP/1.1, and no answer has begun.
+    pub const fn sends_body(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
     /// How long the attempt has run; zero before it begins.
     pub fn ran(&self) -> Duration {
         let began = self.deadlines.map(|it| it.began().elapsed());

@@ -9,6 +9,7 @@ mod reports;
 mod retrieving;
 mod unmeasured;
 mod unseen;
+mod unsent;
 
 use crate::support::{
     self, Act, Answer, CHAT, COUNT_TOKENS, Config, Connection, Ending, FORMATS, Gateway, Http2,
