@@ -470,19 +470,22 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
+        let fails_at_body = sends_body && error.etype == ErrorType::WriteError;
         let was_not_taken = match error.retry {
-            // A connection that was closed before fails at its first bytes. If it breaks later, the provider
-            // may have worked on the request.
-            RetryType::ReusedOnly => {
+            // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
+            // frames do not show whether it has worked on the request.
+            RetryType::Decided(again) if !fails_at_body => {
+                again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
+            }
+            // A connection that was closed before fails at its first bytes, or within a large body, which a
+            // provider may also refuse by a reset. If it breaks later, the provider may have worked on the
+            // request.
+            _ => {
                 reused
+                    && (!fails_at_body || exchange.attempts.may_be_refused())
                     && !open_path::has_effects(exchange)
                     && exchange.timer.ran() < STALE_WITHIN
                     && exchange.attempts.may_be_stale()
-            }
-            // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
-            // frames do not show whether it has worked on the request.
-            RetryType::Decided(again) => {
-                again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
             }
         };
         let was_stale = was_not_taken && !exchange.timer.has_fired();

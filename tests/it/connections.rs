@@ -387,6 +387,24 @@ async fn a_kept_connection_that_the_provider_has_closed_is_no_failure() {
     assert_eq!(upstream.requests(), 5, "each but the first was sent twice");
 }
 
+#[tokio::test]
+async fn a_kept_connection_that_breaks_within_a_large_body_is_no_failure() {
+    let script = [Act::send(whole_answer()), Act::ReadByte, Act::Reset];
+    let upstream = Upstream::playing(script).await;
+    let config = Config::new()
+        .with("failover", json!({"again": 0}))
+        .provider("raw", support::provider(upstream.address))
+        .model("test-model", json!(["raw"]));
+    let gateway = Gateway::start(config).await;
+    for (asked, said) in ["word ", &"word ".repeat(1_200_000)].iter().enumerate() {
+        let body = prompt(CHAT, "test-model", said, json!({}));
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), None, "request {asked}");
+    }
+    assert_eq!(upstream.requests(), 2, "each was read once");
+}
+
 /// It may have been worked on, and paid for.
 #[tokio::test]
 async fn a_kept_connection_that_breaks_over_a_request_is_a_failure_and_the_next_is_asked() {

@@ -21,6 +21,8 @@ pub enum Act {
     Pause(Duration),
     /// Resets the connection.
     Reset,
+    /// Reads the first byte of another request.
+    ReadByte,
     /// Reads another request.
     ReadRequest,
     /// Reads another request, and does everything again.
@@ -76,6 +78,7 @@ async fn play(mut stream: TcpStream, script: Vec<Act>, requests: Arc<AtomicUsize
                 }
             }
             Act::Hang => while stream.read_u8().await.is_ok() {},
+            Act::ReadByte => drop(stream.read_u8().await),
             Act::Pause(time) => tokio::time::sleep(*time).await,
             Act::Wait(reported) => reported.notified().await,
             Act::Reset => stream.set_zero_linger().unwrap(),
