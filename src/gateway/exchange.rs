@@ -8,6 +8,7 @@ use super::{
     streamed_body::StreamedBody, timer::AttemptTimer,
 };
 use crate::{access_log::AccessLog, events::InFlight, recent::FailedAttempt, snapshot::Snapshot};
+use bytes::Bytes;
 use http::{HeaderValue, Method, Uri, Version};
 use std::{
     net::IpAddr,
@@ -54,6 +55,8 @@ pub struct Exchange {
     pub left_out: LeftOuts,
     /// The answer so far.
     pub answer: Answer,
+    /// The last piece of an answer that ends in trailers.
+    pub before_trailers: Option<Bytes>,
     /// Whether the client has disconnected.
     pub caller: CallerWatch,
     /// The part of its key's limits and balance that it holds.
@@ -143,6 +146,7 @@ impl Exchange {
             explains: false,
             left_out: LeftOuts::default(),
             answer: Answer::default(),
+            before_trailers: None,
             caller: CallerWatch::default(),
             settlement: SettlementGuard::default(),
             unpaid: Vec::new(),

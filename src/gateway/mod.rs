@@ -417,34 +417,27 @@ impl ProxyHttp for Gateway {
         Ok(None)
     }
 
-    async fn response_trailer_filter(
+    fn upstream_response_trailer_filter(
         &self,
         session: &mut Session,
-        trailers: &mut http::HeaderMap,
+        _: &mut http::HeaderMap,
+        exchange: &mut Self::CTX,
+    ) -> Result<()> {
+        // Trailers end the body. Pingora ignores an error of the next hook, so this one decides.
+        let mut last = None;
+        self.response_body_filter(session, &mut last, true, exchange)?;
+        exchange.before_trailers = last;
+        Ok(())
+    }
+
+    async fn response_trailer_filter(
+        &self,
+        _: &mut Session,
+        _: &mut http::HeaderMap,
         exchange: &mut Self::CTX,
     ) -> Result<Option<Bytes>> {
-        // Of a provider's head, only allowed headers pass; its trailers do not pass.
-        trailers.clear();
-        if !is_committed(session) {
-            // Nothing was sent: `logging` decides about the answer.
-            return Ok(None);
-        }
-        // Trailers also end the body.
-        let written = session.body_bytes_sent();
-        match exchange.answer.push(None, true, written) {
-            Next::Pass(last) => {
-                settlement::before_send(exchange, Instant::now());
-                Ok((!last.is_empty()).then_some(last))
-            }
-            Next::Fail(fault) => {
-                failure::note(exchange, fault, None);
-                let error = respond::final_word(exchange, failure::public_error(exchange));
-                settlement::break_off(exchange, error.code);
-                let id = exchange.id;
-                Ok(exchange.answer.failure_event(&error, &id, written))
-            }
-            _ => Ok(None),
-        }
+        // The last piece of the body takes the place of the trailers, which do not pass.
+        Ok(Some(exchange.before_trailers.take().unwrap_or_default()))
     }
 
     fn error_while_proxy(
@@ -572,7 +565,7 @@ impl ProxyHttp for Gateway {
     ) {
         exchange.timer.stop();
         if exchange.sent.is_none() && error.is_none() {
-            // The answer ended without a piece of a body: it had no body, or it had trailers.
+            // The answer had no body.
             self.may_leave(session);
             if let Err(gone) = forward::finish_held(session, exchange).await {
                 log::debug!("{}: the client has disconnected: {gone}", exchange.id);

@@ -1,9 +1,11 @@
 //! Whole answers that their provider cuts: the next candidate answers instead at no charge, and
 //! every client sees the break of one that was too large to be held.
 
+mod trailers;
+
 use crate::support::{
-    self, Act, Answer, CHAT, Config, Connection, Ending, Gateway, Http2, Provider, Request,
-    Upstream, prompt,
+    self, Act, Answer, CHAT, Config, Connection, Ending, Gateway, Http2, MESSAGES, Provider,
+    Request, Upstream, prompt,
 };
 use serde_json::json;
 use std::sync::Arc;
