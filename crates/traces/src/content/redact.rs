@@ -10,7 +10,7 @@ const REDACTED: &str = "[redacted]";
 const LONGEST_WORD: usize = 1024;
 
 /// The patterns that are always replaced.
-const PATTERNS: [&str; 11] = [
+const PATTERNS: [&str; 16] = [
     // Private keys, also those whose end is missing.
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
     // Addresses with passwords.
@@ -20,13 +20,20 @@ const PATTERNS: [&str; 11] = [
     // Tokens: JSON web tokens, bearer tokens, keys of well-known services and of this gateway.
     r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?",
     r"(?i:\bbearer\s+)[A-Za-z0-9._~+/=-]{12,}",
+    // A name and a password in base64, which has capitals and digits within a word.
+    r"(?i:\bbasic\s+)[A-Za-z0-9+/_-]*(?:[a-z][A-Z]|[A-Za-z][0-9])[A-Za-z0-9+/_-]{7,}=*",
     r"\b(?:sk|pk|rk|xox[abeprs]|glpat)-[A-Za-z0-9_-]{12,}",
     r"\b(?:sk|pk|rk|gh[opsur]|github_pat|hf|npm)_[A-Za-z0-9_-]{12,}",
     r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[A-Za-z0-9_-]{20,})",
     // Account numbers (IBAN), numbers as long as those of cards, phone numbers.
     r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b",
-    r"\b\d(?:[ -]?\d){12,18}\b",
-    r"\+\d(?:[ ().-]{0,2}\d){7,14}\b",
+    r"\b\d(?:[ \u{a0}-]{0,2}\d){12,18}\b",
+    r"\b\d{4}\.\d{4,6}\.\d{4,5}(?:\.\d{1,7})?\b",
+    r"\+\d(?:[ \u{a0}().-]{0,2}\d){7,14}\b",
+    // National phone numbers: an area in parentheses, three groups, or a zero in front.
+    r"\(\d{2,5}\)[ \u{a0}]?\d{3,4}[ \u{a0}.-]?\d{3,4}\b",
+    r"\b\d{3}[.-]\d{3}[.-]\d{4}\b",
+    r"\b0[1-9]\d{1,3}[ \u{a0}/-](?:\d{3,4}[ \u{a0}-]\d{4}|\d{5,8})\b",
 ];
 
 pub(super) struct Redaction(Vec<Regex>);
