@@ -3,6 +3,7 @@
 //! It looks at the shape of a body, not at its format, and passes over what it does not know: a body that
 //! a provider accepts may have fields that no table here has.
 
+use super::is_empty_part;
 use serde_json::{Map, Value, json};
 
 /// The messages of a request.
@@ -53,10 +54,7 @@ pub(super) fn answer(body: &[u8], is_cut: bool) -> Vec<Value> {
             stream.take(&event);
         }
     }
-    if is_cut {
-        stream.drop_last_word();
-    }
-    stream.into_messages()
+    stream.into_messages(is_cut)
 }
 
 /// The messages of an answer in one piece: those of its choices, or one of its own parts.
@@ -64,7 +62,7 @@ fn whole(body: &Value) -> Vec<Value> {
     if let Some(choices) = list(body, "choices").or_else(|| list(body, "candidates")) {
         let messages = choices.iter().map(|choice| {
             let message = choice.get("message").or_else(|| choice.get("content"));
-            output(&message.map_or_else(Vec::new, parts), stop(choice))
+            output(message.map_or_else(Vec::new, parts), stop(choice), false)
         });
         return messages.collect();
     }
@@ -74,12 +72,43 @@ fn whole(body: &Value) -> Vec<Value> {
     };
     match parts.is_empty() {
         true => Vec::new(),
-        false => vec![output(&parts, stop(body))],
+        false => vec![output(parts, stop(body), false)],
     }
 }
 
-fn output(parts: &[Value], stop: &str) -> Value {
+/// The stops of answers that have their end. Limits and filters cut an answer.
+const WHOLE: [&str; 8] = [
+    "STOP",
+    "completed",
+    "end_turn",
+    "function_call",
+    "stop",
+    "stop_sequence",
+    "tool_calls",
+    "tool_use",
+];
+
+/// `is_cut`: the end is missing, whatever the stop.
+fn output(mut parts: Vec<Value>, stop: &str, is_cut: bool) -> Value {
+    if is_cut || !WHOLE.contains(&stop) {
+        parts.iter_mut().for_each(leave_out_end);
+        parts.retain(|part| !is_empty_part(part));
+    }
     json!({"role": "assistant", "parts": parts, "finish_reason": stop})
+}
+
+/// Leaves out the last word of a text, and what may be the first groups of a number before it: half a secret
+/// matches no pattern.
+fn leave_out_end(part: &mut Value) {
+    let is_of_number = |c: char| c.is_ascii_digit() || c.is_whitespace() || "@.()+-".contains(c);
+    for name in ["content", "arguments"] {
+        if let Some(Value::String(text)) = part.get_mut(name) {
+            let words = text.rsplit_once(char::is_whitespace);
+            let words = words.map_or("", |(words, _)| words);
+            let end = words.trim_end_matches(is_of_number).len();
+            text.truncate(end);
+        }
+    }
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
@@ -354,14 +383,7 @@ impl Stream {
         }
     }
 
-    fn drop_last_word(&mut self) {
-        if let Some(part) = self.parts.last_mut() {
-            let end = part.text.rfind(char::is_whitespace).unwrap_or(0);
-            part.text.truncate(end);
-        }
-    }
-
-    fn into_messages(self) -> Vec<Value> {
+    fn into_messages(self, is_cut: bool) -> Vec<Value> {
         if !self.whole.is_empty() {
             return self.whole;
         }
@@ -372,9 +394,11 @@ impl Stream {
             let parts = self.parts.iter().filter(|part| part.choice == choice);
             let stop = self.stops.iter().rfind(|(of, _)| *of == choice);
             let stop = stop.map_or("", |(_, stop)| stop);
+            let is_cut = is_cut || stop.is_empty();
             output(
-                &parts.filter_map(StreamedPart::written).collect::<Vec<_>>(),
+                parts.filter_map(StreamedPart::written).collect(),
                 stop,
+                is_cut,
             )
         };
         choices.into_iter().map(message).collect()

@@ -177,9 +177,9 @@ fn the_events_of_a_stream_become_one_message_also_if_its_end_is_missing() {
     let arguments = json!({"what": "sea"});
     let chat = [
         json!({"choices": [{"index": 0, "delta": {"role": "assistant", "reasoning_content": "H"}}]}),
-        json!({"choices": [{"index": 0, "delta": {"reasoning_content": "m."}}]}),
+        json!({"choices": [{"index": 0, "delta": {"reasoning_content": "m!"}}]}),
         json!({"choices": [{"index": 0, "delta": {"content": "We"}}]}),
-        json!({"choices": [{"index": 0, "delta": {"content": "ll."}}]}),
+        json!({"choices": [{"index": 0, "delta": {"content": "ll!"}}]}),
         json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "find", "arguments": ""}}]}}]}),
         json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{\"what\":"}}]}}]}),
         json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": "\"sea\"}"}}]}}]}),
@@ -187,30 +187,30 @@ fn the_events_of_a_stream_become_one_message_also_if_its_end_is_missing() {
     ];
     let responses = [
         json!({"type": "response.created", "response": {"status": "in_progress", "output": []}}),
-        json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "Hm."}),
+        json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "Hm! Wh"}),
         json!({"type": "response.output_text.delta", "output_index": 1, "delta": "We"}),
-        json!({"type": "response.output_text.delta", "output_index": 1, "delta": "ll."}),
-        json!({"type": "response.output_text.done", "output_index": 1, "text": "Well."}),
+        json!({"type": "response.output_text.delta", "output_index": 1, "delta": "ll! It"}),
+        json!({"type": "response.output_text.done", "output_index": 1, "text": "Well! It"}),
         json!({"type": "response.output_item.added", "output_index": 2, "item": {"type": "function_call", "id": "f1", "call_id": "c1", "name": "find", "arguments": ""}}),
         json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": arguments.to_string()}),
     ];
     let messages = [
         json!({"type": "message_start", "message": {"role": "assistant", "content": []}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}}),
-        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm."}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm!"}}),
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "x"}}),
-        json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Well."}}),
+        json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Well!"}}),
         json!({"type": "content_block_start", "index": 2, "content_block": {"type": "tool_use", "id": "c1", "name": "find", "input": {}}}),
         json!({"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": arguments.to_string()}}),
         json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
     ];
     let gemini = [
-        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm.", "thought": true}]}}]}),
+        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm!", "thought": true}]}}]}),
         json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "We"}]}}]}),
-        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "ll."}]}}]}),
+        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "ll!"}]}}]}),
         json!({"candidates": [{"finishReason": "STOP", "content": {"parts": [{"functionCall": {"id": "c1", "name": "find", "args": arguments}}]}}]}),
     ];
-    let parts = json!([{"type": "reasoning", "content": "Hm."}, text("Well."), call(&arguments)]);
+    let parts = json!([{"type": "reasoning", "content": "Hm!"}, text("Well!"), call(&arguments)]);
     for events in [&chat[..], &responses, &messages, &gemini] {
         let stream: String = events
             .iter()
@@ -222,18 +222,64 @@ fn the_events_of_a_stream_become_one_message_also_if_its_end_is_missing() {
     }
     // The last event of this format repeats everything.
     let whole = json!({"type": "response.completed", "response": {"status": "completed", "output": [
-        {"type": "message", "content": [{"type": "output_text", "text": "Well."}]},
+        {"type": "message", "content": [{"type": "output_text", "text": "Well!"}]},
     ]}});
     let stream = format!("data: {}\n\ndata: {whole}\n\n", responses[2]);
     let answer = messages::answer(stream.as_bytes(), false);
     assert_eq!(
         answer,
-        [json!({"role": "assistant", "parts": [text("Well.")], "finish_reason": "completed"})]
+        [json!({"role": "assistant", "parts": [text("Well!")], "finish_reason": "completed"})]
     );
-    // A secret may be cut in two.
-    let cut = json!({"choices": [{"index": 0, "delta": {"content": "The key is sk-abcd"}}]});
-    let answer = messages::answer(format!("data: {cut}\n\ndata: {{\"cho").as_bytes(), true);
-    assert_eq!(answer[0]["parts"], json!([text("The key is")]));
+}
+
+/// A secret can be cut in two, and its first half has no pattern.
+#[test]
+fn the_ends_of_an_answer_that_breaks_off_are_left_out() {
+    let stream = |deltas: &[Value], end: &str| {
+        let event = |delta| format!("data: {}\n\n", json!({"choices": [delta]}));
+        deltas.iter().map(event).collect::<String>() + end
+    };
+    let says = |choice: u8, name: &str, words: &str, stop: Option<&str>| json!({"index": choice, "delta": {name: words}, "finish_reason": stop});
+    let parts = |stream: &str, is_cut| {
+        let answer = messages::answer(stream.as_bytes(), is_cut);
+        let parts = answer.iter().map(|message| message["parts"].clone());
+        parts.collect::<Vec<_>>()
+    };
+    let reasoning = |content: &str| json!({"type": "reasoning", "content": content});
+    let said = "Mine is 4111 1111 1111 11";
+    let begun = [
+        says(0, "reasoning", "Ask ada.lovelace@exam", None),
+        says(0, "content", said, None),
+        says(1, "content", "Call +49 (30) 1234-5", None),
+    ];
+    let expected = [
+        json!([reasoning("Ask"), text("Mine is")]),
+        json!([text("Call")]),
+    ];
+    let broken = stream(
+        &begun,
+        "data: {\"error\":{\"code\":\"upstream_error\"}}\n\n",
+    );
+    assert_eq!(parts(&broken, false), expected);
+    assert_eq!(parts(&stream(&begun, "data: {\"cho"), true), expected);
+    for (stop, expected) in [
+        ("stop", said),
+        ("length", "Mine is"),
+        ("content_filter", "Mine is"),
+    ] {
+        let ended = stream(&[says(0, "content", said, Some(stop))], "data: [DONE]\n\n");
+        assert_eq!(parts(&ended, false), [json!([text(expected)])], "{stop}");
+        let choice = json!({"message": {"content": said}, "finish_reason": stop});
+        let whole = json!({"choices": [choice]}).to_string();
+        assert_eq!(parts(&whole, false), [json!([text(expected)])], "{stop}");
+    }
+    let arguments = json!({"partial_json": "{\"card\": \"4111 1111 11"});
+    let call = [
+        json!({"index": 0, "content_block": {"type": "tool_use", "id": "c1", "name": "find"}}),
+        json!({"index": 0, "delta": arguments}),
+    ];
+    let call: String = call.iter().map(|it| format!("data: {it}\n\n")).collect();
+    assert_eq!(parts(&call, false)[0][0]["arguments"], "{\"card\": \"");
 }
 
 #[test]
