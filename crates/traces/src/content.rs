@@ -24,6 +24,8 @@ const MOST_OF_BODY: usize = 4 << 20;
 const MOST_OF_ALL: usize = 64 << 20;
 /// The memory of a piece besides its bytes.
 const OF_A_PIECE: usize = 64;
+/// Longer pieces are copied: they can own memory that the request is charged for until they are dropped.
+const LONGEST_SHARED: usize = 64 << 10;
 
 /// Which requests keep their content.
 pub(crate) struct Keeping {
@@ -50,7 +52,7 @@ impl Keeping {
     }
 }
 
-/// A body that is kept for the export. Without a copy: its pieces are shared.
+/// A body that is kept for the export. Short pieces are shared.
 pub struct KeptBody {
     pieces: Vec<Bytes>,
     bytes: usize,
@@ -75,7 +77,10 @@ impl KeptBody {
             return;
         }
         self.bytes = bytes;
-        self.pieces.push(piece.clone());
+        self.pieces.push(match piece.len() > LONGEST_SHARED {
+            true => Bytes::copy_from_slice(piece),
+            false => piece.clone(),
+        });
     }
 
     /// Empties it, for the answer of another attempt.

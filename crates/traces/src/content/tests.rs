@@ -367,13 +367,17 @@ fn of_a_long_prompt_the_last_messages_are_exported_and_one_that_is_too_long_is_c
     assert!(!cut.contains("ada"), "{cut}");
 }
 
-#[test]
-fn kept_bodies_are_bounded_one_by_one_and_all_together() {
-    let keeping = Keeping::of(&ContentSettings {
+fn keeping() -> Keeping {
+    Keeping::of(&ContentSettings {
         keys: vec!["key_1".to_owned()],
         redact: Vec::new(),
         max_bytes: tollgate_settings::ByteSize::new(1024),
-    });
+    })
+}
+
+#[test]
+fn kept_bodies_are_bounded_one_by_one_and_all_together() {
+    let keeping = keeping();
     assert!(keeping.body("key_2").is_none());
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
     let mut bodies = Vec::new();
@@ -392,4 +396,24 @@ fn kept_bodies_are_bounded_one_by_one_and_all_together() {
     bodies[0].clear();
     drop(bodies);
     assert_eq!(kept(), 0);
+}
+
+/// The owner of a large piece gives back the memory of its request.
+#[test]
+fn a_kept_body_does_not_hold_the_owner_of_a_large_piece() {
+    let owner = Arc::new(vec![b'x'; LONGEST_SHARED + 1]);
+    let piece = Bytes::from_owner(Shared(Arc::clone(&owner)));
+    let mut body = keeping().body("key_1").unwrap();
+    body.add(&piece);
+    drop(piece);
+    assert_eq!(Arc::strong_count(&owner), 1);
+    assert_eq!(body.pieces.concat(), *owner);
+}
+
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
