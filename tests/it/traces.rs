@@ -185,6 +185,25 @@ async fn a_request_continues_the_trace_of_its_client() {
     assert_eq!(authorization, "another-credential-of-the-provider");
 }
 
+/// By this trace id alone, none would be exported.
+#[tokio::test]
+async fn clients_do_not_choose_by_their_trace_id_what_is_exported() {
+    let provider = Provider::start().await;
+    let collector = Collector::start().await;
+    let mut traces = to(&collector);
+    traces["sample"] = json!({"share": 0.5, "parent": false});
+    let gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
+    let mut sampled = 0;
+    for _ in 0..40 {
+        let request = ask(&gateway, CHAT, "test-model", Value::Null)
+            .header("traceparent", &format!("00-{}-{PARENT}-01", "f".repeat(32)));
+        gateway.send(&request).await.assert_ok();
+        let passed = provider.last().headers;
+        sampled += i32::from(passed["traceparent"].to_str().unwrap().ends_with("-01"));
+    }
+    assert!((1..40).contains(&sampled), "{sampled} of 40");
+}
+
 #[tokio::test]
 async fn failures_are_exported_with_their_class_and_other_requests_are_not() {
     const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 2\r\n\r\n{}";

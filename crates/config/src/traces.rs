@@ -89,7 +89,7 @@ pub enum TraceProtocol {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SampleSettings {
-    /// The share of all requests, from 0 to 1. Services that sample by trace id choose the same traces.
+    /// The share of all requests, from 0 to 1. With `parent`, services that sample by trace id choose the same traces.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub share: f64,
     /// Whether requests whose `traceparent` is sampled are exported.

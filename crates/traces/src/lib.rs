@@ -101,6 +101,10 @@ impl Shared {
         if self.sample.parent && parent.is_some_and(SpanContext::is_sampled) {
             return true;
         }
+        // A client that must not choose what is exported can choose its trace id.
+        if !self.sample.parent {
+            return fastrand::f64() < self.sample.share;
+        }
         let sampler = Sampler::TraceIdRatioBased(self.sample.share);
         let result = sampler.should_sample(None, trace_id, "", &SpanKind::Server, &[], &[]);
         result.decision == SamplingDecision::RecordAndSample
