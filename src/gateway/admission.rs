@@ -511,6 +511,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
                 why: choice.why,
                 pool: Arc::clone(pool),
                 format: choice.format,
+                was_asked: false,
             });
         }
     });

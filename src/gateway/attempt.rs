@@ -30,7 +30,7 @@ use tollgate_wire::fault::UpstreamFault;
 #[derive(Default)]
 pub struct Attempts {
     candidates: Vec<Candidate>,
-    /// How many candidates have had an attempt.
+    /// How many candidates have had their turn; those without room were not asked.
     begun: usize,
     /// How many attempts were made.
     made: usize,
@@ -72,6 +72,8 @@ pub struct Candidate {
     /// The format of the request to it: the client's, or the one that the request is translated to. Final
     /// once the request is prepared.
     pub format: Format,
+    /// Whether it was asked.
+    pub was_asked: bool,
 }
 
 /// A candidate gives access to its deployment.
@@ -188,11 +190,10 @@ impl Attempts {
         self.candidates.append(&mut waiting);
     }
 
-    /// Moves on to the next candidate, with what was prepared for it.
+    /// Moves on to the next candidate.
     pub fn advance(&mut self) -> Option<&Candidate> {
         let next = self.candidates.get(self.begun)?;
         self.begun = self.begun.saturating_add(1);
-        self.sent = self.ready.take().unwrap_or_default();
         Some(next)
     }
 
@@ -221,9 +222,16 @@ impl Attempts {
         self.ticket = None;
     }
 
-    /// Keeps the current candidate for a last resort: its breaker opened after the plan was made.
+    /// Keeps the candidate whose turn it is for a last resort: its breaker opened after the plan was made.
     fn pass_over(&mut self) {
-        self.spares.extend(self.current().cloned());
+        let passed = self.at_turn().cloned();
+        self.spares.extend(passed);
+    }
+
+    /// The candidate whose turn it is.
+    fn at_turn(&mut self) -> Option<&mut Candidate> {
+        let at = self.begun.checked_sub(1)?;
+        self.candidates.get_mut(at)
     }
 
     /// Makes the candidates that were passed over the last resort, each once. `false`: there are none.
@@ -234,20 +242,29 @@ impl Attempts {
         self.candidates
             .extend(spares.into_iter().map(|spare| Candidate {
                 why: Why::LastResort,
+                was_asked: false,
                 ..spare
             }));
         has_some
     }
 
-    /// The current candidate.
+    /// Notes that the candidate whose turn it is gets an attempt, with what was prepared for it.
+    fn note_asked(&mut self, ready: Option<Outgoing>) {
+        self.sent = ready.unwrap_or_default();
+        if let Some(candidate) = self.at_turn() {
+            candidate.was_asked = true;
+        }
+    }
+
+    /// The candidate that was asked last.
     pub fn current(&self) -> Option<&Candidate> {
-        self.candidates.get(self.begun.checked_sub(1)?)
+        self.candidates.iter().rfind(|it| it.was_asked)
     }
 
     /// Whether this credential of this deployment was asked.
-    pub fn has_begun(&self, handle: &Arc<DeploymentHandle>, credential: usize) -> bool {
-        let mut begun = self.candidates.iter().take(self.begun);
-        begun.any(|it| Arc::ptr_eq(&it.handle, handle) && it.credential == credential)
+    pub fn has_asked(&self, handle: &Arc<DeploymentHandle>, credential: usize) -> bool {
+        let mut asked = self.candidates.iter().filter(|it| it.was_asked);
+        asked.any(|it| Arc::ptr_eq(&it.handle, handle) && it.credential == credential)
     }
 
     /// Asks the current candidate again, because it was not reached.
@@ -427,6 +444,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         if attempts.coming().is_none() && attempts.resort() {
             continue;
         }
+        let ready = attempts.ready.take();
         let candidate = attempts.advance()?;
         let Some(mut peer) = candidate.pool.peer() else {
             let provider = &candidate.deployment.provider.name;
@@ -446,6 +464,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         };
         match entered {
             Ok(ticket) => {
+                attempts.note_asked(ready);
                 if attempts.made == 0 {
                     attempts.began = Some(began);
                     exchange.retries.of(is_unbilled).note_request();

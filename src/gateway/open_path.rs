@@ -112,6 +112,7 @@ pub fn attempts(exchange: &mut Exchange) -> Result<Attempts, PublicError> {
             why: choice.why,
             pool: Arc::clone(pool),
             format: choice.format,
+            was_asked: false,
         });
     });
     let now = asked.now;

@@ -58,7 +58,7 @@ fn reason(
     let left_out = exchange.left_out.0.iter().filter_map(|out| {
         let handle = handles.get(out.deployment)?;
         // A candidate that is asked as a last resort is not left out.
-        let is_asked = exchange.attempts.has_begun(handle, out.credential);
+        let is_asked = exchange.attempts.has_asked(handle, out.credential);
         (!is_asked).then_some((handle, out))
     });
     for (number, (handle, out)) in left_out.take(MOST_LISTED).enumerate() {

@@ -60,6 +60,7 @@ pub async fn attempts(
         why: Why::LastResort,
         pool,
         format: Format::Responses,
+        was_asked: false,
     });
     Ok(attempts)
 }

@@ -1,11 +1,13 @@
 //! The choice among several candidates: the faster one, the one with room, and the reason.
 
 use crate::support::{
-    Answer, CHAT, Config, Connection, Gateway, Provider, Request, eventually, prompt, provider,
+    Act, Answer, CHAT, Config, Connection, Gateway, Provider, Request, Service, bounded,
+    eventually, json_answer, prompt, provider,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 async fn ask(gateway: &Gateway, model: &str) -> Answer {
     gateway.ask(CHAT, model, "", json!({})).await
@@ -65,6 +67,50 @@ async fn limits_of_a_deployment_are_kept_and_if_all_are_full_the_client_gets_the
     };
     eventually("the place of the caller that left is free", served).await;
     assert_eq!(b.handle.counters().requests, 2, "b stays full");
+}
+
+/// The second candidate has filled up since the plan was made.
+#[tokio::test]
+async fn a_candidate_that_was_full_at_its_turn_was_not_asked() {
+    let go = Arc::new(Notify::new());
+    let waits = Arc::clone(&go);
+    let first = Service::answering(move |_| {
+        let failure = json_answer("500 Internal Server Error", "", "{}");
+        vec![Act::Wait(Arc::clone(&waits)), Act::send(failure)]
+    })
+    .await;
+    let second = Provider::start().await;
+    let limited =
+        json!({"provider": "b", "upstream_model": "x", "priority": 1, "limits": {"in_flight": 1}});
+    let config = Config::first_and_second(first.address, second.address)
+        // With the header that makes a request hang.
+        .provider("b", provider(second.address))
+        .model("alone", json!([limited]))
+        .model("m", json!(["a", limited]));
+    let gateway = Arc::new(Gateway::start(config).await);
+    let send = |request: Request| {
+        let gateway = Arc::clone(&gateway);
+        tokio::spawn(async move { gateway.send(&request).await })
+    };
+    let body = prompt(CHAT, "m", "Hello!", Value::Null);
+    let explained = Request::post(CHAT, &body).key(&gateway.key);
+    let asked = send(explained.header("x-explain", "1"));
+    let come = async || (!first.seen().is_empty()).then_some(());
+    eventually("the first attempt", come).await;
+    let body = prompt(CHAT, "alone", "Hello!", Value::Null);
+    let hanging = send(Request::post(CHAT, &body).key(&gateway.key).orders("hang"));
+    second.when("a request hangs", |it| it.requests == 1).await;
+    go.notify_one();
+    let answer = bounded("the answer", asked).await.unwrap();
+    answer.assert_error(502, "upstream_error");
+    let reason = answer.header("x-route-reason").unwrap();
+    assert!(reason.starts_with("deployment 1 "), "{reason}");
+    let line = gateway.access_line(|line| line["model"] == "m").await;
+    assert_eq!(
+        (&line["provider"], &line["attempts"]),
+        (&json!("a"), &json!(1))
+    );
+    hanging.abort();
 }
 
 #[tokio::test]
