@@ -183,7 +183,9 @@ impl Exchange {
         if let Some(fixed) = &request.fixed {
             return Some(&fixed.name);
         }
-        let route = request.route.as_ref()?;
+        let Some(route) = &request.route else {
+            return self.settlement.made_by().map(|made_by| &**made_by);
+        };
         match self.snapshot.catalog.model(route.model)?.kind {
             ModelKind::Wildcard { .. } => request.facts_if_read()?.model.as_deref(),
             _ => Some(&route.model_id),
@@ -196,11 +198,13 @@ impl Exchange {
         self.label().cloned()
     }
 
-    /// The name in metrics and usage records: of the model in the catalog, or of the entry of an open path.
+    /// The name in metrics and usage records: of the model in the catalog, of the entry of an open path, or of
+    /// the model that made a stored response.
     pub fn label(&self) -> Option<&Arc<str>> {
         let request = self.stage.request()?;
         let route = request.route.as_ref().map(|route| &route.model_id);
-        route.or_else(|| request.fixed.as_ref().map(|fixed| &fixed.name))
+        let fixed = || request.fixed.as_ref().map(|fixed| &fixed.name);
+        route.or_else(fixed).or_else(|| self.settlement.made_by())
     }
 
     /// The body, if it is forwarded while it arrives.

@@ -11,6 +11,7 @@ use super::record;
 use super::stage::Admitted;
 use super::stored;
 use crate::counts::How;
+use std::sync::Arc;
 use std::time::Instant;
 use tollgate_count::tokens_of_sample;
 use tollgate_filter::{FixedCharge, RequestContext};
@@ -29,6 +30,8 @@ pub struct SettlementGuard {
     reservation: Option<Box<dyn ReservationGuard>>,
     /// The stored response that the reservation pays for, if it does.
     due: Option<Box<(Payable, Paying)>>,
+    /// The model that made it.
+    made_by: Option<Arc<str>>,
     settled: Option<(BillingState, Settled)>,
     /// The weight of one token of output in the limits, if the charge is fixed.
     fixed: Option<u64>,
@@ -54,7 +57,13 @@ impl SettlementGuard {
     /// Adds a reservation for a stored response that is not paid yet.
     pub fn reserve_due(&mut self, reservation: Reservation, due: Payable, paying: Paying) {
         self.reservation = Some(Box::new(reservation));
+        self.made_by = Some(Arc::clone(&due.served));
         self.due = Some(Box::new((due, paying)));
+    }
+
+    /// The model that made the stored response that the request pays for.
+    pub const fn made_by(&self) -> Option<&Arc<str>> {
+        self.made_by.as_ref()
     }
 
     /// Whether a stored response is to be paid for.
@@ -169,7 +178,7 @@ struct Outcome {
     state: BillingState,
     status: u16,
     code: Option<ErrorCode>,
-    model: Option<std::sync::Arc<str>>,
+    model: Option<Arc<str>>,
     /// Whether a provider got the request, or the gateway has done the work itself.
     was_done: bool,
 }

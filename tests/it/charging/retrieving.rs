@@ -88,6 +88,14 @@ async fn a_response_that_was_left_is_paid_for_when_it_is_retrieved_and_once() {
         let line = gateway.line_of(&got).await;
         let expected = ("completed", cost - charged, "reported");
         assert_eq!(money(&line), expected, "{orders}: {line}");
+        assert_eq!(line["model"], "test-model", "{line}");
+        let output = |model: &str| {
+            let labels =
+                format!(r#"format="responses",kind="output",model="{model}",provider="sim""#);
+            format!("tollgate_tokens_total{{{labels}}}")
+        };
+        assert!(gateway.sample(&output("test-model")).await > Some(0.0));
+        assert!(gateway.sample(&output("")).await.unwrap_or_default() == 0.0);
         gateway.has_spent(&gateway.key, cost).await;
         for _ in 0..2 {
             let again = gateway.get(&target).await;
