@@ -22,7 +22,6 @@ use crate::keys;
 use crate::snapshot::{Current, Snapshot};
 use crate::upstreams::Authorities;
 use arc_swap::ArcSwap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
@@ -191,11 +190,10 @@ impl Reloader {
     async fn obey(&mut self, order: Order, service: Service) {
         let changes_nothing = matches!(order.ask, Ask::Reload(how) if how.dry_run);
         let outcome = if service == Service::Ours || changes_nothing {
-            let done = match order.ask {
+            match order.ask {
                 Ask::Reload(how) => self.reload(Cause::Api, how).await,
                 Ask::Rollback => self.roll_back().await,
-            };
-            done.map_err(Refusal::Order)
+            }
         } else {
             Err(Refusal::Busy(
                 "another process is taking over; retry when it serves or has failed",
@@ -206,7 +204,7 @@ impl Reloader {
     }
 
     /// Reads the files again.
-    async fn reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, String> {
+    async fn reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, Refusal> {
         let load = Arc::clone(&self.load);
         let read = self.blocking(move || {
             let mut sources = Sources::default();
@@ -217,19 +215,19 @@ impl Reloader {
         });
         let (sources, is_whole, next) = match read.await {
             Ok(read) => read,
-            Err(fault) => return Err(self.failed(cause, how, &fault)),
+            Err(fault) => return Err(self.failed(cause, how, fault)),
         };
         if !how.dry_run {
             self.watch.note(&sources, is_whole);
         }
         let next = match next {
             Ok(next) => next,
-            Err(fault) => return Err(self.failed(cause, how, &fault)),
+            Err(fault) => return Err(self.failed(cause, how, fault)),
         };
         let changes = next.config.changes_since(&self.held.config);
         let same = changes.is_empty() && next.config.hash() == self.held.config.hash();
         if !same && let Err(fault) = self.plans_are_there(&next.config).await {
-            return Err(self.failed(cause, how, &fault));
+            return Err(self.failed(cause, how, fault));
         }
         if how.dry_run || same {
             let (config, material) = (Arc::clone(&next.config), next.material.clone());
@@ -238,8 +236,8 @@ impl Reloader {
             });
             match built.await {
                 Ok(Ok(())) => {}
-                Ok(Err(fault)) => return Err(self.failed(cause, how, &fault)),
-                Err(fault) => return Err(self.failed(cause, how, &fault)),
+                Ok(Err(fault)) => return Err(self.failed(cause, how, fault)),
+                Err(fault) => return Err(self.failed(cause, how, fault)),
             }
             if !how.dry_run {
                 events::reloaded(ReloadOutcome::Unchanged);
@@ -254,13 +252,13 @@ impl Reloader {
     }
 
     /// Restores the previous configuration, independent of the files.
-    async fn roll_back(&mut self) -> Result<ReloadView, String> {
+    async fn roll_back(&mut self) -> Result<ReloadView, Refusal> {
         let Some(previous) = self.previous.clone() else {
-            return Err("there is no previous configuration".to_owned());
+            return Err(Refusal::Conflict("there is no previous configuration"));
         };
         let changes = previous.config.changes_since(&self.held.config);
         if let Err(fault) = self.plans_are_there(&previous.config).await {
-            return Err(self.failed(Cause::Rollback, ReloadQuery::default(), &fault));
+            return Err(self.failed(Cause::Rollback, ReloadQuery::default(), fault));
         }
         self.take(Cause::Rollback, previous, changes).await
     }
@@ -271,7 +269,7 @@ impl Reloader {
         cause: Cause,
         next: Held,
         changes: Vec<Change>,
-    ) -> Result<ReloadView, String> {
+    ) -> Result<ReloadView, Refusal> {
         let earlier = self.places.current.load_full();
         let built = {
             let (config, earlier) = (Arc::clone(&next.config), Arc::clone(&earlier));
@@ -284,8 +282,8 @@ impl Reloader {
         let how = ReloadQuery::default();
         let snapshot = match built.await {
             Ok(Ok(snapshot)) => snapshot,
-            Ok(Err(fault)) => return Err(self.failed(cause, how, &fault)),
-            Err(fault) => return Err(self.failed(cause, how, &fault)),
+            Ok(Err(fault)) => return Err(self.failed(cause, how, fault)),
+            Err(fault) => return Err(self.failed(cause, how, fault)),
         };
         let places = &self.places;
         snapshot.upstreams.take_over(&earlier.upstreams);
@@ -322,13 +320,13 @@ impl Reloader {
 
     /// Checks that the configuration has every plan of the keys. Reads the file on another thread, with a time
     /// limit, because the operator's runtime must not wait.
-    async fn plans_are_there(&self, config: &Arc<Config>) -> Result<(), RunError> {
+    async fn plans_are_there(&self, config: &Arc<Config>) -> Result<(), Fault> {
         let config = Arc::clone(config);
         let store = Arc::clone(self.places.accounts.store());
         let reading = tokio::task::spawn_blocking(move || keys::check_plans(&config, &store));
-        let late = || std::io::Error::other("the plans of the keys could not be looked up in time");
-        let read = tokio::time::timeout(PLANS_LIMIT, reading).await;
-        Ok(read.map_err(|_| late())?.map_err(std::io::Error::other)??)
+        let late = "the plans of the keys could not be looked up in time";
+        let read = timeout(PLANS_LIMIT, reading).await.map_err(|_| late)?;
+        Ok(read.map_err(|_| PANICKED)?.map_err(RunError::from)?)
     }
 
     fn view(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {
@@ -359,7 +357,7 @@ impl Reloader {
         });
         match timeout(PATIENCE, answered).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(_)) => Err("the gateway failed; see the log"),
+            Ok(Err(_)) => Err(PANICKED),
             Err(_) => {
                 self.stuck = Some(working);
                 Err("reading its files takes too long")
@@ -368,10 +366,12 @@ impl Reloader {
     }
 
     /// Reports a configuration that is not applied.
-    fn failed(&self, cause: Cause, how: ReloadQuery, fault: &dyn fmt::Display) -> String {
+    fn failed(&self, cause: Cause, how: ReloadQuery, fault: impl Into<Fault>) -> Refusal {
+        let fault = fault.into();
         let message = fault.to_string();
+        let refusal = Refusal::from(fault);
         if how.dry_run {
-            return message;
+            return refusal;
         }
         events::reloaded(ReloadOutcome::Failed);
         log::error!("the configuration is unchanged:\n{message}");
@@ -380,14 +380,49 @@ impl Reloader {
         view.last_failure = Some(FailureView {
             at: clock::now().as_str().to_owned(),
             cause,
-            message: message.clone(),
+            message,
         });
         self.serving.store(Arc::new(Serving {
             view,
             settings: serving.settings.clone(),
             config: Arc::clone(&serving.config),
         }));
-        message
+        refusal
+    }
+}
+
+/// Why a configuration is not applied.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    /// It is at fault, or the ledger.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The same order can succeed later.
+    #[error("{0}")]
+    Busy(&'static str),
+}
+
+const PANICKED: &str = "the gateway failed; see the log";
+
+impl From<Faults> for Fault {
+    fn from(faults: Faults) -> Self {
+        Self::Run(faults.into())
+    }
+}
+
+impl From<&'static str> for Fault {
+    fn from(what: &'static str) -> Self {
+        Self::Busy(what)
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Run(RunError::Store(keys::OpenError::Store(cause))) => Self::Store(cause),
+            Fault::Run(other) => Self::Order(other.to_string()),
+            Fault::Busy(what) => Self::Busy(what),
+        }
     }
 }
 

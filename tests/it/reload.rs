@@ -138,9 +138,27 @@ async fn a_faulty_configuration_changes_nothing_and_every_fault_is_reported() {
         .await
         .assert_ok();
     let none = api(&gateway, "POST", "/api/v1/reload/rollback").await;
-    none.assert_error(400, "invalid_request");
+    none.assert_error(409, "invalid_request");
     let failed = r#"tollgate_configuration_reloads_total{outcome="failed"}"#;
     assert_eq!(gateway.sample(failed).await, Some(1.0));
+}
+
+#[tokio::test]
+async fn a_ledger_that_cannot_be_read_is_no_fault_of_the_configuration() {
+    let (_provider, gateway) = gateway(|config| config).await;
+    let file = gateway.folder.path().join("tollgate.db");
+    let rename = |from: &str, to: &str| {
+        let file = rusqlite::Connection::open(&file).unwrap();
+        let renamed = file.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+        renamed.unwrap();
+    };
+    let config = gateway.config();
+    gateway.rewrite(config.model("new-model", json!(["sim/upstream-model"])));
+    rename("keys", "elsewhere");
+    let failed = api(&gateway, "POST", "/api/v1/reload").await;
+    failed.assert_error(500, "internal_error");
+    rename("elsewhere", "keys");
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
 }
 
 /// Without its plan a key would have no limits, unnoticed.

@@ -3,6 +3,7 @@
 use super::operations::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use std::borrow::Cow;
 use tollgate_ledger::StoreError;
 use tollgate_types::{ErrorCode, PublicError};
 use tollgate_wire::render::error_headers;
@@ -31,6 +32,7 @@ impl From<Refusal> for Failed {
     fn from(refusal: Refusal) -> Self {
         let fault = match refusal {
             Refusal::Order(message) => return PublicError::invalid_request(message).into(),
+            Refusal::Conflict(message) => return conflict(message).into(),
             Refusal::Busy(message) => {
                 return PublicError::new(ErrorCode::ServiceUnavailable, message).into();
             }
@@ -48,10 +50,7 @@ impl From<Refusal> for Failed {
             StoreError::OtherOrder { .. }
             | StoreError::KeyMade { .. }
             | StoreError::KeyRevoked { .. }
-            | StoreError::TooManyGrants => {
-                let conflict = PublicError::invalid_request(message);
-                return conflict.with_status(StatusCode::CONFLICT.as_u16()).into();
-            }
+            | StoreError::TooManyGrants => return conflict(message).into(),
             StoreError::NoSuchKey => {
                 return PublicError::new(ErrorCode::NotFound, message).into();
             }
@@ -69,6 +68,10 @@ impl From<Refusal> for Failed {
             private: Some(message),
         }
     }
+}
+
+fn conflict(message: impl Into<Cow<'static, str>>) -> PublicError {
+    PublicError::invalid_request(message).with_status(StatusCode::CONFLICT.as_u16())
 }
 
 impl IntoResponse for Failed {

@@ -246,6 +246,9 @@ pub enum Refusal {
     /// The store refuses it, or cannot.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What it is about is not there yet, or not any more.
+    #[error("{0}")]
+    Conflict(&'static str),
     /// Not at the moment.
     #[error("{0}")]
     Busy(&'static str),
