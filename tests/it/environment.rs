@@ -8,6 +8,7 @@ use crate::support::{
     Request, bounded, eventually, prompt, provider_at, seen_by,
 };
 use serde_json::{Value, json};
+use std::os::unix::fs::FileExt as _;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -444,4 +445,49 @@ async fn until_refused(gateway: &Gateway, request: &Request) -> (usize, u64) {
         served += 1;
         tokens += answer.reported();
     }
+}
+
+/// A line that the disk takes half of is lost alone, and the next one does not continue it.
+#[tokio::test]
+async fn on_a_full_disk_only_the_lines_that_are_not_written_count_as_lost() {
+    /// Larger than every other file of the gateway, which all have the same limit.
+    const BEFORE: u64 = 32 << 20;
+    const LOST: &str = "tollgate_access_lines_lost_total";
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("access.log");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(BEFORE).unwrap();
+    // It ends with a whole line.
+    file.write_at(b"\n", BEFORE - 1).unwrap();
+    let config = Config::of(&provider).with("log", json!({"access_file": "access.log"}));
+    let gateway = Gateway::start_in(folder, config).await;
+    let lines = || {
+        let text = std::fs::read(&path).unwrap();
+        String::from_utf8(text[usize::try_from(BEFORE).unwrap()..].to_vec()).unwrap()
+    };
+    let written = async |count: usize| {
+        let text = async || Some(lines()).filter(|text| text.lines().count() == count);
+        eventually("the lines", text).await
+    };
+    gateway.send(&ask(&gateway.key)).await.assert_ok();
+    let length = written(1).await.len() as u64;
+    let room = BEFORE + 2 * length + length / 2;
+    bound(&gateway, "fsize", &room.to_string()).await;
+    let mut connection = gateway.connect().await;
+    for _ in 0..3 {
+        connection.send(&ask(&gateway.key)).await.assert_ok();
+    }
+    gateway.sample_is(LOST, 2.0).await;
+    bound(&gateway, "fsize", "unlimited").await;
+    gateway.send(&ask(&gateway.key)).await.assert_ok();
+    let text = written(4).await;
+    let whole = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
+    assert_eq!(
+        whole.collect::<Vec<_>>(),
+        [true, true, false, true],
+        "{text}"
+    );
 }

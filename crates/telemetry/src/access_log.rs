@@ -11,7 +11,6 @@ mod journal;
 pub use fields::Fields;
 
 use crate::events;
-use common::CommonFormat;
 use file::RotatedFile;
 use journal::Journal;
 use parking_lot::{Condvar, Mutex};
@@ -80,10 +79,7 @@ impl AccessLog {
         std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || {
-                match format {
-                    Format::Json => write_out(&writing, out),
-                    Format::Common => write_out(&writing, CommonFormat(out)),
-                }
+                write_out(&writing, out, format);
                 drop::<Sender<()>>(at_its_end);
             })?;
         Ok((Self(Some(Arc::clone(&shared))), Writer { shared, end }))
@@ -126,7 +122,7 @@ impl AccessLog {
     }
 }
 
-fn write_out(shared: &Shared, mut out: impl Write) {
+fn write_out(shared: &Shared, mut out: impl Write, format: Format) {
     let mut writing = Vec::new();
     loop {
         let closed = {
@@ -137,16 +133,32 @@ fn write_out(shared: &Shared, mut out: impl Write) {
             std::mem::swap(&mut waiting.lines, &mut writing);
             waiting.closed
         };
-        // A reader that has gone, or a full disk, is no reason to stop serving.
-        if out.write_all(&writing).and_then(|()| out.flush()).is_err() {
-            let lines = writing.iter().filter(|byte| **byte == b'\n').count();
-            events::access_lines_lost(lines);
+        if format == Format::Common {
+            writing = common::lines(&writing);
         }
+        // A reader that has gone, or a full disk, is no reason to stop serving.
+        let mut lost = unwritten(&mut out, &writing);
+        if out.flush().is_err() {
+            lost = &writing;
+        }
+        events::access_lines_lost(lost.iter().filter(|byte| **byte == b'\n').count());
         writing.clear();
         if closed {
             return;
         }
     }
+}
+
+/// Writes lines. Returns those that could not be written.
+fn unwritten<'a>(out: &mut impl Write, mut lines: &'a [u8]) -> &'a [u8] {
+    while !lines.is_empty() {
+        match out.write(lines) {
+            Ok(count @ 1..) => lines = lines.get(count..).unwrap_or_default(),
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    lines
 }
 
 impl Drop for Writer {
