@@ -1,14 +1,35 @@
 // Opens the dashboard of a running gateway in Chromium. `make test-dashboard` runs it.
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { chromium } from "playwright-core";
 
-const { ADMIN, OPEN, GATEWAY, ADMIN_TOKEN, KEY, FIRST, FAILED_OVER, SHOTS } = process.env;
+const { OPEN, GATEWAY, ADMIN_TOKEN, KEY, FIRST, FAILED_OVER, SHOTS } = process.env;
 mkdirSync(SHOTS, { recursive: true });
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"],
 });
+
+// Between the browser and the gateway, to break their connections.
+const gateway = new URL(process.env.ADMIN), ends = new Set();
+let broken = false;
+const between = createServer((near) => {
+  if (broken) return near.destroy();
+  const far = connect(gateway.port, gateway.hostname);
+  for (const it of [near, far]) {
+    ends.add(it);
+    it.on("error", () => {});
+    it.on("close", () => { ends.delete(it); near.destroy(); far.destroy(); });
+  }
+  near.pipe(far).pipe(near);
+});
+await new Promise((done) => between.listen(0, "127.0.0.1", done));
+const ADMIN = `http://127.0.0.1:${between.address().port}`;
+const breakOff = () => {
+  broken = true;
+  ends.forEach((it) => it.destroy());
+};
 
 const ask = async (orders = "", model = "model-001") => {
   const headers = { authorization: `Bearer ${KEY}`, "content-type": "application/json" };
@@ -201,6 +222,33 @@ try {
       assert.deepEqual(nameless, []);
       await page.getByRole("button", { name: "Theme" }).click();
       assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
+
+      // Without a connection, a search of the last event does not look live.
+      await page.getByRole("link", { name: "Requests" }).click();
+      breakOff();
+      await page.getByText("No connection, retrying").waitFor();
+      await page.getByLabel("Search requests").fill("model-001");
+      assert.equal(await page.locator("#state").textContent(), "No connection, retrying");
+      broken = false;
+      await page.getByText("Live, version").waitFor();
+      // The browser reports the broken connections itself.
+      assert.deepEqual(faults.splice(0).filter((it) => !it.includes("net::ERR_")), []);
+
+      // At a sign-out, also one that the gateway causes, everything that needed the token goes.
+      await page.getByRole("button", { name: /^req_/ }).first().click();
+      await page.getByRole("dialog").waitFor();
+      await page.route("**/api/v1/dashboard/stream", (it) => it.fulfill({ status: 401, json: { error: { message: "the token has changed" } } }));
+      breakOff();
+      await page.getByText("the token has changed").waitFor();
+      broken = false;
+      assert.ok(!await page.getByRole("dialog").isVisible());
+      const left = await page.evaluate(() => ["one", "answer", "recent", "found", "exhausted", "models"].map((it) => document.getElementById(it).textContent).join("") + document.getElementById("ask-body").value);
+      assert.ok(!/req_|key_|model-|customer|Hi/.test(left), left);
+      await page.unroute("**/api/v1/dashboard/stream");
+      await page.getByLabel("Admin token").fill(ADMIN_TOKEN);
+      await page.keyboard.press("Enter");
+      await page.getByText("Live, version").waitFor();
+      assert.deepEqual(faults.splice(0).filter((it) => !/net::ERR_|401/.test(it)), []);
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByLabel("Admin token").waitFor();
       assert.equal(await page.evaluate(() => sessionStorage.length), 0);
@@ -224,4 +272,5 @@ try {
   }
 } finally {
   await browser.close();
+  between.close();
 }

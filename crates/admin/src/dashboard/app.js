@@ -65,6 +65,14 @@
     leaving = null;
     token = null;
     sessionStorage.removeItem(TOKEN);
+    // What the token has shown goes with it.
+    last = null;
+    $("one").close();
+    for (const it of ["one-title", "one-body", "answer"]) $(it).replaceChildren();
+    for (const fill of Object.values(tables)) fill([]);
+    $("found-card").hidden = true;
+    for (const it of ["find-request", "find-key", "ask"]) $(it).reset();
+    $("ask-body").value = EXAMPLE;
     for (const it of document.querySelectorAll(".view")) it.hidden = true;
     $("nav").hidden = $("leave").hidden = $("enter").hidden = true;
     $("sign-in").hidden = false;
@@ -87,7 +95,11 @@
           if (done) break;
           const events = (rest + value).split("\n\n");
           rest = events.pop();
-          for (const it of events) if (it.startsWith("data: ")) show(JSON.parse(it.slice(6)));
+          for (const it of events.filter((it) => it.startsWith("data: "))) {
+            const data = JSON.parse(it.slice(6));
+            showState(`Live, version ${data.version}`, "live");
+            show(data);
+          }
           pause = 1000;
         }
       } catch (fault) {
@@ -359,7 +371,6 @@
       charts.cost.add(at, [now.cost]);
     }
     last = data;
-    showState(`Live, version ${data.version}`, "live");
     if (!$("overview").hidden) {
       const all = data.total;
       tile("Requests/min", count(all.requests));
@@ -484,7 +495,8 @@
   };
 
   // Explain.
-  $("ask-body").value = JSON.stringify({ model: "", messages: [{ role: "user", content: "Hello" }] }, null, 2);
+  const EXAMPLE = JSON.stringify({ model: "", messages: [{ role: "user", content: "Hello" }] }, null, 2);
+  $("ask-body").value = EXAMPLE;
   $("ask").onsubmit = async (event) => {
     event.preventDefault();
     $("ask-fault").textContent = "";
