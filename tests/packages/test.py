@@ -190,17 +190,31 @@ def test_chart(work, program):
     linted = helm_python.lint(chart, given, strict=True, kube_version="v1.30.0")
     assert not linted["errors"], linted
     loaded = helm_python.Chart.load(chart)
-    for wrong in [{}, {**given, "existingSecret": ""}, {**given, "replicas": 0}, {**given, "surprise": 1}]:
+    wrong_parts = [
+        {"existingSecret": ""},
+        {"replicas": 0},
+        {"surprise": 1},
+        {"podAnnotations": {"a": 1}},
+        {"service": {"annotations": {"a": True}}},
+        {"serviceMonitor": {"labels": {"a": 1}}},
+        {"nodeSelector": {"a": 1}},
+        {"podDisruptionBudget": {"maxUnavailable": "one"}},
+    ]
+    for wrong in [{}, *({**given, **part} for part in wrong_parts)]:
         try:
             loaded.render(wrong, name="test")
         except helm_python.HelmValuesError:
             continue
         sys.exit(f"the schema accepts {wrong}")
 
-    kinds = {}
-    for text in loaded.render(given, name="test", namespace="test").values():
-        for document in filter(None, yaml.safe_load_all(text)):
-            kinds.setdefault(document["kind"], []).append(document)
+    def rendered(values):
+        found = {}
+        for text in loaded.render(values, name="test", namespace="test").values():
+            for document in filter(None, yaml.safe_load_all(text)):
+                found.setdefault(document["kind"], []).append(document)
+        return found
+
+    kinds = rendered(given)
     expected = "ConfigMap PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor StatefulSet".split()
     assert sorted(kinds) == expected, sorted(kinds)
     (stateful,) = kinds["StatefulSet"]
@@ -212,6 +226,9 @@ def test_chart(work, program):
     for name, path in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]:
         assert container[name]["httpGet"] == {"path": path, "port": "admin"}, container[name]
     assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": 10}}}
+    undrained = rendered({**given, "drainSeconds": 0, "podDisruptionBudget": {"maxUnavailable": "50%"}})
+    (without,) = undrained["StatefulSet"]
+    assert "lifecycle" not in without["spec"]["template"]["spec"]["containers"][0]
     assert stateful["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
     labels = stateful["spec"]["template"]["metadata"]["labels"]
     for service in kinds["Service"]:
