@@ -123,7 +123,7 @@ def test_debian_package(work):
     run(*inside, "dpkg", "--remove", "tollgate")
     assert environment.exists()
     run(*inside, "dpkg", "--purge", "tollgate")
-    assert not environment.exists() and (system / "var/lib/tollgate").exists()
+    assert not (system / "etc/tollgate").exists() and (system / "var/lib/tollgate").exists()
 
 
 def test_image(work):
