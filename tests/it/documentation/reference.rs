@@ -128,9 +128,9 @@ const METRICS: &str = "\
 
 `GET /metrics` on the operator port returns these in the text format of Prometheus, or in OpenMetrics 1.0 if `accept` asks
 for it. Values are those of one process.
-At least one series of each counter is there from the start, at 0. Those with a `model` appear with the first request of
-their format, model and provider, except `tollgate_auto_choices_total`; until then `model` is empty. Histograms appear
-with their first value.
+Each counter has a series at 0 from the start, if the configuration has what it counts. Those with a `model` appear with
+the first request of their format, model and provider, except `tollgate_auto_choices_total`; until then `model` is empty.
+Histograms appear with their first value.
 [Monitor](../guides/monitoring.md) says what to watch.
 
 | Metric | Kind | Labels | Meaning |
