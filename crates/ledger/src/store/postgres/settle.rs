@@ -116,17 +116,14 @@ fn unknown<'a>(
     Ok(new)
 }
 
-/// Enters a record, in a savepoint of its own. One that the database refuses is put in quarantine with
-/// the reason, so that it delays no other and is not lost. Whether it was new.
+/// Enters a new record, in a savepoint of its own. One that the database refuses is put in quarantine with
+/// the reason, so that it delays no other and is not lost. Whether it was entered.
 fn enter(
     session: &mut Session,
     process: ProcessNumber,
     entry: &Entry,
     now: Timestamp,
 ) -> Result<bool, postgres::Error> {
-    if unknown(session, &[entry])?.is_empty() {
-        return Ok(false);
-    }
     match session.attempt(|session| settle(session, process, entry, now))? {
         Err(fault) if is_about_the_record(&fault) => {
             let message = super::error::words(&fault);
