@@ -209,8 +209,9 @@ pub(crate) trait Process: Send {
     fn news(&mut self, seen: i64, look: Look) -> Result<Option<News>, StoreError>;
 
     /// Commits a batch. Each settlement is entered once, by its request id; the first of several
-    /// counts. One that the database refuses is kept in quarantine. A repetition of the rest returns
-    /// no more than is leased, and leases only what is free.
+    /// counts, and what this process has leased for the others is free again. One that the database refuses is
+    /// kept in quarantine. A batch is repeated only after an error. A repetition of the rest returns no more than
+    /// is leased, and leases only what is free.
     fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError>;
 
     /// Withdraws the lease requests of this process, except for these keys.

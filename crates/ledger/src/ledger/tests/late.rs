@@ -5,7 +5,7 @@ use crate::{
     entry::{Entry, tests::largest},
     history::{HistoryPage, UsageRecord},
     store::{
-        database::{Batch, Process},
+        database::{Batch, Lease, LeaseMode, Process},
         sqlite::testing::SqliteProcess,
     },
 };
@@ -151,6 +151,40 @@ fn a_record_that_had_to_wait_for_the_file_is_late_from_when_it_is_entered() {
     desk.enter_by(&clock, &[settled(1, 1, 0)]);
     other.join().unwrap();
     assert_eq!(times(&desk.since(None).data), [4000]);
+}
+
+#[test]
+fn a_request_that_is_committed_again_after_a_failure_is_paid_once() {
+    let mut desk = Desk::new();
+    let path = desk.house.path();
+    let lease = Lease {
+        key: desk.key.clone(),
+        mode: LeaseMode::Take,
+        most: PerUnit::from_fn(|_| u64::MAX),
+    };
+    let mut entry = settled(1, 1, 0);
+    entry.paid = vec![(1, 10)].into();
+    fn batch<'a>(settled: &'a [&'a Entry], leases: &'a [Lease]) -> Batch<'a> {
+        Batch {
+            settled,
+            stored: &[],
+            returned: &[],
+            leases,
+            now: &|| Timestamp::from_unix_ms(BEGIN),
+            pause: &|| (),
+        }
+    }
+    desk.process.commit(&batch(&[], &[lease])).unwrap();
+    testing::when_it_waits(&mut desk.process, |_| false);
+    let lock = testing::Other::lock(&path);
+    desk.process.commit(&batch(&[&entry], &[])).unwrap_err();
+    lock.end();
+    desk.process.commit(&batch(&[&entry], &[])).unwrap();
+    let found = desk.house.store().verify().unwrap();
+    assert_eq!(
+        (found.leased, found.spent, found.faults),
+        (990, 10, Vec::new())
+    );
 }
 
 #[test]

@@ -183,6 +183,33 @@ pub(crate) fn a_request_is_charged_once_however_often_it_is_committed(fixture: &
     home.adds_up(3);
 }
 
+pub(crate) fn what_is_leased_for_a_request_that_another_process_has_entered_is_free_again(
+    fixture: &dyn Fixture,
+) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let half = PerUnit::from_fn(|_| 50);
+    let of_one = home.lease_at_most(&mut *one, &key, LeaseMode::Take, half);
+    let of_two = home.lease_at_most(&mut *two, &key, LeaseMode::Take, half);
+    assert_eq!((free(&of_one), free(&of_two)), (50, 50));
+    let work = |settled| Work {
+        settled,
+        ..Work::default()
+    };
+    let first = [settled(&of_one, &of_one.grants[0], 1, 10)];
+    home.commit(&mut *one, &work(&first));
+    let second = [
+        settled(&of_two, &of_two.grants[0], 1, 20),
+        settled(&of_two, &of_two.grants[0], 2, 5),
+    ];
+    home.commit(&mut *two, &work(&second));
+    assert_eq!(home.used(&key), 15);
+    assert_eq!(home.store().verify().unwrap().leased, 40 + 25);
+    assert_eq!(home.store().unleased(&key, home.now()).unwrap().tokens, 20);
+    home.adds_up(2);
+}
+
 pub(crate) fn a_record_that_is_refused_is_quarantined_and_delays_no_other(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);

@@ -175,8 +175,14 @@ fn commit(
     if is_unclear {
         end(session, process, now)?;
     }
-    settle::enter_all(session, process, batch.settled, now)?;
-    leases::give_back(session, process, batch.returned)?;
+    let entered = settle::enter_all(session, process, batch.settled, now)?;
+    let mut returned = batch.returned.to_vec();
+    // Another process has entered these, unless it was a commit of this one that was not confirmed. Such a commit
+    // is over by now: it had locked the keys.
+    if !entered.known.is_empty() && commits(session, process)? == Some(known) {
+        returned.extend(entered.known.iter().flat_map(|it| it.all_pieces()));
+    }
+    leases::give_back(session, process, &returned)?;
     stored::insert(session, batch.stored, now)?;
     let mut shares = Vec::new();
     // No process would give back what a fenced process leases.
@@ -193,6 +199,13 @@ fn commit(
         &[&process.0],
     )?;
     Ok((Committed { shares, is_fenced }, counted.try_get(0)?))
+}
+
+/// How many commits of a process there are.
+fn commits(session: &mut Session, process: ProcessNumber) -> Result<Option<i64>, postgres::Error> {
+    let read = "SELECT commits FROM processes WHERE number = $1";
+    let row = session.query_opt(read, &[&process.0])?;
+    row.map(|row| row.try_get(0)).transpose()
 }
 
 /// Locks the rows of keys: by id, by number, and those of grants.
@@ -257,7 +270,7 @@ fn enter_leftover(
     let paid = entries.iter().flat_map(|it| it.all_pieces());
     let grants: Vec<i64> = paid.map(|it| it.grant.0).collect();
     lock_keys(session, &[], &numbers, &grants)?;
-    let entered = settle::enter_all(session, crashed, entries, now)?;
+    let entered = settle::enter_all(session, crashed, entries, now)?.new;
     let cut = entered.iter().filter(|it| it.is_progress).count();
     Ok((entered.len().saturating_sub(cut), cut))
 }

@@ -36,21 +36,29 @@ struct Record<'a> {
     overdraft: PerUnit<u64>,
 }
 
+/// The settled requests of a batch.
+pub(super) struct Entered<'a> {
+    /// Those that were entered.
+    pub(super) new: Vec<&'a Entry>,
+    /// Those that had a record.
+    pub(super) known: Vec<&'a Entry>,
+}
+
 /// Enters the settled requests of a batch. If they cannot be entered together (a record is refused, a
-/// lease is gone), each is entered by itself. Returns those that were new.
+/// lease is gone), each is entered by itself.
 pub(super) fn enter_all<'a>(
     session: &mut Session,
     process: ProcessNumber,
     entries: &[&'a Entry],
     now: Timestamp,
-) -> Result<Vec<&'a Entry>, postgres::Error> {
-    let new = unknown(session, entries)?;
+) -> Result<Entered<'a>, postgres::Error> {
+    let (new, known) = by_record(session, entries)?;
     // What was beyond the lease may be free.
     let (beyond, new): (Vec<&Entry>, Vec<&Entry>) =
         new.into_iter().partition(|entry| is_beyond(entry));
-    let mut entered = enter_together(session, process, new, now)?;
-    entered.extend(enter_each(session, process, beyond, now)?);
-    Ok(entered)
+    let mut new = enter_together(session, process, new, now)?;
+    new.extend(enter_each(session, process, beyond, now)?);
+    Ok(Entered { new, known })
 }
 
 fn is_beyond(entry: &Entry) -> bool {
@@ -97,13 +105,13 @@ fn enter_each<'a>(
     Ok(entered)
 }
 
-/// Those that have no record yet; of several of one request the first.
-fn unknown<'a>(
+/// Those that have no record yet, of several of one request the first; and the others.
+fn by_record<'a>(
     session: &mut Session,
     entries: &[&'a Entry],
-) -> Result<Vec<&'a Entry>, postgres::Error> {
+) -> Result<(Vec<&'a Entry>, Vec<&'a Entry>), postgres::Error> {
     if entries.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let requests: Vec<&str> = entries.iter().map(|it| it.request.as_str()).collect();
     let oldest = entries.iter().map(|it| earliest(&it.request)).min();
@@ -111,9 +119,8 @@ fn unknown<'a>(
     let known = session.query(known, &[&requests, &oldest])?;
     let known = known.iter().map(|row| row.try_get::<_, String>(0));
     let mut known: HashSet<String> = known.collect::<Result<_, _>>()?;
-    let mut new = entries.to_vec();
-    new.retain(|entry| known.insert(entry.request.as_str().to_owned()));
-    Ok(new)
+    let is_new = |entry: &&Entry| known.insert(entry.request.as_str().to_owned());
+    Ok(entries.iter().copied().partition(is_new))
 }
 
 /// Enters a new record, in a savepoint of its own. One that the database refuses is put in quarantine with

@@ -41,7 +41,14 @@ pub(super) fn enter_all<'file>(
     let transaction = file.begin()?;
     let now = (batch.now)();
     for entry in batch.settled {
-        enter(&transaction, process, entry, now)?;
+        if is_on_record(&transaction, &entry.request)? {
+            // Another process has entered it: this one has not spent its lease. A commit that failed was not
+            // carried out.
+            let pieces: Vec<Piece> = entry.all_pieces().collect();
+            leases::give_back(&transaction, process, &pieces)?;
+        } else {
+            enter(&transaction, process, entry, now)?;
+        }
     }
     Ok(transaction)
 }

@@ -194,6 +194,41 @@ fn a_commit_waits_for_one_in_doubt() {
     assert_eq!(store.verify().unwrap().leased, 0);
 }
 
+/// Its first commit was carried out, but the answer was lost; or the server still works on it.
+#[test]
+fn a_request_that_a_commit_in_doubt_has_entered_frees_no_tokens() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let key = key_with(&store, 100);
+    let now = store.clock().now();
+    let mut process = store.database().begin_process("one", now).unwrap();
+    let share = lease_at_most(&mut *process, &key, PerUnit::from_fn(|_| 60), now);
+    let entry = settled(&share, 1, 10);
+    let mut commit = || assert!(!commit(&mut *process, &[&entry], &[], now).is_fenced);
+    commit();
+    case.sql("UPDATE processes SET commits = commits + 1");
+    commit();
+    assert_eq!(store.verify().unwrap().leased, 50);
+    case.sql("CREATE TABLE entered AS SELECT * FROM usage; DELETE FROM usage");
+    let mut doubtful = case.server.local(&case.name).connect().unwrap();
+    let write = "BEGIN; SELECT FROM keys FOR NO KEY UPDATE;
+                 INSERT INTO usage SELECT * FROM entered;
+                 UPDATE processes SET commits = commits + 1";
+    doubtful.batch_execute(write).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            case.wait_for_waiter();
+            doubtful.batch_execute("COMMIT").unwrap();
+        });
+        commit();
+    });
+    let found = store.verify().unwrap();
+    assert_eq!((found.leased, found.spent, found.faults), (50, 10, vec![]));
+    // All commits are confirmed: another process must have entered it.
+    commit();
+    assert_eq!(store.verify().unwrap().leased, 40);
+}
+
 /// As after a fail-over to a standby that had not received the last commits.
 #[test]
 fn a_process_whose_commit_is_rolled_back_ends() {
