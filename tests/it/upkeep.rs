@@ -66,13 +66,15 @@ async fn a_ledger_that_does_not_add_up_is_named_and_fails_the_command() {
     gateway.create_key(&["--plan", "plenty"]).await;
     sql(
         &file(&gateway),
-        "UPDATE grants SET spent = 7 WHERE number = 2",
+        "UPDATE grants SET spent = 7 WHERE number = (SELECT max(number) FROM grants)",
     );
     let grant: String = rusqlite::Connection::open(file(&gateway))
         .unwrap()
-        .query_row("SELECT id FROM grants WHERE number = 2", [], |row| {
-            row.get(0)
-        })
+        .query_row(
+            "SELECT id FROM grants ORDER BY number DESC LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
         .unwrap();
     for arguments in [&["verify"][..], &["verify", "--json"]] {
         let output = ledger(&gateway, arguments).await;

@@ -308,3 +308,9 @@ impl Database for Sqlite {
 
 #[cfg(test)]
 mod tests;
+/// The query for the number of a new row, with a random part: after a restore, settlement files have numbers of
+/// rows that the file lacks, and no other row may get them.
+fn new_number(table: &str) -> String {
+    format!("SELECT coalesce(max(number) + abs(random() % 65536), 0) + 1 FROM {table}")
+}
+

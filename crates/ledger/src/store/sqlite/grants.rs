@@ -1,6 +1,6 @@
 //! The rows of grants: giving, listing, and what is left of them.
 
-use super::{orders, storable_time};
+use super::{new_number, orders, storable_time};
 use crate::{
     balance::MAX_PIECES,
     clock::Timestamp,
@@ -74,9 +74,13 @@ pub(super) fn insert(
 ) -> rusqlite::Result<()> {
     let stored = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
     for grant in &grants.grants {
+        let sql = format!(
+            "INSERT INTO grants (number, id, key, plan, unit, tokens, validity_ms, created_at)
+             SELECT ({new}), ?1, number, ?3, ?4, ?5, ?6, ?7 FROM keys WHERE id = ?2",
+            new = new_number("grants")
+        );
         transaction.execute(
-            "INSERT INTO grants (id, key, plan, unit, tokens, validity_ms, created_at)
-             SELECT ?1, number, ?3, ?4, ?5, ?6, ?7 FROM keys WHERE id = ?2",
+            &sql,
             params![
                 grant.id,
                 key.as_str(),

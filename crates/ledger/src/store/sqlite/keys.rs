@@ -1,6 +1,6 @@
 //! The rows of keys: adding, finding and changing them.
 
-use super::{extensions, grants, orders, storable_time};
+use super::{extensions, grants, new_number, orders, storable_time};
 use crate::{
     clock::Timestamp,
     key::KeyHash,
@@ -159,8 +159,9 @@ fn insert(
     hash: &KeyHash,
 ) -> rusqlite::Result<bool> {
     let sql = format!(
-        "INSERT INTO keys ({KEY_COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-         ON CONFLICT (id) DO NOTHING"
+        "INSERT INTO keys (number, {KEY_COLUMNS}, hash)
+         VALUES (({new}),?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING",
+        new = new_number("keys")
     );
     let identity = &record.identity;
     let made = transaction.execute(

@@ -112,7 +112,7 @@ fn settle(
     for unit in Unit::ALL {
         let uncovered = uncovered.get_mut(unit);
         for piece in entry.pieces(unit) {
-            let paid = pay(file, process, piece)?;
+            let paid = pay(file, process, entry.key, piece)?;
             *uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
             if paid > 0 {
                 let piece = Piece {
@@ -280,8 +280,8 @@ fn enter_pieces(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::R
 }
 
 /// Takes a piece from the process's lease, or as much as is free if the lease is gone because the
-/// process was fenced. Returns what was taken.
-fn pay(file: &Connection, process: ProcessNumber, piece: Piece) -> rusqlite::Result<u64> {
+/// process was fenced. Returns what was taken. After a restore, the number can be of a grant of another key.
+fn pay(file: &Connection, process: ProcessNumber, key: i64, piece: Piece) -> rusqlite::Result<u64> {
     if leases::spend(file, process, piece)? {
         return Ok(piece.tokens);
     }
@@ -289,9 +289,9 @@ fn pay(file: &Connection, process: ProcessNumber, piece: Piece) -> rusqlite::Res
         .prepare_cached(
             "SELECT tokens - spent - coalesce(
                  (SELECT sum(tokens) FROM leases WHERE grant_number = number), 0)
-             FROM grants WHERE number = ?1",
+             FROM grants WHERE number = ?1 AND key = ?2",
         )?
-        .query_row([piece.grant.0], |row| row.get(0))
+        .query_row([piece.grant.0, key], |row| row.get(0))
         .optional()?;
     Ok(amount(free.unwrap_or(0)).min(piece.tokens))
 }

@@ -55,10 +55,18 @@ fn a_key_has_no_more_grants_to_spend_than_a_request_is_paid_from() {
     let shown = (&again[0].id, again[0].validity_seconds);
     assert_eq!(shown, (&first[0].id, 120));
     // What is spent or over makes room.
-    home.sql("UPDATE grants SET spent = tokens WHERE number = 5");
+    let number =
+        |place: u32| format!("(SELECT number FROM grants ORDER BY number LIMIT 1 OFFSET {place})");
+    let fifth = number(4);
+    home.sql(&format!(
+        "UPDATE grants SET spent = tokens WHERE number = {fifth}"
+    ));
     store.top_up(&key, &terms(10, 60)).unwrap();
     refused();
-    home.sql("UPDATE grants SET first_used_at = 1, expires_at = 2 WHERE number = 7");
+    let seventh = number(6);
+    home.sql(&format!(
+        "UPDATE grants SET first_used_at = 1, expires_at = 2 WHERE number = {seventh}"
+    ));
     store.top_up(&key, &terms(10, 60)).unwrap();
     refused();
 }
