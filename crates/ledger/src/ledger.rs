@@ -73,7 +73,7 @@ pub struct LedgerSettings {
     pub idle_after: Duration,
     /// How long records of requests are kept, an hour at least; `None`: for ever.
     pub keep_history: Option<Duration>,
-    /// How long the owner of a stored item is remembered.
+    /// How long the owner of a stored item is remembered, at most as long as records.
     pub keep_owned: Duration,
     /// The most stored items whose owner is remembered.
     pub most_owned: u64,
@@ -92,6 +92,14 @@ impl Default for LedgerSettings {
             keep_owned: Duration::from_secs(35 * 86_400),
             most_owned: 1_000_000,
         }
+    }
+}
+
+impl LedgerSettings {
+    /// How long owners are kept. Without its record, a response would count as paid.
+    fn owners_kept(&self) -> Duration {
+        self.keep_owned
+            .min(self.keep_history.unwrap_or(Duration::MAX))
     }
 }
 
@@ -435,6 +443,11 @@ impl Ledger {
     /// The time by which it settles.
     pub(crate) fn now(&self) -> Timestamp {
         self.0.shared.clock.now()
+    }
+
+    /// Items that earlier requests have stored have no owner any more.
+    pub(crate) fn owned_since(&self) -> Timestamp {
+        self.now().minus(self.0.shared.settings.owners_kept())
     }
 
     /// Sends the owner of a stored item to the writer. If too many wait, the newest are dropped: then only

@@ -18,6 +18,7 @@ pub use payment::{Due, Payable, Paying};
 
 use crate::{
     bounded_cache::{BoundedCache, bounded_cache},
+    clock::Timestamp,
     directory::Unavailable,
     ledger::Ledger,
     lookups::Lookups,
@@ -73,10 +74,28 @@ type Known<T> = BoundedCache<Arc<str>, T>;
 const AT_START: usize = 256;
 
 impl Inner {
+    /// An item in memory.
+    fn known(&self, id: &str) -> Option<Arc<Stored>> {
+        self.known.get(id).filter(|stored| self.is_kept(stored))
+    }
+
+    /// The known ones of these items, by the database.
+    fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
+        let mut found = self.database.stored(ids)?;
+        found.retain(|stored| self.is_kept(stored));
+        Ok(found)
+    }
+
+    /// Whether the record is kept that shows what is due for an item.
+    fn is_kept(&self, stored: &Stored) -> bool {
+        let since = |request| Timestamp::of_request(request) >= self.ledger.owned_since();
+        stored.request.as_ref().is_none_or(since)
+    }
+
     /// Notes an unknown id. One that was stored since the look-up is known by now.
     fn note_miss(&self, id: &str) {
         self.misses.note(id);
-        if self.known.get(id).is_some() {
+        if self.known(id).is_some() {
             self.misses.forget(id);
         }
     }
@@ -126,7 +145,7 @@ impl Ownership {
         if id.is_empty() || id.len() > MAX_ID_LEN {
             return not_owned();
         }
-        match self.0.known.get(id) {
+        match self.0.known(id) {
             Some(stored) if stored.key == *key => MaybeReady::ready(Ok(stored)),
             Some(_) => not_owned(),
             None if self.0.misses.has(id) => not_owned(),
@@ -141,7 +160,7 @@ impl Ownership {
         let not_owned = |item: &NamedItem| MaybeReady::ready(Claim::NotOwned(item.id.clone()));
         let mut left = Vec::new();
         for item in items {
-            match self.0.known.get(&*item.id) {
+            match self.0.known(&item.id) {
                 Some(stored) if stored.key == *key => {}
                 Some(_) => return not_owned(item),
                 None if self.0.misses.has(&item.id) => {
@@ -174,7 +193,7 @@ impl Ownership {
         let asking = key.clone();
         self.read(&asking, move |inner| {
             let ids: Vec<&str> = items.iter().map(|item| &*item.id).collect();
-            let found = inner.database.stored(&ids)?;
+            let found = inner.stored(&ids)?;
             let found: HashMap<Arc<str>, Arc<Stored>> = found
                 .into_iter()
                 .map(|stored| (Arc::clone(&stored.id), Arc::new(stored)))
@@ -200,7 +219,7 @@ impl Ownership {
 
     async fn look_up(self, key: KeyId, id: Arc<str>) -> Result<Arc<Stored>, OwnerFailure> {
         let found = self.read(&key, move |inner| {
-            let found = inner.database.stored(&[&id])?.pop().map(Arc::new);
+            let found = inner.stored(&[&id])?.pop().map(Arc::new);
             match &found {
                 Some(stored) => {
                     let id = Arc::clone(&stored.id);

@@ -12,7 +12,7 @@ use super::{
     Inner, Ownership, Stored,
     payment::{Due, PATIENCE},
 };
-use crate::{directory::Unavailable, store::StoreError};
+use crate::{clock::Timestamp, directory::Unavailable, store::StoreError};
 use std::{collections::HashSet, sync::Arc};
 use tollgate_types::{KeyId, RequestId};
 
@@ -117,9 +117,9 @@ impl Inner {
     /// The unpaid ones of a response or an item and of those that its input shows.
     fn unpaid_of(&self, id: &Arc<str>) -> Result<Vec<Unpaid>, StoreError> {
         let mut unpaid = self.shown_by(id)?;
-        let stored = match self.known.get(id) {
+        let stored = match self.known(id) {
             Some(stored) => Some(stored),
-            None => self.database.stored(&[id])?.pop().map(Arc::new),
+            None => self.stored(&[id])?.pop().map(Arc::new),
         };
         if let Some(request) = stored.and_then(|stored| stored.request)
             && self.is_unpaid(&request)?
@@ -148,7 +148,9 @@ impl Inner {
         Ok(unpaid)
     }
 
+    /// What was due for a response that is forgotten is unknown, and it cannot be paid for.
     fn is_unpaid(&self, request: &RequestId) -> Result<bool, StoreError> {
-        Ok(!matches!(self.due_by(request)?, Due::Nothing))
+        let is_forgotten = Timestamp::of_request(request) < self.ledger.owned_since();
+        Ok(!is_forgotten && !matches!(self.due_by(request)?, Due::Nothing))
     }
 }

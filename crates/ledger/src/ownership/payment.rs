@@ -155,7 +155,9 @@ impl Inner {
     pub(super) fn due_by(&self, request: &RequestId) -> Result<Due, StoreError> {
         let Some(first) = self.database.request(request)? else {
             let came = Timestamp::of_request(request);
-            return Ok(match came <= self.ledger.now().minus(LONGEST_REQUEST) {
+            let has_ended = came <= self.ledger.now().minus(LONGEST_REQUEST);
+            // An older one may have had a record.
+            return Ok(match has_ended && came >= self.ledger.owned_since() {
                 true => Due::Nothing,
                 false => Due::Unknown,
             });

@@ -132,6 +132,56 @@ async fn of_a_response_something_may_be_due_and_of_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_response_is_forgotten_no_later_than_the_record_that_shows_what_is_due() {
+    let house = House::new();
+    let settings = LedgerSettings {
+        keep_history: Some(Duration::from_secs(3600)),
+        ..LedgerSettings::default()
+    };
+    let ledger = Ledger::open(&house.store, settings).unwrap();
+    let ownership = Ownership::new(&house.store, ledger.clone(), 100);
+    let now = house.store.clock().now();
+    let made = Stored {
+        request: Some(RequestId::from_parts(now.unix_ms(), 1)),
+        ..stored("key_a", "resp_1")
+    };
+    ownership.remember(made.clone());
+    assert!(ledger.caught_up(Duration::from_secs(20)).await);
+    assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
+    let is_claimed = async |ownership: &Ownership| {
+        let item = NamedItem {
+            id: "resp_1".to_owned(),
+            has_contents: false,
+        };
+        ownership.check(&KeyId::new("key_a"), &[item]).await == Claim::Allowed
+    };
+    assert!(is_claimed(&ownership).await);
+    // A day later, a request without a record counts as crashed.
+    house.store.clock().advance(Duration::from_secs(86_401));
+    for ownership in [
+        &ownership,
+        &Ownership::new(&house.store, ledger.clone(), 100),
+    ] {
+        let found = ask(ownership, "key_a", "resp_1").await;
+        assert_eq!(found, Err(OwnerFailure::NotOwned));
+        assert!(!is_claimed(ownership).await);
+        let due = ownership.due(&made).await.unwrap();
+        assert!(matches!(due, Due::Unknown), "{due:?}");
+    }
+    let start = std::time::Instant::now();
+    while !house
+        .store
+        .database()
+        .stored(&["resp_1"])
+        .unwrap()
+        .is_empty()
+    {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn things_of_other_keys_and_unknown_things_get_the_same_answer() {
     let house = House::new();
     let (_ledger, ownership) = house.open();

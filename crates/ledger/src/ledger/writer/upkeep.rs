@@ -120,7 +120,7 @@ impl Writer {
         let settings = &self.shared.settings;
         let retention = Retention {
             history: settings.keep_history,
-            stored: settings.keep_owned,
+            stored: settings.owners_kept(),
             most_stored: settings.most_owned,
         };
         self.process.maintain(&retention, now).map(|_| ())
