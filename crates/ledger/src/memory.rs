@@ -416,12 +416,10 @@ impl Inner {
 
     fn forget_old(&self) {
         let limits = *self.limits.read();
-        let (before, most) = match limits {
-            Some(limits) => (self.clock.now().minus(limits.time), limits.bytes),
-            None => (Timestamp::MAX, 0),
-        };
+        let (age, most) = limits.map_or((Duration::ZERO, 0), |it| (it.time, it.bytes));
+        let now = self.clock.now();
         let left = self.try_often("old answers cannot be forgotten", || {
-            self.database.expire_answers(before, most)
+            self.database.expire_answers(now, age, most)
         });
         if let Some(bytes) = left {
             self.bytes.store(bytes, Ordering::Relaxed);

@@ -167,9 +167,14 @@ pub(crate) trait Database: Send + Sync {
         now: Timestamp,
     ) -> Result<AnswersChanged, StoreError>;
 
-    /// Deletes answers older than `before`, and the oldest beyond so many bytes, as many as fit a
+    /// Deletes answers older than `age`, and the oldest beyond so many bytes, as many as fit a
     /// tenth of a second. Returns the bytes that are left.
-    fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError>;
+    fn expire_answers(
+        &self,
+        now: Timestamp,
+        age: Duration,
+        most_bytes: u64,
+    ) -> Result<u64, StoreError>;
 
     /// Leases shares of the limits of keys to the process of this name: of all of them if as many processes
     /// lease as are expected, else of as much less. Returns one answer for each claim, in their order. A

@@ -275,9 +275,14 @@ impl Database for Postgres {
         self.change(|session| answers::change(session, changes, limits, most, now))
     }
 
-    fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError> {
+    fn expire_answers(
+        &self,
+        now: Timestamp,
+        age: Duration,
+        most_bytes: u64,
+    ) -> Result<u64, StoreError> {
         self.pool
-            .with(|connection| answers::expire(connection, before, most_bytes))
+            .with(|connection| answers::expire(connection, now, age, most_bytes))
     }
 
     fn lease_limits(
@@ -326,6 +331,10 @@ impl Database for Postgres {
 pub fn migrate(server: &Arc<Server>) -> Result<usize, StoreError> {
     let mut connection = Connection::new(Arc::clone(server));
     schema::migrate(&mut connection, server.place())
+}
+
+fn milliseconds(span: Duration) -> i64 {
+    storable(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Text without the one character that PostgreSQL has none for.

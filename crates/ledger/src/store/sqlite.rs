@@ -67,7 +67,10 @@ use open::{open_despite, open_memory_writer, open_reader};
 use parking_lot::Mutex;
 use process::SqliteProcess;
 use rusqlite::{Connection, Transaction};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use tollgate_types::{KeyId, RequestId};
 use write::WriteConnection;
 
@@ -281,8 +284,13 @@ impl Database for Sqlite {
         self.write_answers(|file| answers::change(file, changes, limits, most, now))
     }
 
-    fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError> {
-        self.write_answers(|file| answers::expire(file, before, most_bytes))
+    fn expire_answers(
+        &self,
+        now: Timestamp,
+        age: Duration,
+        most_bytes: u64,
+    ) -> Result<u64, StoreError> {
+        self.write_answers(|file| answers::expire(file, now.minus(age), most_bytes))
     }
 
     fn verify(&self) -> Result<Verification, StoreError> {
@@ -306,11 +314,11 @@ impl Database for Sqlite {
     }
 }
 
-#[cfg(test)]
-mod tests;
 /// The query for the number of a new row, with a random part: after a restore, settlement files have numbers of
 /// rows that the file lacks, and no other row may get them.
 fn new_number(table: &str) -> String {
     format!("SELECT coalesce(max(number) + abs(random() % 65536), 0) + 1 FROM {table}")
 }
 
+#[cfg(test)]
+mod tests;

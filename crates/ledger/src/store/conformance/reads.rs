@@ -404,7 +404,8 @@ pub(crate) fn an_answer_is_its_keys_until_it_is_forgotten_or_too_old(fixture: &d
     let changed = change(&forget);
     assert_eq!((changed.done, changed.bytes), (vec![false, true], 0));
     change(&twice);
-    assert_eq!(database.expire_answers(later, u64::MAX).unwrap(), 0);
+    let left = database.expire_answers(later, Duration::ZERO, u64::MAX);
+    assert_eq!(left.unwrap(), 0);
     // The oldest of a key make room for its newest.
     let many: Vec<_> = (10..15)
         .map(|number| answer("key_a", number, 3000))
@@ -433,8 +434,7 @@ pub(crate) fn answers_with_a_future_time_delay_the_expiry_of_no_other(fixture: &
     remember(std::slice::from_ref(&old), home.now());
     home.clock.advance(2 * DAY);
     remember(std::slice::from_ref(&new), home.now());
-    let yesterday = home.now().minus(DAY);
-    database.expire_answers(yesterday, u64::MAX).unwrap();
+    database.expire_answers(home.now(), DAY, u64::MAX).unwrap();
     let is_left = |answer: &Remembered| {
         let since = Timestamp::from_unix_ms(0);
         let found = database.answer(&answer.key, answer.id, since).unwrap();

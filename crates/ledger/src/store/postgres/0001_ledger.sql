@@ -208,6 +208,11 @@ BEGIN
     SELECT part::bigint, owed, leased FROM lease ORDER BY ordinality;
 END $$;
 
+-- The time of the server. What a gateway deletes for its age is old by this clock, too.
+CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT (extract(epoch FROM now()) * 1000)::bigint
+$$;
+
 -- The history is partitioned by weeks, so that purging deletes no rows. A request has one record, because a
 -- transaction locks the row of the key before it looks for the record and inserts it. There are no foreign
 -- keys, because the server would check them for each record; keys and grants are never deleted.

@@ -3,7 +3,7 @@
 use super::{
     amount,
     connection::{Connection, Session},
-    storable_time,
+    milliseconds, storable_time,
 };
 use crate::{
     clock::Timestamp,
@@ -93,11 +93,12 @@ pub(super) fn response(
     Ok(response.flatten())
 }
 
-/// Removes the rows that were made before `before`, the oldest first, and the oldest beyond so many
+/// Removes the rows that are older than `age`, the oldest first, and the oldest beyond so many
 /// bytes: as many as fit a tenth of a second. Returns the bytes that are left.
 pub(super) fn expire(
     connection: &mut Connection,
-    before: Timestamp,
+    now: Timestamp,
+    age: Duration,
     most: u64,
 ) -> Result<u64, StoreError> {
     const AT_ONCE: i64 = 64;
@@ -108,8 +109,9 @@ pub(super) fn expire(
             begin(session)?;
             let gone = session.execute(
                 "DELETE FROM memory WHERE number IN (
-                     SELECT number FROM memory WHERE at < $1 ORDER BY at LIMIT $2)",
-                &[&storable_time(before), &AT_ONCE],
+                     SELECT number FROM memory WHERE at < least($1, now_ms()) - $3
+                     ORDER BY at LIMIT $2)",
+                &[&storable_time(now), &AT_ONCE, &milliseconds(age)],
             )?;
             let beyond = keep_within(session, ALL, most)?;
             Ok(gone.saturating_add(beyond))

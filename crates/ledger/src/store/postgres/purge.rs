@@ -3,7 +3,7 @@
 
 use super::{
     connection::{Connection, Session},
-    limits, settle, storable_time,
+    limits, milliseconds, settle, storable_time,
 };
 use crate::{
     clock::Timestamp,
@@ -43,27 +43,28 @@ impl Purge {
         retention: &Retention,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
-        let before = storable_time(now.minus(retention.stored));
         let most = i64::try_from(retention.most_stored).unwrap_or(i64::MAX);
-        in_batches(|| connection.run(|session| owned(session, before, most)))?;
+        in_batches(|| connection.run(|session| owned(session, now, retention.stored, most)))?;
         if self.limits_at.is_none_or(|at| at.elapsed() >= LIMITS_EVERY) {
             connection.run(limits::purge)?;
             self.limits_at = Some(Instant::now());
         }
         match retention.history {
-            Some(age) => self.drop_weeks(connection, now.minus(age.max(SHORTEST_HISTORY))),
+            Some(age) => self.drop_weeks(connection, now, age.max(SHORTEST_HISTORY)),
             None => Ok(0),
         }
     }
 
-    /// Drops the weeks that end before `before`.
+    /// Drops the weeks that ended so long ago.
     fn drop_weeks(
         &mut self,
         connection: &mut Connection,
-        before: Timestamp,
+        now: Timestamp,
+        age: Duration,
     ) -> Result<usize, StoreError> {
-        let before = settle::week(storable_time(before));
-        if self.dropping.is_none() && connection.run(|session| has_older(session, before))? {
+        if self.dropping.is_none()
+            && let Some(before) = connection.run(|session| kept_from(session, now, age))?
+        {
             let mut other = connection.another();
             let (done, dropping) = sync_channel(1);
             let work = move || {
@@ -91,10 +92,17 @@ impl Purge {
     }
 }
 
-/// Whether the history has a week before this one.
-fn has_older(session: &mut Session, before: i64) -> Result<bool, postgres::Error> {
-    let has = "SELECT coalesce(oldest_history_part() < $1, FALSE)";
-    session.query_one(has, &[&before])?.try_get(0)
+/// The first week that is kept, if the history has one before it.
+fn kept_from(
+    session: &mut Session,
+    now: Timestamp,
+    age: Duration,
+) -> Result<Option<i64>, postgres::Error> {
+    let before = "SELECT least($1, now_ms()) - $2, oldest_history_part()";
+    let row = session.query_one(before, &[&storable_time(now), &milliseconds(age)])?;
+    let first = settle::week(row.try_get(0)?);
+    let oldest: Option<i64> = row.try_get(1)?;
+    Ok(oldest.is_some_and(|oldest| oldest < first).then_some(first))
 }
 
 /// Drops the weeks before this one. Returns how many records they had.
@@ -128,16 +136,21 @@ fn in_batches(mut delete: impl FnMut() -> Result<usize, StoreError>) -> Result<u
     Ok(all)
 }
 
-/// The oldest from before `before`, and the oldest beyond `most`.
-fn owned(session: &mut Session, before: i64, most: i64) -> Result<usize, postgres::Error> {
+/// The oldest that are older than `age`, and the oldest beyond `most`.
+fn owned(
+    session: &mut Session,
+    now: Timestamp,
+    age: Duration,
+    most: i64,
+) -> Result<usize, postgres::Error> {
     let gone = session.execute(
         "DELETE FROM owned WHERE number IN (
-             (SELECT number FROM owned WHERE at < $1 ORDER BY at LIMIT $3)
+             (SELECT number FROM owned WHERE at < least($1, now_ms()) - $4 ORDER BY at LIMIT $3)
              UNION
              (SELECT number FROM owned WHERE number <= (SELECT max(number) FROM owned) - $2
               ORDER BY number LIMIT $3)
          )",
-        &[&before, &most, &at_once()],
+        &[&storable_time(now), &most, &at_once(), &milliseconds(age)],
     )?;
     Ok(count(gone))
 }
