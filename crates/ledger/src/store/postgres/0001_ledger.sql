@@ -280,7 +280,8 @@ CREATE FUNCTION make_history_part(week bigint) RETURNS void
 BEGIN
     PERFORM check_may_change_history();
     IF to_regclass('usage_' || week) IS NOT NULL THEN RETURN; END IF;
-    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.history'));
+    -- Not the lock of `drop_history_part`, which adds up a week under it.
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || '.new_week'));
     IF to_regclass('usage_' || week) IS NOT NULL THEN RETURN; END IF;
     -- Attaching a table delays no reader and no writer, unlike CREATE TABLE ... PARTITION OF.
     EXECUTE format('CREATE TABLE usage_%1$s (LIKE usage INCLUDING ALL);

@@ -9,9 +9,13 @@ use crate::{
         Store,
         database::{AnswerChange, Batch, Retention},
         migrate,
+        postgres::connection::LOCK_TIMEOUT,
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tollgate_types::RequestId;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -100,4 +104,17 @@ fn a_gateway_whose_clock_is_years_ahead_deletes_only_what_is_old_by_the_clock_of
     assert_eq!(is_left(&leasing, &store, 1), [false; 3]);
     assert_eq!(is_left(&leasing, &store, 2), [true; 3]);
     assert_eq!(store.verify().unwrap().faults, [""; 0]);
+}
+
+#[test]
+fn the_records_of_a_new_week_do_not_wait_until_an_old_one_is_dropped() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let mut leasing = Leasing::on(&store, terms(100));
+    let mut dropping = case.server.local(&case.name).connect().unwrap();
+    let drop_nothing = "BEGIN; SELECT drop_history_part(0)";
+    dropping.batch_execute(drop_nothing).unwrap();
+    let begun = Instant::now();
+    leasing.settle(&[&settled(&leasing.share, 1, 10)]);
+    assert!(begun.elapsed() < LOCK_TIMEOUT, "{:?}", begun.elapsed());
 }
