@@ -215,6 +215,12 @@ impl Balance {
         payment
     }
 
+    /// The number of grants that would pay a charge if the record had room for all.
+    pub(crate) fn payers(&self, held: &[Piece], charge: u64, now: Timestamp) -> usize {
+        let payment = self.clone().settle(held, charge, MAX_PIECES, now);
+        payment.pieces.len()
+    }
+
     /// Removes grants of which nothing is left in this process, if there are many.
     pub(crate) fn forget_spent(&mut self) {
         const MANY: usize = 2 * MAX_PIECES;

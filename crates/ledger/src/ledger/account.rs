@@ -220,6 +220,17 @@ impl Account {
         (paid, must_refill)
     }
 
+    /// The number of grants that would pay a charge if the record had room for all.
+    pub(super) fn payers(&self, held: &Held, charge: &PerUnit<u64>, now: Timestamp) -> usize {
+        let state = self.state.lock();
+        let payers = Unit::ALL.into_iter().filter_map(|unit| {
+            let pieces = held.get(unit).as_ref()?;
+            let balance = &state.funds.get(unit).balance;
+            Some(balance.payers(pieces, *charge.get(unit), now))
+        });
+        payers.sum()
+    }
+
     /// The most to lease in addition, for waiting requests that need `waiting` together.
     pub(super) fn missing(&self, waiting: &PerUnit<u64>, now: Timestamp) -> PerUnit<u64> {
         let mut state = self.state.lock();

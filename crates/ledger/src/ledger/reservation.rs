@@ -8,7 +8,7 @@ use super::{
 use crate::{
     balance::{Payment, Piece},
     charge::{BillingState, Charge, CountSource, Counts, UpperBound},
-    entry::{Entry, kept_name, kept_reason, pieces_in},
+    entry::{Entry, kept_name, kept_reason, pieces_in, slots_for},
     journal::Slot,
 };
 use std::{
@@ -134,11 +134,21 @@ impl Reservation {
         Settled::nothing()
     }
 
-    fn finish(&self, slot: Slot, ending: &Ending) -> Settled {
+    fn finish(&self, mut slot: Slot, ending: &Ending) -> Settled {
         let charge = self.charge(ending);
-        let now = self.ledger.shared.clock.now();
-        let most = pieces_in(slot.count());
+        let shared = &self.ledger.shared;
+        let now = shared.clock.now();
         let amounts = self.amounts(ending, &charge);
+        let is_above = |unit| {
+            self.reserved(unit)
+                .is_some_and(|it| *amounts.get(unit) > it)
+        };
+        if Unit::ALL.into_iter().any(is_above) {
+            let payers = self.account.payers(&self.held, &amounts, now);
+            // If no slot is free, the grants pay for which there is room.
+            shared.journal.widen(&mut slot, slots_for(payers));
+        }
+        let most = pieces_in(slot.count());
         let (payment, must_refill) = self.account.settle(&self.held, &amounts, most, now);
         let settled = Settled {
             charged: payment.tokens.paid(),

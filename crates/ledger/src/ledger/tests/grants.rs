@@ -47,6 +47,34 @@ async fn charges_on_many_grants_survive_a_crash() {
 }
 
 #[tokio::test]
+async fn a_charge_above_the_reservation_is_paid_by_as_many_grants_as_it_takes() {
+    let house = House::new();
+    let key = house.key(10);
+    for _ in 1..20 {
+        house.top_up(&key, 10);
+    }
+    let ledger = house.ledger_with(4);
+    let held = house.reserve(&ledger, &key, 10).await.unwrap();
+    let settled = held.settle(&completed(105));
+    assert_eq!((settled.charged, settled.overdraft), (105, 0));
+    ledger.crash();
+    let ledger = house.ledger_with(4);
+    assert_eq!(house.used(&key), 105);
+    // Without a free slot, as many pay as there is room for.
+    let mut all = vec![house.reserve(&ledger, &key, 5).await.unwrap()];
+    for _ in 0..3 {
+        all.push(house.eventually(&ledger, &key, 1).await);
+    }
+    let settled = all.remove(0).settle(&completed(90));
+    assert_eq!((settled.charged, settled.overdraft), (72, 18));
+    for held in all {
+        held.release();
+    }
+    assert!(ledger.close(PATIENCE));
+    house.check(2);
+}
+
+#[tokio::test]
 async fn a_key_of_more_grants_than_a_request_is_paid_from_has_them_one_after_the_other() {
     let house = House::new();
     let key = house.key(10);
