@@ -32,6 +32,15 @@ pub(crate) fn name_without_copy(name: &str) -> &str {
     name.strip_suffix(SUFFIX).unwrap_or(name)
 }
 
+/// Whether a record is on its way into a slot.
+fn is_being_written(slot: &[u8]) -> bool {
+    match unframe(slot) {
+        Contents::Torn => true,
+        Contents::Nothing => slot.iter().any(|byte| *byte != 0),
+        Contents::Record(_) | Contents::Part(_) => false,
+    }
+}
+
 /// The copy, under the lock of this process.
 pub(super) struct DiskCopy {
     path: PathBuf,
@@ -92,13 +101,15 @@ impl DiskCopy {
             let len = range.end.saturating_sub(start).min(MOST_AT_ONCE);
             let bytes = room.get_mut(..len).unwrap_or_default();
             live.read(start, bytes)?;
-            // One that is on its way into its slot: the page has changed again when it is there.
+            let mut place = u64::try_from(start).map_err(io::Error::other)?;
+            let offset = place;
             for slot in bytes.chunks_mut(SLOT_LEN) {
-                if unframe(slot) == Contents::Torn {
-                    slot.fill(0);
+                // The page has changed again when the record is whole. Until then, the one before it stays.
+                if is_being_written(slot) {
+                    self.file.read_exact_at(slot, place)?;
                 }
+                place = place.saturating_add(SLOT_LEN as u64);
             }
-            let offset = u64::try_from(start).map_err(io::Error::other)?;
             self.file.write_all_at(bytes, offset)?;
         }
         Ok(())

@@ -487,17 +487,26 @@ fn a_record_torn_in_one_file_is_reported_if_the_other_lacks_it() {
 }
 
 #[test]
-fn a_record_on_its_way_into_its_slot_is_not_in_the_copy() {
-    let desk = Desk::new();
-    let journal = desk.journal();
-    let slots = all(&journal);
-    write(&journal, &slots[0], b"a record");
-    // A new head, and still the old text.
-    let file = journal.live.file();
-    file.write_all_at(b"TOL2\x05\0\0\0", offset(slots[0].0))
-        .unwrap();
-    write(&journal, &slots[1], b"another");
-    desk.copied(|copy| copy.records == [b"another"] && copy.torn().is_empty());
+fn the_copy_keeps_a_record_until_the_next_one_of_its_slot_is_whole() {
+    // A new head and still the old text, or no head and some of the new text.
+    for half in [&b"TOL2\x05\0\0\0"[..], b"\0\0\0\0\0\0\0\0????new"] {
+        let desk = Desk::new();
+        let journal = desk.journal();
+        let slots = all(&journal);
+        write(&journal, &slots[0], b"a record");
+        desk.copied(|copy| copy.records == [b"a record"]);
+        let file = journal.live.file();
+        file.write_all_at(half, offset(slots[0].0)).unwrap();
+        for other in [&b"another"[..], b"later"] {
+            write(&journal, &slots[1], other);
+            let records = [&b"a record"[..], other];
+            desk.copied(|copy| copy.records == records && copy.torn().is_empty());
+        }
+        write(&journal, &slots[0], b"whole");
+        desk.copied(|copy| copy.records == [&b"whole"[..], b"later"]);
+        journal.discard(slots.into_iter().next().unwrap());
+        desk.copied(|copy| copy.records == [b"later"]);
+    }
 }
 
 #[test]
