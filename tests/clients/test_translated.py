@@ -95,7 +95,8 @@ def test_messages_streams(anthropic_client, name):
     assert "".join(block.text for block in message.content if block.type == "text") == texts
     calls = [block for block in message.content if block.type == "tool_use"]
     assert all(isinstance(call.input, dict) for call in calls)
-    assert bool(calls) == (message.stop_reason == "tool_use") or message.stop_reason == "max_tokens"
+    # A limit or a filter can cut a call.
+    assert bool(calls) == (message.stop_reason == "tool_use") or message.stop_reason in ("max_tokens", "refusal")
     assert message.stop_reason is not None
     raw = (GOLDEN / name).read_text()
     # The helper gives thinking and its signature whole.
@@ -133,7 +134,7 @@ def test_chat_streams(openai_client, name):
             completion = stream.get_final_completion()
     except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError) as end:
         # The helper raises on these; the answer is within.
-        reasons = ("limit", "exceeded", "max", "filter", "refusal", "safety", "guardrail")
+        reasons = ("cut", "limit", "exceeded", "max", "filter", "refusal", "safety", "guardrail")
         assert any(reason in name for reason in reasons), end
         return
     except openai.APIResponseValidationError as unknown:
