@@ -30,7 +30,7 @@ fn a_page_of_a_long_history_comes_within_twenty_milliseconds() {
              INSERT INTO usage_{week} (number, request, key, at, model_asked, model_served, format, streamed,
                  status, state, input, cache_read, cache_write, output, reasoning, charged,
                  overdraft, source, clamped, duration_ms)
-             SELECT {week}::bigint * {of_week} + i, 'req_{week}_' || i, 1,
+             SELECT {week}::bigint * {of_week} + i, 'req_{week}_' || i, (SELECT number FROM keys),
                  {week} * {WEEK_MS}::bigint + i * {WEEK_MS}::bigint / ({of_week} + 1),
                  'm' || (i % 40), 'm' || (i % 40), 'chat', TRUE,
                  CASE WHEN i % 1000 = 0 THEN 429 ELSE 200 END,
