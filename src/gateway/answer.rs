@@ -276,7 +276,7 @@ impl Answer {
                 _ => Ok(end),
             },
             Some(Reader::Whole(answer)) => match answer.kind_so_far() {
-                // Its usage can stand behind it.
+                // The usage can follow the error.
                 Some(AnswerKind::Error)
                     if end || is_late() || (is_full && !answer.has_room(held_size)) =>
                 {

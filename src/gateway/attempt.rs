@@ -30,7 +30,7 @@ use tollgate_wire::fault::UpstreamFault;
 #[derive(Default)]
 pub struct Attempts {
     candidates: Vec<Candidate>,
-    /// How many candidates have had their turn; those without room were not asked.
+    /// How many candidates have had their turn. Full ones were not asked.
     begun: usize,
     /// How many attempts were made.
     made: usize,

@@ -246,7 +246,7 @@ pub enum Refusal {
     /// The store refuses it, or cannot.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What it is about is not there yet, or not any more.
+    /// The state of the gateway does not allow it.
     #[error("{0}")]
     Conflict(&'static str),
     /// Not at the moment.

@@ -445,7 +445,7 @@ impl Ledger {
         self.0.shared.clock.now()
     }
 
-    /// Items that earlier requests have stored have no owner any more.
+    /// The time before which stored items have no owner.
     pub(crate) fn owned_since(&self) -> Timestamp {
         self.now().minus(self.0.shared.settings.owners_kept())
     }

@@ -24,7 +24,7 @@ const MOST_OF_BODY: usize = 4 << 20;
 const MOST_OF_ALL: usize = 64 << 20;
 /// The memory of a piece besides its bytes.
 const OF_A_PIECE: usize = 64;
-/// Longer pieces are copied: they can own memory that the request is charged for until they are dropped.
+/// Longer pieces are copied: they can own the memory permit of their request.
 const LONGEST_SHARED: usize = 64 << 10;
 
 /// Which requests keep their content.

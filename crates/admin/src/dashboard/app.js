@@ -65,7 +65,7 @@
     leaving = null;
     token = null;
     sessionStorage.removeItem(TOKEN);
-    // What the token has shown goes with it.
+    // Data that the token gave access to must not stay.
     last = null;
     $("one").close();
     for (const it of ["one-title", "one-body", "answer"]) $(it).replaceChildren();

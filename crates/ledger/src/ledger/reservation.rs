@@ -145,7 +145,7 @@ impl Reservation {
         };
         if Unit::ALL.into_iter().any(is_above) {
             let payers = self.account.payers(&self.held, &amounts, now);
-            // If no slot is free, the grants pay for which there is room.
+            // Without a free slot, only the grants pay for which the record has room.
             shared.journal.widen(&mut slot, slots_for(payers));
         }
         let most = pieces_in(slot.count());

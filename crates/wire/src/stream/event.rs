@@ -44,7 +44,7 @@ pub(super) struct Event {
     has_text: bool,
     /// The data are not JSON.
     is_broken: bool,
-    /// They are, but nested too deep.
+    /// The data are JSON that is nested too deep.
     is_too_deep: bool,
 }
 

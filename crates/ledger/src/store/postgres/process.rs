@@ -177,8 +177,8 @@ fn commit(
     }
     let entered = settle::enter_all(session, process, batch.settled, now)?;
     let mut returned = batch.returned.to_vec();
-    // Another process has entered these, unless it was a commit of this one that was not confirmed. Such a commit
-    // is over by now: it had locked the keys.
+    // Another process has entered these, unless an unconfirmed commit of this one has. Such a commit is over by
+    // now: it had locked the keys.
     if !entered.known.is_empty() && commits(session, process)? == Some(known) {
         returned.extend(entered.known.iter().flat_map(|it| it.all_pieces()));
     }
