@@ -1,8 +1,9 @@
 //! The choice among several candidates: the faster one, the one with room, and the reason.
 
+use crate::health::failing_after;
 use crate::support::{
-    Act, Answer, CHAT, Config, Connection, Gateway, Provider, Request, Service, bounded,
-    eventually, json_answer, prompt, provider,
+    Answer, CHAT, Config, Connection, Gateway, Provider, Request, bounded, eventually, prompt,
+    provider,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -73,12 +74,7 @@ async fn limits_of_a_deployment_are_kept_and_if_all_are_full_the_client_gets_the
 #[tokio::test]
 async fn a_candidate_that_was_full_at_its_turn_was_not_asked() {
     let go = Arc::new(Notify::new());
-    let waits = Arc::clone(&go);
-    let first = Service::answering(move |_| {
-        let failure = json_answer("500 Internal Server Error", "", "{}");
-        vec![Act::Wait(Arc::clone(&waits)), Act::send(failure)]
-    })
-    .await;
+    let first = failing_after(&go).await;
     let second = Provider::start().await;
     let limited =
         json!({"provider": "b", "upstream_model": "x", "priority": 1, "limits": {"in_flight": 1}});

@@ -9,6 +9,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
+/// Answers each request with 500, one for each notification.
+pub(crate) async fn failing_after(go: &Arc<Notify>) -> Service {
+    let go = Arc::clone(go);
+    Service::answering(move |_| {
+        let failure = json_answer("500 Internal Server Error", "", "{}");
+        vec![Act::Wait(Arc::clone(&go)), Act::send(failure)]
+    })
+    .await
+}
+
 const REFUSED_KEY: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\
     content-length: 97\r\n\r\n{\"error\":{\"message\":\"Incorrect API key\",\"type\":\"invalid_request_error\",\"code\":\"invalid_api_key\"}}";
 
@@ -226,12 +236,7 @@ async fn a_deployment_behind_eight_credentials_is_asked() {
 #[tokio::test]
 async fn a_candidate_whose_probe_is_taken_is_the_last_resort() {
     let go = Arc::new(Notify::new());
-    let waits = Arc::clone(&go);
-    let first = Service::answering(move |_| {
-        let failure = json_answer("500 Internal Server Error", "", "{}");
-        vec![Act::Wait(Arc::clone(&waits)), Act::send(failure)]
-    })
-    .await;
+    let first = failing_after(&go).await;
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 1, "cooldown": "100ms", "max_cooldown": "100ms"});
     let config = Config::first_and_second(a.address, b.address)
