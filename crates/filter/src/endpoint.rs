@@ -65,163 +65,98 @@ pub struct EndpointInfo {
     pub purpose: &'static str,
 }
 
+const READ: &[Method] = &[Method::GET, Method::HEAD];
+const POST: &[Method] = &[Method::POST];
+
+const fn row(
+    endpoint: Endpoint,
+    methods: &'static [Method],
+    purpose: &'static str,
+) -> EndpointInfo {
+    EndpointInfo {
+        endpoint,
+        methods,
+        path: endpoint.path(),
+        format: endpoint.format(),
+        purpose,
+    }
+}
+
 impl Endpoint {
     /// The table.
     pub const TABLE: &[EndpointInfo] = &[
-        EndpointInfo {
-            endpoint: Self::Status,
-            path: Self::Status.path(),
-            format: Self::Status.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "status and endpoint discovery",
-        },
-        EndpointInfo {
-            endpoint: Self::Models,
-            path: Self::Models.path(),
-            format: Self::Models.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "the models that the key can use",
-        },
-        EndpointInfo {
-            endpoint: Self::Model,
-            path: Self::Model.path(),
-            format: Self::Model.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "one of these models",
-        },
-        EndpointInfo {
-            endpoint: Self::Usage,
-            path: Self::Usage.path(),
-            format: Self::Usage.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "balance, limits and totals of the key",
-        },
-        EndpointInfo {
-            endpoint: Self::UsageHistory,
-            path: Self::UsageHistory.path(),
-            format: Self::UsageHistory.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "usage of the key, request by request",
-        },
-        EndpointInfo {
-            endpoint: Self::ChatCompletions,
-            path: Self::ChatCompletions.path(),
-            format: Self::ChatCompletions.format(),
-            methods: &[Method::POST],
-            purpose: "chat completions",
-        },
-        EndpointInfo {
-            endpoint: Self::Responses,
-            path: Self::Responses.path(),
-            format: Self::Responses.format(),
-            methods: &[Method::POST],
-            purpose: "responses",
-        },
-        EndpointInfo {
-            endpoint: Self::StoredResponse,
-            path: Self::StoredResponse.path(),
-            format: Self::StoredResponse.format(),
-            methods: &[Method::GET, Method::HEAD, Method::DELETE],
-            purpose: "a response that the provider stores or the gateway remembers",
-        },
-        EndpointInfo {
-            endpoint: Self::CancelResponse,
-            path: Self::CancelResponse.path(),
-            format: Self::CancelResponse.format(),
-            methods: &[Method::POST],
-            purpose: "cancel a response that the provider stores",
-        },
-        EndpointInfo {
-            endpoint: Self::ResponseInput,
-            path: Self::ResponseInput.path(),
-            format: Self::ResponseInput.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "the input of a response that the provider stores",
-        },
-        EndpointInfo {
-            endpoint: Self::InputTokens,
-            path: Self::InputTokens.path(),
-            format: Self::InputTokens.format(),
-            methods: &[Method::POST],
-            purpose: "count the input tokens of a responses request",
-        },
-        EndpointInfo {
-            endpoint: Self::Messages,
-            path: Self::Messages.path(),
-            format: Self::Messages.format(),
-            methods: &[Method::POST],
-            purpose: "messages",
-        },
-        EndpointInfo {
-            endpoint: Self::CountTokens,
-            path: Self::CountTokens.path(),
-            format: Self::CountTokens.format(),
-            methods: &[Method::POST],
-            purpose: "count the input tokens of a messages request",
-        },
-        EndpointInfo {
-            endpoint: Self::GeminiModels,
-            path: Self::GeminiModels.path(),
-            format: Self::GeminiModels.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "the models that the key can use, for clients of Gemini",
-        },
-        EndpointInfo {
-            endpoint: Self::GeminiModel,
-            path: Self::GeminiModel.path(),
-            format: Self::GeminiModel.format(),
-            methods: &[Method::GET, Method::HEAD],
-            purpose: "one of these models",
-        },
-        EndpointInfo {
-            endpoint: Self::GenerateContent,
-            path: Self::GenerateContent.path(),
-            format: Self::GenerateContent.format(),
-            methods: &[Method::POST],
-            purpose: "Gemini's generateContent",
-        },
-        EndpointInfo {
-            endpoint: Self::StreamGenerateContent,
-            path: Self::StreamGenerateContent.path(),
-            format: Self::StreamGenerateContent.format(),
-            methods: &[Method::POST],
-            purpose: "the same as a stream; needs `?alt=sse`",
-        },
-        EndpointInfo {
-            endpoint: Self::GeminiCountTokens,
-            path: Self::GeminiCountTokens.path(),
-            format: Self::GeminiCountTokens.format(),
-            methods: &[Method::POST],
-            purpose: "count the input tokens of a Gemini request",
-        },
-        EndpointInfo {
-            endpoint: Self::Embeddings,
-            path: Self::Embeddings.path(),
-            format: Self::Embeddings.format(),
-            methods: &[Method::POST],
-            purpose: "embeddings",
-        },
-        EndpointInfo {
-            endpoint: Self::Rerank,
-            path: Self::Rerank.path(),
-            format: Self::Rerank.format(),
-            methods: &[Method::POST],
-            purpose: "documents by their relevance to a query",
-        },
-        EndpointInfo {
-            endpoint: Self::Passthrough,
-            path: Self::Passthrough.path(),
-            format: Self::Passthrough.format(),
-            // The configuration names those of each path.
-            methods: &[
+        row(Self::Status, READ, "status and endpoint discovery"),
+        row(Self::Models, READ, "the models that the key can use"),
+        row(Self::Model, READ, "one of these models"),
+        row(Self::Usage, READ, "balance, limits and totals of the key"),
+        row(
+            Self::UsageHistory,
+            READ,
+            "usage of the key, request by request",
+        ),
+        row(Self::ChatCompletions, POST, "chat completions"),
+        row(Self::Responses, POST, "responses"),
+        row(
+            Self::StoredResponse,
+            &[Method::GET, Method::HEAD, Method::DELETE],
+            "a response that the provider stores or the gateway remembers",
+        ),
+        row(
+            Self::CancelResponse,
+            POST,
+            "cancel a response that the provider stores",
+        ),
+        row(
+            Self::ResponseInput,
+            READ,
+            "the input of a response that the provider stores",
+        ),
+        row(
+            Self::InputTokens,
+            POST,
+            "count the input tokens of a responses request",
+        ),
+        row(Self::Messages, POST, "messages"),
+        row(
+            Self::CountTokens,
+            POST,
+            "count the input tokens of a messages request",
+        ),
+        row(
+            Self::GeminiModels,
+            READ,
+            "the models that the key can use, for clients of Gemini",
+        ),
+        row(Self::GeminiModel, READ, "one of these models"),
+        row(Self::GenerateContent, POST, "Gemini's generateContent"),
+        row(
+            Self::StreamGenerateContent,
+            POST,
+            "the same as a stream; needs `?alt=sse`",
+        ),
+        row(
+            Self::GeminiCountTokens,
+            POST,
+            "count the input tokens of a Gemini request",
+        ),
+        row(Self::Embeddings, POST, "embeddings"),
+        row(
+            Self::Rerank,
+            POST,
+            "documents by their relevance to a query",
+        ),
+        // The configuration names those of each path.
+        row(
+            Self::Passthrough,
+            &[
                 Method::GET,
                 Method::POST,
                 Method::PUT,
                 Method::PATCH,
                 Method::DELETE,
             ],
-            purpose: "a path of a provider that the configuration opens",
-        },
+            "a path of a provider that the configuration opens",
+        ),
     ];
 
     /// Where its answers come from.
