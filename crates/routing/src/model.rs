@@ -175,11 +175,6 @@ impl Model {
         prices.reduce(|all, prices| all.dearest(&prices))
     }
 
-    /// Whether one of its deployments counts tokens.
-    pub fn counts_tokens(&self) -> bool {
-        self.deployments.iter().any(|it| it.counts_tokens())
-    }
-
     /// Whether a request to a messages provider asks for adaptive thinking, and not for a budget.
     pub fn adaptive_thinking(&self, provider: &MessagesCapabilities) -> bool {
         match self.thinking {

@@ -352,13 +352,6 @@ impl Deployment {
         }
     }
 
-    /// Whether tokens are counted there.
-    pub fn counts_tokens(&self) -> bool {
-        let endpoint = self.provider.endpoint(Format::Messages);
-        self.formats.contains(Format::Messages)
-            && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
-    }
-
     /// Whether the cost of a request is known that asks for these tiers.
     pub fn is_priced(&self, asked: &[AskedTier]) -> bool {
         let price = self.price.as_ref();

@@ -209,7 +209,11 @@ fn the_demo_answers_every_model_in_every_format_and_takes_orders_by_name() {
             "{}",
             model.id
         );
-        assert!(model.counts_tokens(), "{}", model.id);
+        let counts_tokens = model.deployments.iter().any(|it| {
+            let endpoint = it.provider.endpoint(Format::Messages);
+            endpoint.is_some_and(|it| it.count_tokens.is_some())
+        });
+        assert!(counts_tokens, "{}", model.id);
     }
     let model = catalog.resolve("sim-cut-300").unwrap();
     let deployment = &model.deployments[0];
