@@ -27,7 +27,7 @@ pub struct HistoryQuery {
     pub limit: u32,
     /// Records older than the one of this cursor.
     pub after: Option<String>,
-    /// Records newer than the one of this cursor.
+    /// Records newer than the one of this cursor. Then `after` has no effect.
     pub before: Option<String>,
     /// Of this served model.
     pub model: Option<String>,
@@ -158,9 +158,6 @@ pub enum HistoryError {
     /// A cursor that is not one: the caller's fault.
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),
-    /// `after` and `before` together: the caller's fault.
-    #[error("give after or before, not both")]
-    BothCursors,
     /// The database cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -192,10 +189,9 @@ impl History {
                 .map(|text| Place::from_cursor(text, key, &self.hasher))
                 .transpose()
         };
-        let direction = match (place(&query.after)?, place(&query.before)?) {
-            (Some(_), Some(_)) => return Err(HistoryError::BothCursors),
-            (after, None) => Direction::Older(after),
-            (None, Some(before)) => Direction::Newer(before),
+        let direction = match place(&query.before)? {
+            Some(before) => Direction::Newer(before),
+            None => Direction::Older(place(&query.after)?),
         };
         let limit = match query.limit {
             0 => HistoryQuery::DEFAULT_LIMIT,

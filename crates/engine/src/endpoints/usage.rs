@@ -142,7 +142,6 @@ impl Usage {
                 "'{cursor}' is not a cursor of this key's history: it is the first_cursor or \
                  last_cursor of a page"
             )),
-            HistoryError::BothCursors => query::both_cursors(),
         })?;
         let page = page.ok_or_else(expired)?;
         let page = Page {

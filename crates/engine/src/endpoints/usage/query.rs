@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Result<HistoryQuery, PublicError> {
         seen.push(name);
     }
     if query.after.is_some() && query.before.is_some() {
-        return Err(both_cursors());
+        return Err(refusal("'after' and 'before' cannot be given together"));
     }
     let span = query.from.zip(query.to);
     if span.is_some_and(|(from, to)| from >= to) {
@@ -46,11 +46,6 @@ fn take(query: &mut HistoryQuery, name: &str, value: &str) -> Result<(), PublicE
         _ => return Err(unknown(name)),
     }
     Ok(())
-}
-
-/// The refusal of two directions at once.
-pub(super) fn both_cursors() -> PublicError {
-    refusal("'after' and 'before' cannot be given together")
 }
 
 fn refusal(message: impl Into<Cow<'static, str>>) -> PublicError {
