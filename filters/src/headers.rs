@@ -256,7 +256,7 @@ fn visible_text(value: &HeaderValue) -> Result<&str, PublicError> {
     value
         .to_str()
         .map(str::trim)
-        .map_err(|_| PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"))
+        .map_err(|_| PublicError::invalid_api_key())
 }
 
 fn two_credentials() -> PublicError {

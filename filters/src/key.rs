@@ -45,7 +45,7 @@ impl Filter for Key {
             KeyLookup::Known(identity) => identity,
             KeyLookup::Refused(reason) => {
                 log::debug!("{}: key refused: {reason}", request.id);
-                return Err(invalid());
+                return Err(PublicError::invalid_api_key());
             }
             KeyLookup::TooManyAttempts(wait) => return Err(too_many_attempts(wait)),
             KeyLookup::Unavailable => return Err(unavailable()),
@@ -69,10 +69,6 @@ fn missing() -> PublicError {
         "no API key was sent: send it as 'Authorization: Bearer <API key>' or as \
          'x-api-key: <API key>'",
     )
-}
-
-fn invalid() -> PublicError {
-    PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid")
 }
 
 fn too_many_attempts(wait: Duration) -> PublicError {

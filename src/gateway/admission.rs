@@ -139,11 +139,10 @@ fn take_key_of_query(session: &mut Session, endpoint: Endpoint) -> Result<(), Pu
         .map(|key| address::decode(key).and_then(|key| HeaderValue::try_from(key).ok()))
         .collect();
     for key in keys {
-        let invalid = || PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid");
-        let mut key = key.ok_or_else(invalid)?;
+        let mut key = key.ok_or_else(PublicError::invalid_api_key)?;
         key.set_sensitive(true);
         let added = head.append_header(GOOGLE_KEY, key);
-        added.map_err(|_| invalid())?;
+        added.map_err(|_| PublicError::invalid_api_key())?;
     }
     Ok(())
 }

@@ -170,6 +170,11 @@ impl PublicError {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
+    /// 401 for an unknown, expired or revoked key: one answer for all, so that it does not show which.
+    pub fn invalid_api_key() -> Self {
+        Self::new(ErrorCode::InvalidApiKey, "the API key is not valid")
+    }
+
     /// The request does not fit the model's context, in the words of the caller's format.
     pub fn context_length(format: Option<Format>, numbers: ContextNumbers) -> Self {
         Self::new(ErrorCode::ContextLengthExceeded, numbers.message(format))

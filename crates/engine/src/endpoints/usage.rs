@@ -106,7 +106,7 @@ impl Usage {
             .await?;
         let summary = summary.map_err(|fault| unreadable(&fault))?;
         if summary.is_over {
-            return Err(expired());
+            return Err(PublicError::invalid_api_key());
         }
         let limits = self.limits(identity);
         let answer = Summary::new(identity, &summary, &reserved, limits);
@@ -143,7 +143,7 @@ impl Usage {
                  last_cursor of a page"
             )),
         })?;
-        let page = page.ok_or_else(expired)?;
+        let page = page.ok_or_else(PublicError::invalid_api_key)?;
         let page = Page {
             object: "list",
             page,
@@ -198,11 +198,6 @@ impl Usage {
             }),
         }
     }
-}
-
-/// The answer does not distinguish an expired key from an unknown one.
-fn expired() -> PublicError {
-    PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid")
 }
 
 fn busy() -> PublicError {
