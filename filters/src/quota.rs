@@ -17,9 +17,7 @@ use tollgate_filter::{
     Balances, Built, Catalog, Counting, Filter, FilterKind, FixedCharge, Head, Limiter, Phases,
     RequestContext, Reserved, Services, Verdict, settings,
 };
-use tollgate_types::{
-    ErrorCode, LimitHit, PublicError, ReservationGuard, Shortage, Unavailable, Unit, UpperBound,
-};
+use tollgate_types::{PublicError, ReservationGuard, Shortage, Unavailable, UpperBound};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
@@ -95,7 +93,7 @@ impl Filter for Quota {
             }
             Err(shortage) => {
                 self.give_back_limits(request);
-                Err(error(&shortage))
+                Err(shortage.public())
             }
         }
     }
@@ -244,44 +242,12 @@ fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance
     }
 }
 
-fn error(shortage: &Shortage) -> PublicError {
-    let error = match shortage {
-        Shortage::Exhausted(unit) => PublicError::new(
-            ErrorCode::QuotaExhausted,
-            match unit {
-                Unit::Tokens => {
-                    "the API key has too few tokens left for this request: GET /v1/usage shows them"
-                }
-                Unit::Money => {
-                    "the API key has too little money left for this request: GET /v1/usage shows it"
-                }
-            },
-        ),
-        Shortage::Unpriced => PublicError::new(
-            ErrorCode::PermissionDenied,
-            "the API key pays in money, and no deployment that can serve this request has a price",
-        ),
-        // A key whose grants have all expired is expired, and gets the same answer as an unknown key.
-        Shortage::Expired => PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"),
-        Shortage::Busy => PublicError::new(
-            ErrorCode::RateLimitExceeded,
-            "the rest of the API key's balance is reserved by its other requests or leased to another \
-             process of the gateway; retry in a few seconds",
-        ),
-        Shortage::Unavailable(_) => PublicError::new(
-            ErrorCode::ServiceUnavailable,
-            "balances cannot be checked now; retry in a few seconds",
-        ),
-    };
-    error.with_limit(LimitHit::of(shortage))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{COUNTS, CountedAdmission, Scene, faults, identity, refusal};
     use tollgate_filter::Endpoint;
-    use tollgate_types::{Allowance, RequestFacts, Tariff};
+    use tollgate_types::{Allowance, ErrorCode, RequestFacts, Tariff};
 
     /// A scripted balance has 10,000 tokens, unless the name of its key selects a shortage.
     fn scene(key: &str, endpoint: Endpoint, output_limit: u64, choices: u64) -> Scene {

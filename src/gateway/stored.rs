@@ -19,8 +19,8 @@ use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
 use tollgate_types::{
-    ErrorCode, Format, Identity, LimitHit, OwnerFailure, PublicError, ReservationGuard as _,
-    Shortage, StoredAt, Tariff,
+    ErrorCode, Format, Identity, OwnerFailure, PublicError, ReservationGuard as _, Shortage,
+    StoredAt, Tariff,
 };
 
 /// The query parameters that the provider gets with a request for a stored item. `stream` is not one of them:
@@ -249,30 +249,10 @@ fn not_settled() -> PublicError {
 }
 
 fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
-    let (code, message) = match shortage {
-        Shortage::Exhausted(_) => (
-            ErrorCode::QuotaExhausted,
-            "the API key has nothing left to pay for the rest of this response: \
-             GET /v1/usage shows its balance",
-        ),
-        Shortage::Unpriced => (
-            ErrorCode::PermissionDenied,
-            "the API key pays in money, and the model of this response has no price",
-        ),
-        Shortage::Expired => (ErrorCode::InvalidApiKey, "the API key is not valid"),
-        Shortage::Busy => (
-            ErrorCode::RateLimitExceeded,
-            "the rest of the API key's balance is reserved by its other requests; retry in a few seconds",
-        ),
-        Shortage::Unavailable(cause) => {
-            log::error!("{}: the balance cannot be read: {cause}", exchange.id);
-            (
-                ErrorCode::ServiceUnavailable,
-                "balances cannot be checked now; retry in a few seconds",
-            )
-        }
-    };
-    PublicError::new(code, message).with_limit(LimitHit::of(shortage))
+    if let Shortage::Unavailable(cause) = shortage {
+        log::error!("{}: the balance cannot be read: {cause}", exchange.id);
+    }
+    shortage.public()
 }
 
 /// The error for an item that the key does not own, or that its provider no longer stores.

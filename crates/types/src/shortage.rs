@@ -1,6 +1,6 @@
 //! Why a ledger does not answer, and why it reserves nothing.
 
-use crate::Unit;
+use crate::{ErrorCode, LimitHit, PublicError, Unit};
 use std::{error::Error, fmt, sync::Arc};
 
 /// Why the store could not answer.
@@ -51,6 +51,41 @@ pub enum Shortage {
     Busy,
     /// The ledger does not answer now: 503.
     Unavailable(Unavailable),
+}
+
+impl Shortage {
+    /// The error for the client.
+    pub fn public(&self) -> PublicError {
+        let error = match self {
+            Self::Exhausted(unit) => PublicError::new(
+                ErrorCode::QuotaExhausted,
+                match unit {
+                    Unit::Tokens => {
+                        "the API key has too few tokens left for this request: GET /v1/usage shows them"
+                    }
+                    Unit::Money => {
+                        "the API key has too little money left for this request: GET /v1/usage shows it"
+                    }
+                },
+            ),
+            Self::Unpriced => PublicError::new(
+                ErrorCode::PermissionDenied,
+                "the API key pays in money, and no deployment that can serve this request has a price",
+            ),
+            // A key whose grants have all expired is expired, and gets the same answer as an unknown key.
+            Self::Expired => PublicError::invalid_api_key(),
+            Self::Busy => PublicError::new(
+                ErrorCode::RateLimitExceeded,
+                "the rest of the API key's balance is reserved by its other requests or leased to another \
+                 process of the gateway; retry in a few seconds",
+            ),
+            Self::Unavailable(_) => PublicError::new(
+                ErrorCode::ServiceUnavailable,
+                "balances cannot be checked now; retry in a few seconds",
+            ),
+        };
+        error.with_limit(LimitHit::of(self))
+    }
 }
 
 impl fmt::Display for Shortage {
