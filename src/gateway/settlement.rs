@@ -72,29 +72,36 @@ impl SettlementGuard {
     }
 
     /// Charges a stored response at most the amount due, and nothing if the client does not get it.
-    fn limit_to_due(&mut self, used: &mut Used, how: &mut Outcome) {
+    fn limit_to_due(&mut self, ending: &mut Ending) {
         let Some((due, paying)) = self.due.take().map(|due| *due) else {
             return;
         };
         let is_whole = matches!(
-            how.state,
+            ending.state,
             BillingState::Completed | BillingState::Incomplete
         );
-        let mut usage = used.reported.unwrap_or(used.delivered);
-        usage.output = usage.output.max(used.least.output);
+        let mut usage = ending.reported.unwrap_or(ending.delivered);
+        usage.output = usage.output.max(ending.least.output);
         if is_whole && usage.total() > 0 {
             let before = |cost| ChargedBefore { whole: usage, cost };
-            *used = Used {
+            *ending = Ending {
+                status: ending.status,
+                error: ending.error,
                 reported: Some(due.rest(&usage)),
-                details: used.details,
+                details: ending.details,
                 before: due.cost.map(before),
-                absurd: used.absurd,
-                ..Used::default()
+                absurd: ending.absurd,
+                model_served: Some(due.served),
+                ..Ending::unreported(ending.state, Usage::default())
             };
-            how.model = Some(due.served);
             paying.done();
         } else if let Some(reservation) = self.reservation.take() {
-            *used = Used::default();
+            *ending = Ending {
+                status: ending.status,
+                error: ending.error,
+                model_served: ending.model_served.take(),
+                ..Ending::unreported(ending.state, Usage::default())
+            };
             reservation.release();
         }
     }
@@ -128,30 +135,15 @@ impl SettlementGuard {
         }
     }
 
-    fn settle(&mut self, used: Used, how: Outcome) {
-        let Outcome {
-            state, was_done, ..
-        } = how;
+    fn settle(&mut self, ending: &Ending, was_done: bool) {
+        let state = ending.state;
         let settled = self.reservation.take().map(|it| {
             // A request that ends before an attempt costs nothing and leaves no record.
             let is_unused = matches!(state, BillingState::Rejected | BillingState::ClientClosed);
             if is_unused && !was_done {
                 return it.release();
             }
-            it.settle(&Ending {
-                state,
-                status: how.status,
-                error: how.code,
-                reported: used.reported,
-                details: used.details,
-                before: used.before,
-                absurd: used.absurd,
-                delivered: used.delivered,
-                produced: used.produced,
-                hidden_input: used.hidden_input,
-                least: used.least,
-                model_served: how.model,
-            })
+            it.settle(ending)
         });
         if let Some(admission) = self.admission.take() {
             // Dropping the admission of a refused request gives everything back.
@@ -160,8 +152,8 @@ impl SettlementGuard {
                     // As charged: an implausible report does not count for the limits either.
                     Some(settled) => settled.usage,
                     // Free requests count as zero usage.
-                    None if state.is_free(used.delivered.output) => Usage::default(),
-                    None => used.reported.unwrap_or(used.delivered),
+                    None if state.is_free(ending.delivered.output) => Usage::default(),
+                    None => ending.reported.unwrap_or(ending.delivered),
                 };
                 let output = usage.output.saturating_mul(self.fixed.unwrap_or(1));
                 admission.finish(usage.total_input(), output);
@@ -171,38 +163,6 @@ impl SettlementGuard {
             self.settled = Some((state, settled));
         }
     }
-}
-
-/// How a request ended.
-struct Outcome {
-    state: BillingState,
-    status: u16,
-    code: Option<ErrorCode>,
-    model: Option<Arc<str>>,
-    /// Whether a provider got the request, or the gateway has done the work itself.
-    was_done: bool,
-}
-
-/// The use of a request, as far as it is known.
-#[derive(Clone, Copy, Default)]
-struct Used {
-    /// The provider's report at the end of its answer.
-    reported: Option<Usage>,
-    /// Parts of it that can have prices of their own.
-    details: UsageDetails,
-    /// What was charged before of a stored response.
-    before: Option<ChargedBefore>,
-    /// Whether the report has invalid numbers, or numbers that contradict each other.
-    absurd: bool,
-    /// The tokens that were sent and delivered: by the gateway's count, or by the provider's reports so far if
-    /// they are higher.
-    delivered: Usage,
-    /// Output tokens that the provider can have produced, delivered or not.
-    produced: u64,
-    /// Input tokens that the body does not show and the provider has not reported.
-    hidden_input: u64,
-    /// The lowest plausible report.
-    least: Least,
 }
 
 /// Notes that a piece of the answer is about to be sent. From here on it is charged even if the client
@@ -270,24 +230,22 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     // A fixed charge needs no report.
     let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
     let reported = fixed.or_else(|| final_usage(exchange, &report));
-    let mut used = match state {
-        BillingState::Rejected => Used::default(),
+    let mut ending = match state {
+        BillingState::Rejected => Ending::unreported(state, Usage::default()),
         _ => used(exchange, state, &report, reported),
     };
-    used.absurd = report.absurd || report.conflicting;
-    used.details = details;
+    ending.absurd = report.absurd || report.conflicting;
+    ending.details = details;
     let sent = exchange.sent;
-    let mut how = Outcome {
-        state,
-        status: sent.map_or(record::CLIENT_CLOSED, |sent| sent.status),
-        code: exchange.broken.or(sent.and_then(|sent| sent.code)),
-        model: exchange.model_served(),
-        was_done: exchange.attempts.made() > 0 || done_here(exchange),
-    };
-    exchange.settlement.limit_to_due(&mut used, &mut how);
+    ending.status = sent.map_or(record::CLIENT_CLOSED, |sent| sent.status);
+    ending.error = exchange.broken.or(sent.and_then(|sent| sent.code));
+    ending.model_served = exchange.model_served();
+    // Whether a provider got the request, or the gateway has done the work itself.
+    let was_done = exchange.attempts.made() > 0 || done_here(exchange);
+    exchange.settlement.limit_to_due(&mut ending);
     let most = exchange.settlement.reservation.as_ref();
     let most = most.map_or(0, |reservation| reservation.most_tokens());
-    exchange.settlement.settle(used, how);
+    exchange.settlement.settle(&ending, was_done);
     let settled = exchange.settlement.settled().map(|(_, settled)| *settled);
     if let Some(Settled {
         usage,
@@ -362,7 +320,7 @@ fn used(
     state: BillingState,
     report: &ReportedUsage,
     reported: Option<Usage>,
-) -> Used {
+) -> Ending {
     // If the provider reports output, the text need not be counted.
     let output = match reported {
         Some(usage) if usage.output > 0 => output_by_length,
@@ -387,13 +345,12 @@ fn used(
         }
         false => (0, 0),
     };
-    Used {
+    Ending {
         reported,
-        delivered,
         produced,
         hidden_input,
         least: reported.map_or_else(Least::default, |usage| least(exchange, &usage, &delivered)),
-        ..Used::default()
+        ..Ending::unreported(state, delivered)
     }
 }
 

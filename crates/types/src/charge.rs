@@ -141,7 +141,7 @@ pub struct Ending {
     pub before: Option<ChargedBefore>,
     /// The report had invalid numbers (negative, fractional, unreadable), or a later report was lower.
     pub absurd: bool,
-    /// The gateway's own count of sent and delivered tokens.
+    /// The sent and delivered tokens: the gateway's count, or the provider's reports so far if they are higher.
     pub delivered: Usage,
     /// Output tokens that the provider can have produced, delivered or not. They are charged as far as they were
     /// reserved, unless there is a report. Zero if the provider itself has ended the answer.
