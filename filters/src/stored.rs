@@ -117,7 +117,7 @@ mod tests {
     fn stored(id: &str) -> StoredId {
         StoredId {
             id: id.to_owned(),
-            field: "file_id",
+            field: "file_id".into(),
         }
     }
 

@@ -107,7 +107,7 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
 /// The id of the conversation that the provider keeps and the request continues.
 fn conversation(facts: &RequestFacts) -> Option<&str> {
     let mut stored = facts.stored_ids.iter();
-    let conversation = stored.find(|stored| stored.field == "conversation");
+    let conversation = stored.find(|stored| &*stored.field == "conversation");
     conversation.map(|stored| stored.id.as_str())
 }
 

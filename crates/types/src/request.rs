@@ -115,7 +115,7 @@ pub struct StoredId {
     /// The identifier.
     pub id: String,
     /// The field that names it, such as `previous_response_id`; of a nested field its last name.
-    pub field: &'static str,
+    pub field: Box<str>,
 }
 
 /// An item of the input with an `id`, as it came with an answer.

@@ -268,7 +268,7 @@ fn every_name_of_a_stored_thing_is_found_once() {
     let expected =
         "resp_1 conv_1 pmpt_1 msg_1 msg_2 msg_3 file_1 ig_1 cntr_0 cntr_1 file_2 vs_1 sk_1";
     assert_eq!(ids(&facts).join(" "), expected);
-    let fields = facts.stored_ids.iter().map(|it| it.field);
+    let fields = facts.stored_ids.iter().map(|it| &*it.field);
     let expected = "previous_response_id conversation prompt id id id file_id id container_id container file_ids \
                     vector_store_ids skill_id";
     assert_eq!(fields.collect::<Vec<_>>().join(" "), expected);
@@ -286,14 +286,14 @@ fn every_name_of_a_stored_thing_is_found_once() {
         let [StoredId { id, field }] = &stored[..] else {
             panic!("{stored:?}");
         };
-        (id.clone(), *field)
+        format!("{field}={id}")
     };
     let container = only(messages(r#""container":"c""#));
-    assert_eq!(container, ("c".to_owned(), "container"));
+    assert_eq!(container, "container=c");
     let conversation = only(responses(r#""conversation":"c""#));
-    assert_eq!(conversation, ("c".to_owned(), "conversation"));
+    assert_eq!(conversation, "conversation=c");
     let audio = only(chat(r#""prediction":[{"audio":{"id":"a"}}]"#));
-    assert_eq!(audio, ("a".to_owned(), "audio"));
+    assert_eq!(audio, "audio=a");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) struct Walk {
     unread: u32,
     unread_is_text: bool,
     /// The last key that names things stored at a provider.
-    stored_field: &'static str,
+    stored_field: String,
     /// The `id` of the item that is open.
     item_id: Option<ItemId>,
     /// The request has a conversation.
@@ -136,43 +136,12 @@ fn in_camel_case(format: &FormatRules, frame: &Frame, key: &[u8]) -> Option<Vec<
     Some(other)
 }
 
-/// The name of a key whose value names things stored at a provider. The `id` in such a value keeps the name.
-fn stored_field(slot: Slot, key: &[u8]) -> Option<&'static str> {
-    const FIELDS: [&str; 26] = [
-        "audio",
-        "cachedContent",
-        "cached_content",
-        "container",
-        "container_id",
-        "conversation",
-        "dataStore",
-        "data_store",
-        "datastore",
-        "engine",
-        "fileSearchStoreNames",
-        "fileUri",
-        "file_id",
-        "file_ids",
-        "file_search_store_names",
-        "file_uri",
-        "previous_response_id",
-        "prompt",
-        "ragCorpora",
-        "ragCorpus",
-        "ragFileIds",
-        "rag_corpora",
-        "rag_corpus",
-        "rag_file_ids",
-        "skill_id",
-        "vector_store_ids",
-    ];
-    if !matches!(
+/// Whether the value of a key names things stored at a provider.
+const fn names_stored(slot: Slot) -> bool {
+    matches!(
         slot,
         Slot::StoredId | Slot::FileUri | Slot::Reference | Slot::Container | Slot::Prompt
-    ) {
-        return None;
-    }
-    FIELDS.into_iter().find(|field| field.as_bytes() == key)
+    )
 }
 
 /// A value, or the beginning of one.
@@ -211,7 +180,7 @@ impl Walk {
             keys: KeyStack::new(),
             unread: 0,
             unread_is_text: false,
-            stored_field: "",
+            stored_field: String::new(),
             item_id: None,
             has_input: false,
             has_stored_input: false,
@@ -472,8 +441,10 @@ impl Walk {
         if frame.slot == Slot::Conversation && self.counts && self.has_input {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
-        if let Some(field) = stored_field(frame.slot, key.bytes) {
-            self.stored_field = field;
+        // An `id` within such a value keeps the name of the value.
+        if names_stored(frame.slot) && key.bytes != b"id" {
+            self.stored_field.clear();
+            self.stored_field.push_str(key.as_str());
         }
         if self.found.texts.is_some() {
             frame.begin_value(key.bytes);

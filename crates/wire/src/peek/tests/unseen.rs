@@ -243,11 +243,14 @@ fn the_address_of_a_file_at_google_is_that_of_something_stored() {
     let ids = |uri: &str| {
         let part = format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#);
         let stored = gemini(&part, "").stored_ids;
-        assert!(stored.iter().all(|it| it.field == "fileUri"), "{stored:?}");
+        assert!(
+            stored.iter().all(|it| &*it.field == "fileUri"),
+            "{stored:?}"
+        );
         stored.len()
     };
     let cached = gemini(r#"{"text":"hi"}"#, r#","cachedContent":"cachedContents/1""#);
-    assert_eq!(cached.stored_ids[0].field, "cachedContent");
+    assert_eq!(&*cached.stored_ids[0].field, "cachedContent");
     for uri in [
         "files/abc",
         "gs://bucket/a.png",

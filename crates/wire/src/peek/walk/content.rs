@@ -178,7 +178,7 @@ impl Walk {
         let location = match (slot, value) {
             (_, Value::Text(text)) => {
                 self.mark(NodeFlags::FILE);
-                return self.keep_stored_id(ItemId::of(text), self.stored_field);
+                return self.keep_stored_id(ItemId::of(text), self.stored_field.as_str().into());
             }
             (Slot::Skills, Value::Open(Container::Array)) => {
                 self.push(Location::Array, Slot::Skills, span.start);
@@ -233,7 +233,7 @@ impl Walk {
                 Some(Slot::Skills) => "skill_id",
                 _ => "id",
             };
-            return self.keep_stored_id(found, field);
+            return self.keep_stored_id(found, field.into());
         }
         let ItemId { id, at, is_whole } = found;
         let has_contents = item.members.contains(NodeFlags::SUBSTANCE);
@@ -258,7 +258,7 @@ impl Walk {
         Ok(())
     }
 
-    fn keep_stored_id(&mut self, found: ItemId, field: &'static str) -> Result<(), PeekError> {
+    fn keep_stored_id(&mut self, found: ItemId, field: Box<str>) -> Result<(), PeekError> {
         let ItemId { id, at, is_whole } = found;
         if !is_whole {
             let limit = self.limits.stored_id_bytes;
