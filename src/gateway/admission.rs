@@ -504,14 +504,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         // A model without a price cannot be paid in money.
         let handle = handle.filter(|it| !needs_price || it.deployment.is_priced(tiers));
         if let Some((handle, pool)) = handle.zip(pool) {
-            attempts.add(Candidate {
-                handle: Arc::clone(handle),
-                credential: choice.credential,
-                why: choice.why,
-                pool: Arc::clone(pool),
-                format: choice.format,
-                was_asked: false,
-            });
+            attempts.add(Candidate::new(&choice, handle, pool));
         }
     });
     let (now, is_stored) = (asked.now, stored_at.is_some());

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_providers::Proof;
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
-use tollgate_routing::plan::Why;
+use tollgate_routing::plan::{Choice, Why};
 use tollgate_routing::{Http2, Provider};
 use tollgate_translate::{EmbeddingsNotes, TranslationNotes};
 use tollgate_types::{Format, Prices, PublicError};
@@ -86,6 +86,18 @@ impl Deref for Candidate {
 }
 
 impl Candidate {
+    /// A choice of the plan, which was not asked yet.
+    pub fn new(choice: &Choice, handle: &Arc<DeploymentHandle>, pool: &Arc<Pool>) -> Self {
+        Self {
+            handle: Arc::clone(handle),
+            credential: choice.credential,
+            why: choice.why,
+            pool: Arc::clone(pool),
+            format: choice.format,
+            was_asked: false,
+        }
+    }
+
     /// Its credential.
     pub fn credential(&self) -> Option<&CredentialHandle> {
         self.handle.credentials.get(self.credential)

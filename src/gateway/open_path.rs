@@ -106,14 +106,7 @@ pub fn attempts(exchange: &mut Exchange) -> Result<Attempts, PublicError> {
     let asked = path.asked(clock::steady_ms(Instant::now()), fastrand::u64(..));
     let mut attempts = Attempts::default();
     let left_out = plan(slice::from_ref(handle), &open.balancing, &asked, |choice| {
-        attempts.add(Candidate {
-            handle: Arc::clone(handle),
-            credential: choice.credential,
-            why: choice.why,
-            pool: Arc::clone(pool),
-            format: choice.format,
-            was_asked: false,
-        });
+        attempts.add(Candidate::new(&choice, handle, pool));
     });
     let now = asked.now;
     // The record of a refused request lists them, too.
