@@ -118,7 +118,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         (EndpointKind::Passthrough, _) => admit_to_open_path(session, exchange, &identity).await,
         _ => {
             let body = answer_here(session, &snapshot, matched, &identity).await?;
-            Ok(Admission::Answer(Local::json(200, body.into())))
+            Ok(Admission::Answer(Local::json(body.into())))
         }
     }
 }
@@ -193,7 +193,7 @@ async fn admit_to_stored(
     exchange.attempts = stored::attempts(&snapshot, identity, id).await?;
     if exchange.target.0 == Method::HEAD {
         // Providers do not answer HEAD, and the answer has no body.
-        return Ok(Admission::Answer(Local::json(200, Bytes::new())));
+        return Ok(Admission::Answer(Local::json(Bytes::new())));
     }
     stored::reserve_due(exchange, identity, id).await?;
     Ok(Admission::Forward)
@@ -524,20 +524,4 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
 fn internal(cause: &'static str) -> PublicError {
     log::error!("{cause}");
     respond::internal_error()
-}
-
-impl Local {
-    fn json(status: u16, body: Bytes) -> Self {
-        Self::new(status, "application/json", body)
-    }
-
-    /// An answer without a body.
-    fn of_headers(headers: &HeaderMap) -> Self {
-        const NO_CONTENT: u16 = 204;
-        let mut answer = Self::new(NO_CONTENT, "", Bytes::new());
-        for (name, value) in headers {
-            answer.add(name.clone(), value.clone());
-        }
-        answer
-    }
 }

@@ -3,7 +3,7 @@
 //! `counts` decides how a body is counted, and on which thread.
 
 use super::exchange::Exchange;
-use super::respond::{self, Local};
+use super::respond::{self, COUNT_SOURCE, Local};
 use super::stage::Stage;
 use crate::counts::{CountKey, How};
 use crate::events::{self, CountSource};
@@ -14,7 +14,6 @@ use pingora_proxy::Session;
 use tollgate_count::Count;
 use tollgate_types::{Format, PublicError, RequestFacts};
 
-const SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 const ERROR: HeaderName = HeaderName::from_static("x-token-count-error-p95");
 
 /// The longest body whose count is cached, in bytes: hashing it takes less than 0.2 ms.
@@ -43,8 +42,8 @@ pub async fn without_asking(
         return Ok(None);
     };
     events::tokens_counted(CountSource::Cache);
-    let mut answer = Local::new(200, "application/json", body);
-    answer.add(SOURCE, HeaderValue::from_static("upstream"));
+    let mut answer = Local::json(body);
+    answer.add(COUNT_SOURCE, HeaderValue::from_static("upstream"));
     Ok(Some(answer))
 }
 
@@ -185,8 +184,8 @@ fn local(format: Format, count: &Count) -> Local {
         _ => r#""input_tokens""#,
     };
     let body = format!("{{{before}:{}}}", count.tokens);
-    let mut answer = Local::new(200, "application/json", Bytes::from(body));
-    answer.add(SOURCE, HeaderValue::from_static("local"));
+    let mut answer = Local::json(Bytes::from(body));
+    answer.add(COUNT_SOURCE, HeaderValue::from_static("local"));
     let error = format!("{:.2}", count.error_p95.min(1.0));
     if let Ok(error) = HeaderValue::from_maybe_shared(Bytes::from(error)) {
         answer.add(ERROR, error);

@@ -310,7 +310,7 @@ pub async fn answer(
     if head.method == Method::DELETE {
         let is_gone = memory.forget(&identity.key, answer).await;
         let body = format!(r#"{{"id":"{id}","object":"response","deleted":true}}"#);
-        return Ok(is_gone.map_err(failed)?.then(|| json(body.into())));
+        return Ok(is_gone.map_err(failed)?.then(|| Local::json(body.into())));
     }
     let found = memory.look_up(&identity.key, move |lookup| lookup.response(answer));
     let found = found.await.map_err(failed)?;
@@ -328,11 +328,9 @@ pub async fn answer(
             let query = head.uri.query().unwrap_or_default();
             let shows_state = query.contains("reasoning.encrypted_content");
             let shown = references::shown(&response, shows_state);
-            Ok(Some(json(shown.ok_or_else(respond::internal_error)?)))
+            Ok(Some(Local::json(
+                shown.ok_or_else(respond::internal_error)?,
+            )))
         }
     }
-}
-
-const fn json(body: Bytes) -> Local {
-    Local::new(200, "application/json", body)
 }

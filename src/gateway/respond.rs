@@ -24,7 +24,7 @@ const DROPPED_FIELDS: HeaderName = HeaderName::from_static("x-dropped-fields");
 const OUTPUT_LIMIT: HeaderName = HeaderName::from_static("x-output-limit");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
 const COST: HeaderName = HeaderName::from_static("x-cost");
-const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
+pub(super) const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 
 /// The status of an answer without a body.
 const NO_CONTENT: u16 = 204;
@@ -55,6 +55,20 @@ impl Local {
             },
             headers: Vec::new(),
         }
+    }
+
+    /// An answer of JSON, with status 200.
+    pub const fn json(body: Bytes) -> Self {
+        Self::new(200, "application/json", body)
+    }
+
+    /// An answer without a body.
+    pub fn of_headers(headers: &HeaderMap) -> Self {
+        let mut answer = Self::new(NO_CONTENT, "", Bytes::new());
+        for (name, value) in headers {
+            answer.add(name.clone(), value.clone());
+        }
+        answer
     }
 
     /// An error, written in the client's format.
