@@ -149,18 +149,18 @@ pub fn retract(exchange: &mut Exchange) {
     exchange.attempts.step_back();
 }
 
-/// The failure if the connection to a provider failed, and whether its address has caused it.
-pub fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> (UpstreamFault, bool) {
+/// The failure if the connection to a provider failed.
+pub fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> UpstreamFault {
     let usual = exchange.attempts.current();
     let usual = usual.map(|it| it.deployment.provider.timeouts.connect);
     let is_cut_short = peer.options.total_connection_timeout < usual;
     match cause.etype {
-        _ if is_out_of_files(cause) => (UpstreamFault::out_of_files(), false),
+        _ if is_out_of_files(cause) => UpstreamFault::out_of_files(),
         // The rest of the request's own time was too short to connect.
         ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout if is_cut_short => {
-            (UpstreamFault::response_timeout(), false)
+            UpstreamFault::response_timeout()
         }
-        _ => (UpstreamFault::unreachable(), true),
+        _ => UpstreamFault::unreachable(),
     }
 }
 

@@ -74,7 +74,7 @@ use streamed_body::StreamedBody;
 use timer::Reader;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
-use tollgate_wire::fault::UpstreamFault;
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// The proxy that serves clients.
 pub struct Gateway {
@@ -222,8 +222,8 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
-        let (fault, is_its_address) = failure::of_connecting(exchange, peer, &cause);
-        if is_its_address {
+        let fault = failure::of_connecting(exchange, peer, &cause);
+        if fault.class == FaultClass::Unreachable {
             outcome::unreachable(exchange, peer);
         }
         let again = failure::note(exchange, fault, Some(&*cause));
