@@ -230,13 +230,10 @@ impl<'a> Builder<'a> {
             command.as_ref().map(|it| Way::Tokens(Tokens::Command(it))),
         ];
         let mut given = ways.into_iter().flatten();
-        let (way, None) = (given.next(), given.next()) else {
+        let (way @ Some(_), None) = (given.next(), given.next()) else {
             self.fault(at, ONE_WAY);
             return None;
         };
-        if way.is_none() {
-            self.fault(at, ONE_WAY);
-        }
         way
     }
 
