@@ -123,9 +123,7 @@ impl Watched {
         }
         false
     }
-}
 
-impl Watched {
     /// Whether its caller does not read now, or did not at the last check.
     fn is_held_up(&self, now: u64) -> bool {
         let Some(backlog) = &self.backlog else {

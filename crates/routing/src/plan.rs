@@ -163,6 +163,14 @@ pub struct LeftOut {
 pub struct LeftOuts(pub Vec<LeftOut>);
 
 impl LeftOuts {
+    fn push(&mut self, deployment: usize, credential: usize, obstacle: Obstacle) {
+        self.0.push(LeftOut {
+            deployment,
+            credential,
+            obstacle,
+        });
+    }
+
     /// The shortest wait until a limit or a wait of a provider ends. `None`: there is neither.
     pub fn wait(&self, now: u64) -> Option<Full> {
         let waits = self.0.iter().filter_map(|it| match it.obstacle {
@@ -259,16 +267,6 @@ pub fn is_available(handles: &[Arc<DeploymentHandle>], asked: &Asked<'_>) -> boo
             .map(move |credential| (handle, credential))
     });
     credentials.any(|(handle, credential)| availability(handle, credential, asked).is_ok())
-}
-
-impl LeftOuts {
-    fn push(&mut self, deployment: usize, credential: usize, obstacle: Obstacle) {
-        self.0.push(LeftOut {
-            deployment,
-            credential,
-            obstacle,
-        });
-    }
 }
 
 fn choice(

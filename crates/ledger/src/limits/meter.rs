@@ -92,9 +92,7 @@ impl Meter {
         let taken = paces.take(&share.whole, amounts, now_ms());
         taken.inspect_err(|_| self.leave())
     }
-}
 
-impl Meter {
     /// Takes the amounts without waiting for the server, to which the caller sends a charge. One request
     /// at a time, and only if it fits the share of this process of the room that the server has last seen.
     pub(super) fn take_ahead(
