@@ -39,7 +39,7 @@ impl RequestId {
     const PREFIX: &[u8; 4] = b"req_";
     const LEN: usize = 30;
     /// Crockford's base 32, as in ULIDs.
-    const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    pub const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
     /// Composes an identifier from a clock (milliseconds since 1970, 48 bits) and 80 bits of
     /// randomness (the low bits of `random`).

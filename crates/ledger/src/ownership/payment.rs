@@ -190,14 +190,13 @@ fn is_final(record: &UsageRecord) -> bool {
 fn second_charge(request: &RequestId) -> RequestId {
     /// `req_` and the time.
     const KEPT: usize = 14;
-    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     let mut hash = Sha256::new();
     hash.update("second charge");
     hash.update(request.as_str());
     let hash = hash.finalize();
     let kept = request.as_str().chars().take(KEPT);
     let others = hash.iter().filter_map(|byte| {
-        let digit = DIGITS.get(usize::from(byte & 31))?;
+        let digit = RequestId::ALPHABET.get(usize::from(byte & 31))?;
         Some(char::from(*digit))
     });
     let length = request.as_str().len();
