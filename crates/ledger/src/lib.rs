@@ -47,7 +47,6 @@ pub use limits::{
     Admission, Denied, Dimension, Level, LimitServer, LimitServerError, Limited, Limiter,
     SharedLimits, SharedLimitsStats, Standing,
 };
-pub use lookups::run_blocking;
 pub use memory::{Lookup as MemoryLookup, Memory, MemoryLimits, MemoryStats, Remembered};
 pub use ownership::{
     Claim, Due, InputDue, OwnerFailure, Ownership, Payable, Paying, Stored, Unpaid,

@@ -56,7 +56,7 @@ impl Lookups {
 }
 
 /// Runs `work` on a thread that may wait. It keeps `permits` until it ends, although its caller may have left.
-pub fn run_blocking<T: Send + 'static>(
+fn run_blocking<T: Send + 'static>(
     permits: impl Send + 'static,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

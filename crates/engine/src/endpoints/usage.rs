@@ -14,9 +14,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::spawn_blocking;
 use tollgate_ledger::{
     Clock, History, HistoryError, HistoryPage, Ledger, Level, Limiter, ModelTotal, Store,
-    StoreError, Timestamp, UsageSummary, run_blocking,
+    StoreError, Timestamp, UsageSummary,
 };
 use tollgate_types::{
     ErrorCode, Identity, Limits, Money, PerUnit, PublicError, Resource, Share, Unit,
@@ -177,7 +178,11 @@ impl Usage {
             return Err(busy());
         };
         let source = Arc::clone(&self.source);
-        let found = run_blocking(permit, move || read(&source)).await;
+        let read = move || {
+            let _permit = permit;
+            read(&source)
+        };
+        let found = spawn_blocking(read).await;
         found.map_err(|fault| {
             log::error!("usage cannot be read: {fault}");
             unavailable()
