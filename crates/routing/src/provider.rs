@@ -67,7 +67,7 @@ pub struct Endpoint {
     pub whole: Target,
     /// For streams.
     pub streamed: Target,
-    /// For counts of tokens, if the provider counts them (messages only).
+    /// For counts of tokens, if the provider counts them (messages and Gemini).
     pub count_tokens: Option<Target>,
 }
 

@@ -54,7 +54,7 @@ impl UpperBound {
 }
 
 crate::named! {
-    /// How a request ended, for its charge. The order is that of the numbers in the settlement file.
+    /// How a request ended, for its charge.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum BillingState {

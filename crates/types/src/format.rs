@@ -20,7 +20,7 @@ pub enum Format {
     Gemini,
     /// Amazon Bedrock Converse, `POST /model/{model}/converse`. Only providers use it.
     Converse,
-    /// Vectors of texts, `POST /v1/embeddings`. Providers of another API are not asked for it.
+    /// Vectors of texts, `POST /v1/embeddings`. For providers with another API, the gateway translates.
     Embeddings,
     /// Documents in the order of their relevance to a query, `POST /v1/rerank`.
     Rerank,
@@ -41,7 +41,8 @@ impl Format {
         Self::Rerank,
     ];
 
-    /// The formats of conversations, in the same order. Requests of the others are never translated.
+    /// The formats of conversations, in the same order. Requests of the others are never translated
+    /// into another format.
     pub const OF_CONVERSATIONS: [Self; 5] = [
         Self::Chat,
         Self::Responses,

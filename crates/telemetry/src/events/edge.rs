@@ -42,7 +42,7 @@ tollgate_types::named! {
 }
 
 impl Shed {
-    /// Whether others would have been served: it is the key that holds too much.
+    /// Whether the key's own requests are the cause: a request with another key would be served.
     pub const fn is_for_the_key(self) -> bool {
         matches!(
             self,
