@@ -259,7 +259,7 @@ fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
 pub fn unknown() -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
-        "it does not exist or was not made with this API key",
+        "the stored response or item does not exist or was not made with this API key",
     )
 }
 

@@ -76,7 +76,7 @@ enum Command {
     Show(Named),
     /// Revoke a key. The gateway refuses it within a second, on open connections too.
     Revoke(Named),
-    /// Give a key tokens and money: those of a plan, or as much as said.
+    /// Give a key tokens and money, by a plan or by amount.
     TopUp {
         #[command(flatten)]
         key: Named,

@@ -266,10 +266,10 @@ impl PlannedLimits {
         let limits = self.plans.of(identity);
         if limits.is_none() && !self.reported.swap(true, Ordering::Relaxed) {
             log::error!(
-                "{}: its plan {:?} is not in the configuration that is served: requests of such \
-                 keys are refused until it is",
-                identity.key,
-                identity.plan.as_deref().unwrap_or_default()
+                "the plan {:?} of key {} is not in the served configuration; requests with keys of \
+                 this plan get 503 until it is",
+                identity.plan.as_deref().unwrap_or_default(),
+                identity.key
             );
         }
         limits

@@ -208,7 +208,7 @@ impl Usage {
 fn busy() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "too many callers ask for their usage; retry in a few seconds",
+        "too many usage queries are in progress; retry in a few seconds",
     )
 }
 

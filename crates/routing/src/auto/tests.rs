@@ -479,7 +479,7 @@ fn every_fault_in_profiles_is_reported() {
     let faults = build(&models, &auto).unwrap_err();
     let expected = [
         "models.bad.price.changes[1].from: expected a later date than the one before",
-        "auto.profiles.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
+        "auto.profiles.auto: 'auto' is reserved; configure its candidates under `auto`",
         "auto.profiles.light: 'light' is a model; a profile needs a name that is free",
         "auto.profiles.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
         "auto.rules[0].name: the name of a rule begins with a letter",

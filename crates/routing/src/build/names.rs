@@ -16,7 +16,7 @@ pub(super) fn is_wildcard(id: &str) -> bool {
 pub(super) fn check_model(name: &str) -> Result<(), String> {
     if name == AUTO {
         return Err(format!(
-            "'{AUTO}' is the gateway's own; settle what it chooses from under `auto`"
+            "'{AUTO}' is reserved; configure its candidates under `auto`"
         ));
     }
     check(name, "a model name", ".-_:/@+")

@@ -445,7 +445,7 @@ fn every_fault_in_models_is_reported_once() {
         "families.n: 'group' is missing",
         "models.d.group: 'all' means every group; give this one a name of its own",
         "families.f.deployments[1]: no provider 'nowhere'; known are a, b",
-        "models.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
+        "models.auto: 'auto' is reserved; configure its candidates under `auto`",
         "models.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
         "models.none: 'family' is missing",
         "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
@@ -459,7 +459,7 @@ fn every_fault_in_models_is_reported_once() {
         "models.chain.alias_of: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
         "aliases.two: 'two' is a model of its own; an alias must be a name that is free",
         "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
-        "aliases.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
+        "aliases.auto: 'auto' is reserved; configure its candidates under `auto`",
         "auto.family: no family 'other'; known are f, n",
         "auto.candidates[1]: no model 'missing' among the 10 known",
     ];

@@ -19,7 +19,7 @@ pub(super) fn read(text: &str) -> Result<HistoryQuery, PublicError> {
     let mut seen: Vec<Cow<'_, str>> = Vec::new();
     for (name, value) in parse(text.as_bytes()) {
         if seen.contains(&name) {
-            return Err(refusal(format!("'{name}' stands in the query twice")));
+            return Err(refusal(format!("'{name}' is given twice")));
         }
         take(&mut query, &name, &value)?;
         seen.push(name);
@@ -59,7 +59,7 @@ fn unknown(name: &str) -> PublicError {
     refusal(match did_you_mean(name, NAMES) {
         Some(near) => format!("there is no parameter '{shown}'; did you mean '{near}'?"),
         None => format!(
-            "there is no parameter '{shown}'; known are {}",
+            "there is no parameter '{shown}'; parameters: {}",
             NAMES.join(", ")
         ),
     })
@@ -79,7 +79,7 @@ fn limit(value: &str) -> Result<u32, PublicError> {
         .filter(|limit| (1..=most).contains(limit))
         .ok_or_else(|| {
             refusal(format!(
-                "'limit' must be a whole number from 1 to {most}; without it {} come",
+                "'limit' must be a whole number from 1 to {most}; default: {}",
                 HistoryQuery::DEFAULT_LIMIT
             ))
         })
@@ -144,7 +144,7 @@ mod tests {
             ("limit=-1", "from 1 to 500"),
             ("limit=ten", "from 1 to 500"),
             ("limit=", "from 1 to 500"),
-            ("limit=1&limit=2", "'limit' stands in the query twice"),
+            ("limit=1&limit=2", "'limit' is given twice"),
             ("after=", "'after' is empty"),
             ("after=a&before=b", "cannot be given together"),
             ("model=", "'model' is empty"),
@@ -158,7 +158,7 @@ mod tests {
                 "earlier than",
             ),
             ("modle=x", "did you mean 'model'"),
-            ("page=2", "known are limit, after"),
+            ("page=2", "parameters: limit, after"),
         ] {
             let fault = read(text).unwrap_err();
             assert_eq!(fault.status, 400, "{text}");
