@@ -30,16 +30,16 @@ use tollgate_wire::fault::UpstreamFault;
 #[derive(Default)]
 pub struct Attempts {
     candidates: Vec<Candidate>,
-    /// How many candidates have had their turn. Full ones were not asked.
-    begun: usize,
-    /// How many attempts were made.
-    made: usize,
+    /// The index of the next candidate. Those before it were tried, or had no room.
+    next: usize,
+    /// How many attempts were started.
+    started: usize,
     /// How many of them used a connection that the provider had just closed.
     stale: usize,
     /// The name of the current attempt's credential; empty for none.
     credential: Option<Arc<str>>,
     /// How often the only candidate was asked again.
-    again: usize,
+    repeats: usize,
     /// How long to wait before the next attempt.
     pause: Option<Duration>,
     /// The prepared request to the next candidate.
@@ -53,7 +53,7 @@ pub struct Attempts {
     /// Whether the current attempt has brought content.
     has_content: bool,
     /// Candidates whose breaker was open when they were reached.
-    spares: Vec<Candidate>,
+    last_resorts: Vec<Candidate>,
     /// Of candidates that have become full since the plan was made: the shortest wait.
     full: Option<Full>,
 }
@@ -72,7 +72,7 @@ pub struct Candidate {
     /// The format of the request to it: the client's, or the one that the request is translated to. Final
     /// once the request is prepared.
     pub format: Format,
-    /// Whether it was asked.
+    /// Whether an attempt with it was started.
     pub was_asked: bool,
 }
 
@@ -188,10 +188,10 @@ impl Attempts {
     /// Moves the candidates that share the cause of the current one's failure behind the others. Removes
     /// them if the provider does not know the model.
     pub fn put_behind(&mut self, blame: Blame) {
-        if self.begun >= self.candidates.len() {
+        if self.next >= self.candidates.len() {
             return;
         }
-        let mut waiting = self.candidates.split_off(self.begun);
+        let mut waiting = self.candidates.split_off(self.next);
         if let Some(failed) = self.candidates.last() {
             if blame == Blame::Model {
                 waiting.retain(|it| !it.shares(failed, blame));
@@ -204,8 +204,8 @@ impl Attempts {
 
     /// Moves on to the next candidate.
     pub fn advance(&mut self) -> Option<&Candidate> {
-        let next = self.candidates.get(self.begun)?;
-        self.begun = self.begun.saturating_add(1);
+        let next = self.candidates.get(self.next)?;
+        self.next = self.next.saturating_add(1);
         Some(next)
     }
 
@@ -234,36 +234,35 @@ impl Attempts {
         self.ticket = None;
     }
 
-    /// Keeps the candidate whose turn it is for a last resort: its breaker opened after the plan was made.
-    fn pass_over(&mut self) {
-        let passed = self.at_turn().cloned();
-        self.spares.extend(passed);
+    /// Keeps the reached candidate for later: its breaker opened after the plan was made.
+    fn keep_as_last_resort(&mut self) {
+        let reached = self.reached().cloned();
+        self.last_resorts.extend(reached);
     }
 
-    /// The candidate whose turn it is.
-    fn at_turn(&mut self) -> Option<&mut Candidate> {
-        let at = self.begun.checked_sub(1)?;
+    /// The candidate that [`Self::advance`] returned last.
+    fn reached(&mut self) -> Option<&mut Candidate> {
+        let at = self.next.checked_sub(1)?;
         self.candidates.get_mut(at)
     }
 
-    /// Makes the candidates that were passed over the last resort, each once. `false`: there are none.
-    fn resort(&mut self) -> bool {
-        let spares = std::mem::take(&mut self.spares);
-        let has_some = !spares.is_empty();
-        self.candidates.truncate(self.begun);
-        self.candidates
-            .extend(spares.into_iter().map(|spare| Candidate {
-                why: Why::LastResort,
-                was_asked: false,
-                ..spare
-            }));
+    /// Adds the last resorts after the others, each once. `false`: there are none.
+    fn add_last_resorts(&mut self) -> bool {
+        let kept = std::mem::take(&mut self.last_resorts);
+        let has_some = !kept.is_empty();
+        self.candidates.truncate(self.next);
+        self.candidates.extend(kept.into_iter().map(|it| Candidate {
+            why: Why::LastResort,
+            was_asked: false,
+            ..it
+        }));
         has_some
     }
 
-    /// Notes that the candidate whose turn it is gets an attempt, with what was prepared for it.
+    /// Notes that an attempt with the reached candidate starts, with the request that was prepared for it.
     fn note_asked(&mut self, ready: Option<Outgoing>) {
         self.sent = ready.unwrap_or_default();
-        if let Some(candidate) = self.at_turn() {
+        if let Some(candidate) = self.reached() {
             candidate.was_asked = true;
         }
     }
@@ -281,20 +280,20 @@ impl Attempts {
 
     /// Asks the current candidate again, because it was not reached.
     pub const fn step_back(&mut self) {
-        self.begun = self.begun.saturating_sub(1);
+        self.next = self.next.saturating_sub(1);
         self.stale = self.stale.saturating_add(1);
     }
 
     /// Asks the current candidate again after a pause.
     pub const fn ask_again(&mut self, pause: Duration) {
-        self.begun = self.begun.saturating_sub(1);
-        self.again = self.again.saturating_add(1);
+        self.next = self.next.saturating_sub(1);
+        self.repeats = self.repeats.saturating_add(1);
         self.pause = Some(pause);
     }
 
     /// How often the only candidate was asked again.
-    pub const fn asked_again(&self) -> usize {
-        self.again
+    pub const fn repeats(&self) -> usize {
+        self.repeats
     }
 
     /// How long to wait before the next attempt.
@@ -304,25 +303,25 @@ impl Attempts {
 
     /// Whether there is only one candidate.
     pub fn has_only_one(&self) -> bool {
-        self.candidates.len() == 1 && self.spares.is_empty()
+        self.candidates.len() == 1 && self.last_resorts.is_empty()
     }
 
     /// The next candidate.
-    pub fn coming(&self) -> Option<&Candidate> {
-        self.candidates.get(self.begun)
+    pub fn next_candidate(&self) -> Option<&Candidate> {
+        self.candidates.get(self.next)
     }
 
     /// Removes the next candidate: it cannot serve the request.
     pub fn leave_out(&mut self) {
-        if self.begun < self.candidates.len() {
-            self.candidates.remove(self.begun);
+        if self.next < self.candidates.len() {
+            self.candidates.remove(self.next);
         }
     }
 
     /// Keeps the prepared request to the next candidate, and its format.
-    pub fn make_ready(&mut self, format: Format, outgoing: Outgoing) {
-        if let Some(coming) = self.candidates.get_mut(self.begun) {
-            coming.format = format;
+    pub fn set_ready(&mut self, format: Format, outgoing: Outgoing) {
+        if let Some(next) = self.candidates.get_mut(self.next) {
+            next.format = format;
             self.ready = Some(outgoing);
         }
     }
@@ -350,7 +349,7 @@ impl Attempts {
 
     /// How many attempts have reached their provider.
     pub const fn made(&self) -> usize {
-        self.made.saturating_sub(self.stale)
+        self.started.saturating_sub(self.stale)
     }
 
     /// The name of the current attempt's credential; empty for none.
@@ -385,7 +384,7 @@ impl Attempts {
 
     /// Whether another attempt is allowed.
     pub const fn may_go_on(&self) -> bool {
-        self.made < Self::MOST
+        self.started < Self::MOST
     }
 
     /// Whether another attempt may use a connection that could be closed already: some attempts are reserved
@@ -408,7 +407,7 @@ impl Attempts {
 
     /// Whether there is another candidate.
     pub fn has_next(&self) -> bool {
-        let has_more = self.begun < self.candidates.len() || !self.spares.is_empty();
+        let has_more = self.next < self.candidates.len() || !self.last_resorts.is_empty();
         has_more && self.may_go_on()
     }
 }
@@ -424,10 +423,10 @@ pub fn make_ready(
     mut room: Option<MemoryPermit>,
 ) -> Result<(), PublicError> {
     let (mut refusal, mut shed) = (None, None);
-    while let Some(candidate) = exchange.attempts.coming() {
+    while let Some(candidate) = exchange.attempts.next_candidate() {
         match outgoing::prepare(exchange, candidate, room.take()) {
             Ok((format, outgoing)) => {
-                exchange.attempts.make_ready(format, outgoing);
+                exchange.attempts.set_ready(format, outgoing);
                 return Ok(());
             }
             Err(NotReady::Refused(error)) => drop(refusal.get_or_insert(error)),
@@ -445,7 +444,7 @@ pub fn make_ready(
 pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
     while Instant::now() < exchange.request_ends() {
         if !exchange.attempts.is_ready() {
-            // After an error, those that were passed over are left.
+            // After an error, the last resorts are left.
             let _ = make_ready(exchange, None);
         }
         let admitted = exchange.stage.admitted();
@@ -453,7 +452,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         let is_unbilled = exchange.is_unbilled();
         let attempts = &mut exchange.attempts;
         attempts.ticket = None;
-        if attempts.coming().is_none() && attempts.resort() {
+        if attempts.next_candidate().is_none() && attempts.add_last_resorts() {
             continue;
         }
         let ready = attempts.ready.take();
@@ -477,11 +476,11 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         match entered {
             Ok(ticket) => {
                 attempts.note_asked(ready);
-                if attempts.made == 0 {
+                if attempts.started == 0 {
                     attempts.began = Some(began);
                     exchange.retries.of(is_unbilled).note_request();
                 }
-                attempts.made = attempts.made.saturating_add(1);
+                attempts.started = attempts.started.saturating_add(1);
                 attempts.ticket = ticket;
                 attempts.has_content = false;
                 let body = attempts.sent.body.as_ref();
@@ -501,7 +500,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 known.wait = known.wait.min(full.wait);
             }
             // A last resort passes every breaker, so a candidate in cooldown is kept only once.
-            Err(Refusal::Open) if !is_last_resort => attempts.pass_over(),
+            Err(Refusal::Open) if !is_last_resort => attempts.keep_as_last_resort(),
             Err(Refusal::Open) => {}
         }
     }

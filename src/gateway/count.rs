@@ -69,7 +69,7 @@ fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
         return None;
     }
     let body = admitted.body.whole();
-    let deployment = &exchange.attempts.coming()?.deployment;
+    let deployment = &exchange.attempts.next_candidate()?.deployment;
     let names = [
         admitted.identity.key.as_str().as_bytes(),
         deployment.name.as_bytes(),

@@ -115,11 +115,11 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
 fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Duration> {
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
-    let asked_again = attempts.asked_again();
-    if !fault.is_transient() || asked_again >= failover.again || !attempts.has_only_one() {
+    let repeats = attempts.repeats();
+    if !fault.is_transient() || repeats >= failover.again || !attempts.has_only_one() {
         return None;
     }
-    let doublings = u32::try_from(asked_again).unwrap_or(u32::MAX);
+    let doublings = u32::try_from(repeats).unwrap_or(u32::MAX);
     let usual = failover
         .pause
         .saturating_mul(2_u32.saturating_pow(doublings));

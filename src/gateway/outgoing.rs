@@ -324,7 +324,10 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_parsed: bool) ->
 /// that wait for one another do not all give up together.
 pub async fn wait_for_room(exchange: &Exchange) -> Option<MemoryPermit> {
     const PATIENCE: Duration = Duration::from_secs(1);
-    let (admitted, candidate) = exchange.stage.admitted().zip(exchange.attempts.coming())?;
+    let (admitted, candidate) = exchange
+        .stage
+        .admitted()
+        .zip(exchange.attempts.next_candidate())?;
     let body = &admitted.body;
     if body.len() <= SMALL {
         return None;
