@@ -46,7 +46,7 @@ impl Keeping {
         self.keys.contains(key).then(|| KeptBody {
             pieces: Vec::new(),
             bytes: 0,
-            is_cut: false,
+            is_incomplete: false,
             of_all: Arc::clone(&self.kept),
         })
     }
@@ -56,7 +56,8 @@ impl Keeping {
 pub struct KeptBody {
     pieces: Vec<Bytes>,
     bytes: usize,
-    is_cut: bool,
+    /// Pieces were left out.
+    is_incomplete: bool,
     /// Bytes that all requests keep.
     of_all: Arc<AtomicUsize>,
 }
@@ -64,7 +65,7 @@ pub struct KeptBody {
 impl KeptBody {
     /// Adds a piece. Beyond the bounds, this one and all further ones are left out.
     pub fn add(&mut self, piece: &Bytes) {
-        if self.is_cut || piece.is_empty() {
+        if self.is_incomplete || piece.is_empty() {
             return;
         }
         let more = piece.len().saturating_add(OF_A_PIECE);
@@ -72,7 +73,7 @@ impl KeptBody {
         let all = self.of_all.fetch_add(more, Ordering::Relaxed);
         if bytes > MOST_OF_BODY || all.saturating_add(more) > MOST_OF_ALL {
             self.of_all.fetch_sub(more, Ordering::Relaxed);
-            self.is_cut = true;
+            self.is_incomplete = true;
             events::content_cut();
             return;
         }
@@ -87,7 +88,7 @@ impl KeptBody {
     pub fn clear(&mut self) {
         self.of_all.fetch_sub(self.bytes, Ordering::Relaxed);
         self.bytes = 0;
-        self.is_cut = false;
+        self.is_incomplete = false;
         self.pieces.clear();
     }
 }
@@ -122,10 +123,10 @@ impl Writer {
     pub(crate) fn write(&self, content: &Content, span: &mut SpanData) -> usize {
         let prompt = messages::prompt(&content.prompt.pieces.concat());
         let answer = content.answer.as_ref().map_or_else(Vec::new, |answer| {
-            messages::answer(&answer.pieces.concat(), answer.is_cut)
+            messages::answer(&answer.pieces.concat(), answer.is_incomplete)
         });
-        let mut is_cut = content.prompt.is_cut;
-        is_cut |= content.answer.as_ref().is_some_and(|it| it.is_cut);
+        let mut is_shortened = content.prompt.is_incomplete;
+        is_shortened |= content.answer.as_ref().is_some_and(|it| it.is_incomplete);
         let mut bytes = 0_usize;
         for (name, messages) in [
             (name::GEN_AI_SYSTEM_INSTRUCTIONS, prompt.instructions),
@@ -135,12 +136,12 @@ impl Writer {
             if messages.is_empty() {
                 continue;
             }
-            let (text, was_cut) = self.fit(messages);
-            is_cut |= was_cut;
+            let (text, lacks_some) = self.fit(messages);
+            is_shortened |= lacks_some;
             bytes = bytes.saturating_add(text.len());
             span.attributes.push(KeyValue::new(name, text));
         }
-        if is_cut {
+        if is_shortened {
             span.attributes
                 .push(KeyValue::new("tollgate.content.shortened", true));
         }
@@ -149,7 +150,7 @@ impl Writer {
 
     /// The last messages that fit, redacted, and whether something is missing.
     fn fit(&self, messages: Vec<Value>) -> (String, bool) {
-        let mut is_cut = false;
+        let mut is_shortened = false;
         let mut left = self.most;
         let mut fitting = Vec::new();
         for mut message in messages.into_iter().rev() {
@@ -163,17 +164,17 @@ impl Writer {
                     shorten(&mut message, &mut { most });
                     text = message.to_string();
                 }
-                is_cut = true;
+                is_shortened = true;
             }
             if text.len() > left {
-                is_cut = true;
+                is_shortened = true;
                 break;
             }
             left = left.saturating_sub(text.len());
             fitting.push(text);
         }
         fitting.reverse();
-        (format!("[{}]", fitting.join(",")), is_cut)
+        (format!("[{}]", fitting.join(",")), is_shortened)
     }
 }
 

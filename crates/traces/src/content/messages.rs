@@ -40,8 +40,8 @@ pub(super) fn prompt(body: &[u8]) -> Prompt {
     }
 }
 
-/// Reads an answer: a stream of events, or a body. `is_cut`: its end is missing.
-pub(super) fn answer(body: &[u8], is_cut: bool) -> Vec<Value> {
+/// Reads an answer: a stream of events, or a body. `lacks_end`: its end is missing.
+pub(super) fn answer(body: &[u8], lacks_end: bool) -> Vec<Value> {
     let text = String::from_utf8_lossy(body);
     if let Ok(body) = serde_json::from_str::<Value>(&text) {
         return whole(&body);
@@ -54,7 +54,7 @@ pub(super) fn answer(body: &[u8], is_cut: bool) -> Vec<Value> {
             stream.take(&event);
         }
     }
-    stream.into_messages(is_cut)
+    stream.into_messages(lacks_end)
 }
 
 /// The messages of an answer in one piece: those of its choices, or one of its own parts.
@@ -88,9 +88,9 @@ const WHOLE: [&str; 8] = [
     "tool_use",
 ];
 
-/// `is_cut`: the end is missing, whatever the stop.
-fn output(mut parts: Vec<Value>, stop: &str, is_cut: bool) -> Value {
-    if is_cut || !WHOLE.contains(&stop) {
+/// `lacks_end`: the end is missing, whatever the stop says.
+fn output(mut parts: Vec<Value>, stop: &str, lacks_end: bool) -> Value {
+    if lacks_end || !WHOLE.contains(&stop) {
         parts.iter_mut().for_each(leave_out_end);
         parts.retain(|part| !is_empty_part(part));
     }
@@ -383,7 +383,7 @@ impl Stream {
         }
     }
 
-    fn into_messages(self, is_cut: bool) -> Vec<Value> {
+    fn into_messages(self, lacks_end: bool) -> Vec<Value> {
         if !self.whole.is_empty() {
             return self.whole;
         }
@@ -394,11 +394,11 @@ impl Stream {
             let parts = self.parts.iter().filter(|part| part.choice == choice);
             let stop = self.stops.iter().rfind(|(of, _)| *of == choice);
             let stop = stop.map_or("", |(_, stop)| stop);
-            let is_cut = is_cut || stop.is_empty();
+            let lacks_end = lacks_end || stop.is_empty();
             output(
                 parts.filter_map(StreamedPart::written).collect(),
                 stop,
-                is_cut,
+                lacks_end,
             )
         };
         choices.into_iter().map(message).collect()

@@ -240,8 +240,8 @@ fn the_ends_of_an_answer_that_breaks_off_are_left_out() {
         deltas.iter().map(event).collect::<String>() + end
     };
     let says = |choice: u8, name: &str, words: &str, stop: Option<&str>| json!({"index": choice, "delta": {name: words}, "finish_reason": stop});
-    let parts = |stream: &str, is_cut| {
-        let answer = messages::answer(stream.as_bytes(), is_cut);
+    let parts = |stream: &str, lacks_end| {
+        let answer = messages::answer(stream.as_bytes(), lacks_end);
         let parts = answer.iter().map(|message| message["parts"].clone());
         parts.collect::<Vec<_>>()
     };
@@ -349,17 +349,21 @@ fn of_a_long_prompt_the_last_messages_are_exported_and_one_that_is_too_long_is_c
     let messages: Vec<_> = (0..100)
         .map(|it| message(&format!("message {it}")))
         .collect();
-    let (all, is_cut) = writer(1 << 20, &[]).fit(messages.clone());
-    assert!(!is_cut);
+    let (all, is_shortened) = writer(1 << 20, &[]).fit(messages.clone());
+    assert!(!is_shortened);
     assert_eq!(serde_json::from_str::<Vec<Value>>(&all).unwrap(), messages);
-    let (last, is_cut) = writer(1024, &[]).fit(messages);
-    assert!(is_cut && last.len() < 1200, "{last}");
+    let (last, is_shortened) = writer(1024, &[]).fit(messages);
+    assert!(is_shortened && last.len() < 1200, "{last}");
     assert!(
         last.contains("message 99") && !last.contains("message 50"),
         "{last}"
     );
-    let (cut, is_cut) = writer(1024, &[]).fit(vec![message(&"ü \"x\" ".repeat(5000))]);
-    assert!(is_cut && (256..1200).contains(&cut.len()), "{}", cut.len());
+    let (cut, is_shortened) = writer(1024, &[]).fit(vec![message(&"ü \"x\" ".repeat(5000))]);
+    assert!(
+        is_shortened && (256..1200).contains(&cut.len()),
+        "{}",
+        cut.len()
+    );
     serde_json::from_str::<Vec<Value>>(&cut).unwrap();
     // Nothing is cut before it is redacted.
     let secret = format!("{}ada@example.org", "word ".repeat(140));
@@ -384,7 +388,11 @@ fn kept_bodies_are_bounded_one_by_one_and_all_together() {
     for _ in 0..32 {
         let mut body = keeping.body("key_1").unwrap();
         (0..10).for_each(|_| body.add(&piece));
-        assert!(body.is_cut && body.bytes <= MOST_OF_BODY, "{}", body.bytes);
+        assert!(
+            body.is_incomplete && body.bytes <= MOST_OF_BODY,
+            "{}",
+            body.bytes
+        );
         bodies.push(body);
     }
     let kept = || keeping.kept.load(Ordering::Relaxed);
