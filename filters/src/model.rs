@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, Phases, RequestContext, Route,
-    Services, SettingsFault, Verdict, settings,
+    AutoRequest, Built, Catalog, Filter, FilterKind, Head, ModelView, Phases, RequestContext,
+    Route, Services, SettingsFault, Verdict, settings,
 };
 use tollgate_types::{
     AskedTier, ErrorCode, Format, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt,
@@ -87,7 +87,7 @@ impl Model {
             tiers: &facts.tiers,
         };
         if self.catalog.is_auto(name) {
-            let asked = Asked {
+            let asked = AutoRequest {
                 name,
                 facts,
                 key: &identity.key,
@@ -191,7 +191,7 @@ impl Model {
 
     fn choose(
         &self,
-        asked: &Asked<'_>,
+        asked: &AutoRequest<'_>,
         identity: &Identity,
         needs: Needs<'_>,
     ) -> Result<Route, PublicError> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_filter::{
     Balances, Built, Catalog, Counting, Filter, FilterKind, FixedCharge, Head, Limiter, Phases,
-    RequestContext, Reserved, Services, Verdict, settings,
+    RequestContext, ReservationResult, Services, Verdict, settings,
 };
 use tollgate_types::{PublicError, ReservationGuard, Shortage, Unavailable, UpperBound};
 
@@ -102,7 +102,7 @@ impl Filter for Quota {
 impl Quota {
     /// Reserves the maximum cost of a request. If the balance does not cover it, counts the input, and
     /// reserves what is left if that is enough for a useful answer.
-    async fn reserve(&self, request: &mut RequestContext) -> Reserved {
+    async fn reserve(&self, request: &mut RequestContext) -> ReservationResult {
         /// How long a request waits for tokens that other processes lease before its output is limited to
         /// those that this process leases.
         const BEFORE_LIMIT: Duration = Duration::from_millis(500);

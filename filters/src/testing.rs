@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, Endpoint,
-    FilterKind, Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView,
-    NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredItem, StoredItems,
-    Verdict,
+    Admission, AdmissionResult, AutoRequest, Balances, Catalog, Chosen, Counting, DryReservation,
+    Endpoint, FilterKind, Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle,
+    ModelView, NotAdmitted, RequestContext, ReservationResult, Services, SettingsFault, StoredItem,
+    StoredItems, Verdict,
 };
 use tollgate_types::{
     AdmissionGuard, Allowance, AskedTier, Claim, Denied, Dimension, Format, Identity, InputCount,
@@ -202,7 +202,7 @@ impl KeyDirectory for Keys {
 struct Limits;
 
 impl Limiter for Limits {
-    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<AdmissionResult> {
         if identity.plan.as_deref() == Some("unknown") {
             return MaybeReady::ready(Err(NotAdmitted::UnknownPlan));
         }
@@ -262,7 +262,11 @@ impl AdmissionGuard for CountedAdmission {
 }
 
 impl Balances for TenThousand {
-    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: UpperBound,
+    ) -> MaybeReady<ReservationResult> {
         let visible = bound.input + bound.output;
         let reservation = || -> Box<dyn ReservationGuard> {
             Box::new(DryReservation {
@@ -417,7 +421,7 @@ impl Catalog for TwoModels {
 
     fn choose(
         &self,
-        asked: &Asked<'_>,
+        asked: &AutoRequest<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<Chosen<'_>> {
         [0, 1]

@@ -31,7 +31,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate_filter::{Endpoint, EndpointKind, Head, RequestContext, Verdict};
-use tollgate_routing::plan::{Asked, plan};
+use tollgate_routing::plan::{PlanRequest, plan};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 use tollgate_wire::address::{self, Address};
 
@@ -483,7 +483,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     };
     let stored_at = request.stored_at.as_ref();
     let counts_tokens = request.endpoint.is_count();
-    let asked = Asked {
+    let asked = PlanRequest {
         format: admitted.format,
         counts_tokens,
         stored_at: stored_at.map(|at| (&*at.provider, &*at.credential)),

@@ -5,7 +5,7 @@
 //! can take over without the client noticing, and the status can depend on the body.
 
 use super::deadlines::Progress;
-use super::reader::{Expectation, Reader, content_length, is_of_type, kept_size};
+use super::reader::{AnswerReader, Expectation, content_length, is_of_type, kept_size};
 use super::unflushed::Unflushed;
 use super::unpack::{Coding, Unpacker};
 use crate::events::OpenStream;
@@ -31,7 +31,7 @@ pub struct Answer {
     stage: Stage,
     /// The provider's head, until it is committed.
     head: Option<Box<UpstreamHead>>,
-    reader: Option<Reader>,
+    reader: Option<AnswerReader>,
     /// For a provider that compresses although the request does not accept it.
     unpacker: Option<Unpacker>,
     /// For a stream in binary frames.
@@ -121,11 +121,11 @@ impl Answer {
             ..Self::default()
         };
         let is_unread = expected.is_unread;
-        let reader = Reader::for_head(&head, expected)?;
-        let is_success = !matches!(reader, Reader::Error);
+        let reader = AnswerReader::for_head(&head, expected)?;
+        let is_success = !matches!(reader, AnswerReader::Error);
         if content_length(&head.headers) == Some(0) && !(is_unread && is_success) {
             return Err(match reader {
-                Reader::Error => classify_answer(&head, &[]),
+                AnswerReader::Error => classify_answer(&head, &[]),
                 _ => UpstreamFault::broken_answer(),
             });
         }
@@ -164,7 +164,7 @@ impl Answer {
 
     /// Whether the answer is an event stream.
     pub const fn is_stream(&self) -> bool {
-        matches!(self.reader, Some(Reader::Stream(_)))
+        matches!(self.reader, Some(AnswerReader::Stream(_)))
     }
 
     /// Reads a piece of the body. `written`: the bytes of the answer's body that Pingora has written.
@@ -186,7 +186,8 @@ impl Answer {
     /// The failure that the head and the held part of an error report, if the rest does not arrive.
     pub fn reported_fault(&self) -> Option<UpstreamFault> {
         let head = self.head.as_ref()?;
-        let is_error = matches!(self.reader, Some(Reader::Error)) && self.stage == Stage::Buffered;
+        let is_error =
+            matches!(self.reader, Some(AnswerReader::Error)) && self.stage == Stage::Buffered;
         is_error.then(|| classify_answer(head, &join(&mut self.held.clone())))
     }
 
@@ -267,15 +268,15 @@ impl Answer {
         let is_late = || began.is_some_and(|began| began.elapsed() >= LONGEST_HELD);
         let held_size = self.held_size;
         match &mut self.reader {
-            Some(Reader::Stream(events)) => {
+            Some(AnswerReader::Stream(events)) => {
                 Ok(is_full || *events.phase() != Phase::Preamble || is_late())
             }
             // Written when it is complete; given up as soon as it is not JSON.
-            Some(Reader::TranslatedWhole(translator)) => match translator.kind_so_far() {
+            Some(AnswerReader::TranslatedWhole(translator)) => match translator.kind_so_far() {
                 Some(AnswerKind::Broken) => Err(translator.fault(&[])),
                 _ => Ok(end),
             },
-            Some(Reader::Whole(answer)) => match answer.kind_so_far() {
+            Some(AnswerReader::Whole(answer)) => match answer.kind_so_far() {
                 // The usage can follow the error.
                 Some(AnswerKind::Error)
                     if end || is_late() || (is_full && !answer.has_room(held_size)) =>
@@ -292,11 +293,12 @@ impl Answer {
                 Some(AnswerKind::Answer) => Ok(!answer.has_room(held_size)),
                 None => Ok(end || (is_full && !answer.has_room(held_size))),
             },
-            Some(Reader::Count) if is_full || is_late() => match join(&mut self.held.clone()) {
+            Some(AnswerReader::Count) if is_full || is_late() => match join(&mut self.held.clone())
+            {
                 body if is_count(&body) => Ok(true),
                 _ => Err(UpstreamFault::broken_answer()),
             },
-            Some(Reader::Error) if is_full || is_late() => {
+            Some(AnswerReader::Error) if is_full || is_late() => {
                 let mut body = join(&mut self.held);
                 body.truncate(MOST_HELD);
                 Err(self
@@ -306,8 +308,8 @@ impl Answer {
                         classify_answer(head, &body)
                     }))
             }
-            Some(Reader::Unread) => Ok(true),
-            Some(Reader::Unpaid(_)) => Ok(end),
+            Some(AnswerReader::Unread) => Ok(true),
+            Some(AnswerReader::Unpaid(_)) => Ok(end),
             _ => Ok(false),
         }
     }
@@ -318,7 +320,7 @@ impl Answer {
         };
         let mut body = join(&mut self.held);
         self.held = Vec::new();
-        if let Some(Reader::Whole(answer)) = &mut self.reader {
+        if let Some(AnswerReader::Whole(answer)) = &mut self.reader {
             body = answer.release(body);
         }
         let is_stream = self.is_stream();
@@ -355,7 +357,7 @@ impl Answer {
         self.stage = Stage::Over;
         self.open = None;
         match &self.reader {
-            Some(Reader::Stream(events)) if *events.phase() != Phase::Terminal => {
+            Some(AnswerReader::Stream(events)) if *events.phase() != Phase::Terminal => {
                 let mut last = self.unflushed.take(written);
                 last.append(&mut self.held);
                 last.push(events.failure_event(error, id));
@@ -399,7 +401,7 @@ impl Answer {
     /// How far it has come, for the deadlines.
     pub fn progress(&self) -> Progress {
         match &self.reader {
-            Some(Reader::Stream(events)) => events.progress(),
+            Some(AnswerReader::Stream(events)) => events.progress(),
             _ => Progress::Piece,
         }
     }
@@ -412,27 +414,27 @@ impl Answer {
     /// Whether more than the preamble of a stream has arrived.
     pub fn has_content(&self) -> bool {
         match &self.reader {
-            Some(Reader::Stream(events)) => *events.phase() != Phase::Preamble,
+            Some(AnswerReader::Stream(events)) => *events.phase() != Phase::Preamble,
             _ => true,
         }
     }
 
     /// Whether the client has the whole answer with what has arrived.
     pub fn is_complete(&self) -> bool {
-        self.has_ended || self.reader.as_ref().is_some_and(Reader::is_complete)
+        self.has_ended || self.reader.as_ref().is_some_and(AnswerReader::is_complete)
     }
 
     /// Whether the gateway ended it at a stop sequence of the client, before the provider did.
     pub fn is_cut_short(&self) -> bool {
-        self.reader.as_ref().is_some_and(Reader::is_cut_short)
+        self.reader.as_ref().is_some_and(AnswerReader::is_cut_short)
     }
 
     /// Whether it is about to end: a stream has a stop reason, or an answer in one piece has begun.
     pub fn is_about_to_end(&self) -> bool {
         !self.is_complete()
             && match &self.reader {
-                Some(Reader::Stream(_)) => self.facts().is_some_and(|it| it.stop.is_some()),
-                Some(Reader::Whole(_) | Reader::TranslatedWhole(_)) => true,
+                Some(AnswerReader::Stream(_)) => self.facts().is_some_and(|it| it.stop.is_some()),
+                Some(AnswerReader::Whole(_) | AnswerReader::TranslatedWhole(_)) => true,
                 _ => false,
             }
     }

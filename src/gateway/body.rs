@@ -19,10 +19,10 @@ use tollgate_wire::peek::{Peeked, Peeker};
 
 use super::disconnect::at_once;
 use super::memory_permit::{Bounds, MemoryPermit, SMALL};
-use super::remembered::Asked;
+use super::remembered::OriginalRequest;
 use super::unpack::Coding;
 use crate::limits::BodyLimits;
-use collect::Reader;
+use collect::BodyReader;
 pub use collect::peeker;
 
 /// A request's body and what one pass over it found.
@@ -36,7 +36,7 @@ pub struct RequestBody {
     /// How long the request has waited for memory while its body was read.
     waited: Duration,
     /// The caller's own request, if remembered answers were inserted into this one.
-    asked: Option<Box<Asked>>,
+    original: Option<Box<OriginalRequest>>,
 }
 
 /// The facts that the gateway looks for in a body.
@@ -82,7 +82,7 @@ impl RequestBody {
             return Err(too_large(limits.size).into());
         }
         send_continue(session).await?;
-        let mut reader = Reader::new(peeker, coding, length, limits, bounds, of_key);
+        let mut reader = BodyReader::new(peeker, coding, length, limits, bounds, of_key);
         reader.read(session).await?;
         announce(session);
         reader.finish()
@@ -98,13 +98,13 @@ impl RequestBody {
         whole: Bytes,
         reading: Reading,
         permit: MemoryPermit,
-        asked: Asked,
+        original: OriginalRequest,
     ) -> Result<(), PublicError> {
         let mut peeker = peeker(Format::Responses, reading);
         peeker.push(&whole).map_err(|fault| fault.public())?;
         self.peeked = peeker.finish().map_err(|fault| fault.public())?;
         self.length = u64::try_from(whole.len()).unwrap_or(u64::MAX);
-        self.asked = Some(Box::new(asked));
+        self.original = Some(Box::new(original));
         (self.chunks, self.permit) = match self.length > SMALL {
             true => (vec![permit.keep(whole)], None),
             false => (vec![whole], Some(permit)),
@@ -113,8 +113,8 @@ impl RequestBody {
     }
 
     /// The caller's own request, if remembered answers were inserted into this one.
-    pub fn asked(&self) -> Option<&Asked> {
-        self.asked.as_deref()
+    pub fn original(&self) -> Option<&OriginalRequest> {
+        self.original.as_deref()
     }
 
     /// The result of one pass over the body.
@@ -177,7 +177,7 @@ impl RequestBody {
     /// stream of minutes would keep a body of megabytes.
     pub fn release(&mut self) {
         self.chunks = Vec::new();
-        self.asked = None;
+        self.original = None;
         drop(self.permit.take());
     }
 

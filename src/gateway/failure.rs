@@ -215,6 +215,6 @@ fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
         .body()
         .filter(|_| exchange.opened.is_none())?;
     let field = body.field_at(path)?;
-    let is_rewritten = exchange.attempts.notes().is_some() || body.asked().is_some();
+    let is_rewritten = exchange.attempts.notes().is_some() || body.original().is_some();
     (!is_rewritten || !field.contains(['.', '['])).then_some(field)
 }

@@ -71,7 +71,7 @@ use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use streamed_body::StreamedBody;
-use timer::Reader;
+use timer::BacklogSource;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -274,8 +274,8 @@ impl ProxyHttp for Gateway {
         let connection = (self.connection)(session.as_downstream());
         let (backlog, drain) = connection.map(|it| (it.backlog, it.drain)).unzip();
         exchange.caller = CallerWatch::over(drain);
-        let reader = backlog.map_or(Reader::Stream, Reader::Connection);
-        if !exchange.timer.watch(reader, is_http2) {
+        let source = backlog.map_or(BacklogSource::Stream, BacklogSource::Connection);
+        if !exchange.timer.watch(source, is_http2) {
             return Err(failure::ask_again_unsent(exchange));
         }
         // From here on, the caller gets neither the provider's 1xx heads nor a final head before it is

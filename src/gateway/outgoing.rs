@@ -128,7 +128,7 @@ pub fn prepare(
             false => permit.as_mut().map(|permit| permit.split(body.len())),
         };
         let asked = held(part, body, asked);
-        let previous = body.asked().and_then(|asked| asked.previous);
+        let previous = body.original().and_then(|it| it.previous);
         let previous = previous.map(|id| id.as_answer_id());
         let target = Target {
             memory: remembered::of_answer(exchange, admitted),
@@ -162,7 +162,7 @@ pub fn prepare(
     };
     let uri = base(to)?.uri(request.upstream_model(deployment));
     sent.uri = Some(uri.ok_or_else(no_path_fault)?);
-    if body.asked().is_some_and(|asked| asked.forgot_reasoning) {
+    if body.original().is_some_and(|it| it.forgot_reasoning) {
         note_dropped(&mut sent.dropped, "input[].reasoning");
     }
     Ok((to, sent))

@@ -56,7 +56,7 @@ pub struct Translation {
 }
 
 /// Reads an answer by its kind.
-pub enum Reader {
+pub enum AnswerReader {
     /// An event stream.
     Stream(Events),
     /// A body in one piece, forwarded as received.
@@ -341,7 +341,7 @@ pub enum Events {
     Translated(Box<StreamTranslator>),
 }
 
-impl Reader {
+impl AnswerReader {
     /// The reader for an answer with this head.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ use tollgate_types::{
 };
 
 /// The client's own request, if remembered answers were inserted into the one that is sent.
-pub struct Asked {
+pub struct OriginalRequest {
     /// Its `input`, as JSON.
     pub input: Bytes,
     /// The answer that the request continues.
@@ -142,7 +142,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     check_unknown(&snapshot, &identity, &resolved.unknown).await?;
     let kept = u64::try_from(resolved.body.len()).unwrap_or(u64::MAX);
     permit.shrink_to(kept);
-    let asked = Asked {
+    let original = OriginalRequest {
         input: resolved.input,
         previous: resolved.previous,
         forgot_reasoning: resolved.forgot_reasoning,
@@ -150,7 +150,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     let reading = admission::reading(exchange);
     if let Some(body) = exchange.stage.body_mut() {
-        body.replace(resolved.body, reading, permit, asked)?;
+        body.replace(resolved.body, reading, permit, original)?;
     }
     admission::note_facts(exchange, reading);
     Ok(())
@@ -238,7 +238,7 @@ pub fn of_answer(exchange: &Exchange, admitted: &Admitted) -> AnswerMemory {
     };
     let is_wanted = admitted.facts().store != Some(false);
     let body = &admitted.body;
-    let length = body.asked().map_or(body.len(), |it| it.length);
+    let length = body.original().map_or(body.len(), |it| it.length);
     match is_wanted && length <= remembering.most {
         true => AnswerMemory::Keep,
         false => AnswerMemory::Skip,
@@ -248,10 +248,10 @@ pub fn of_answer(exchange: &Exchange, admitted: &Admitted) -> AnswerMemory {
 /// Keeps the client's input until the answer is remembered. `input`: its place in `sent`, the request
 /// without remembered answers.
 pub fn keep(body: &RequestBody, sent: &Bytes, input: Option<Range<usize>>) -> Option<Kept> {
-    if let Some(asked) = body.asked() {
+    if let Some(original) = body.original() {
         return Some(Kept {
-            input: asked.input.clone(),
-            previous: asked.previous,
+            input: original.input.clone(),
+            previous: original.previous,
         });
     }
     let input = sent.get(input?)?;

@@ -35,7 +35,7 @@ pub struct AttemptTimer {
 }
 
 /// Shows whether a client does not read, so that its provider is not blamed for the delay.
-pub enum Reader {
+pub enum BacklogSource {
     /// The caller's connection.
     Connection(DownstreamBacklog),
     /// The pieces that go to the caller's stream.
@@ -75,12 +75,12 @@ impl AttemptTimer {
     }
 
     /// The request is about to be sent over that connection: from here on, the silence of the provider is
-    /// watched. `reader` shows whether the client still has to read; the provider's connection shows only
+    /// watched. `source` shows whether the client still has to read; the provider's connection shows only
     /// bytes that have arrived and were not read.
     ///
     /// Returns `false` if the attempt needs a watch but no descriptor is left: the attempt must then be
     /// repeated with the time-out of each read.
-    pub fn watch(&mut self, reader: Reader, is_http2: bool) -> bool {
+    pub fn watch(&mut self, source: BacklogSource, is_http2: bool) -> bool {
         let now = Instant::now();
         self.sent = Some(now);
         // Over HTTP/2 a write that takes too long ends the attempt by itself.
@@ -94,9 +94,9 @@ impl AttemptTimer {
         }
         let looked_at = self.socket.take();
         let socket = looked_at.or_else(|| self.connection.take().and_then(Socket::of));
-        let backlog = match reader {
-            Reader::Connection(backlog) => Some(backlog),
-            Reader::Stream => {
+        let backlog = match source {
+            BacklogSource::Connection(backlog) => Some(backlog),
+            BacklogSource::Stream => {
                 self.pieces = Some(DownstreamBacklog::default());
                 self.pieces.clone()
             }
@@ -232,11 +232,11 @@ mod tests {
         let mut timer = AttemptTimer::begin(stream(now), now, &AttemptTimer::default());
         assert_eq!(timer.read_timeout(now), None);
         timer.connected(NONE, false);
-        assert!(!timer.watch(Reader::Stream, false));
+        assert!(!timer.watch(BacklogSource::Stream, false));
         timer.stop();
         let mut again = AttemptTimer::begin(stream(now), now, &timer);
         assert_eq!(again.read_timeout(now), Some(2 * SECOND));
         again.connected(NONE, true);
-        assert!(again.watch(Reader::Stream, false));
+        assert!(again.watch(BacklogSource::Stream, false));
     }
 }

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_config::{Config, MemorySettings};
 use tollgate_filter::{
-    Admission, Admitted, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders,
-    Limiter, Load, NotAdmitted, RequestContext, Reserved, Services, StoredItem, StoredItems,
+    Admission, AdmissionResult, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders,
+    Limiter, Load, NotAdmitted, RequestContext, ReservationResult, Services, StoredItem,
+    StoredItems,
 };
 use tollgate_ledger::{
     Clock, Ledger, LedgerSettings, Memory, MemoryLimits, RequestInfo, Reserve, SharedLimits,
@@ -277,7 +278,7 @@ impl PlannedLimits {
 }
 
 impl Limiter for PlannedLimits {
-    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<AdmissionResult> {
         let (limiter, limits, input, output) = match load {
             Load::Generation {
                 input,
@@ -338,7 +339,7 @@ fn with_headers(
     key: &KeyId,
     limits: &Limits,
     clock: &Clock,
-) -> Admitted {
+) -> AdmissionResult {
     match admitted {
         Ok(admission) => Ok(Admission {
             headers: headers(&admission.standing(), clock),
@@ -372,7 +373,11 @@ struct PricedBalances {
 }
 
 impl Balances for PricedBalances {
-    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: UpperBound,
+    ) -> MaybeReady<ReservationResult> {
         let (Some(identity), Some(info)) = (&request.identity, request_info(request)) else {
             log::error!("{}: a request without a key or format", request.id);
             return MaybeReady::ready(Err(Unavailable::Closed.into()));
@@ -524,7 +529,7 @@ impl KeyDirectory for NoAccounts {
 }
 
 impl Limiter for NoAccounts {
-    fn admit(&self, _: Load, _: &Identity) -> MaybeReady<Admitted> {
+    fn admit(&self, _: Load, _: &Identity) -> MaybeReady<AdmissionResult> {
         MaybeReady::ready(Ok(Admission {
             guard: None,
             headers: LimitHeaders::new(),
@@ -547,7 +552,7 @@ impl StoredItems for NoAccounts {
 }
 
 impl Balances for NoAccounts {
-    fn reserve(&self, _: &RequestContext, _: UpperBound) -> MaybeReady<Reserved> {
+    fn reserve(&self, _: &RequestContext, _: UpperBound) -> MaybeReady<ReservationResult> {
         MaybeReady::ready(Err(Unavailable::Closed.into()))
     }
 

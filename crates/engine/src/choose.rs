@@ -6,7 +6,7 @@
 use crate::catalog::IndexedCatalog;
 use std::sync::Arc;
 use std::time::Instant;
-use tollgate_filter::{Asked, Catalog, Chosen, ModelHandle, ModelView};
+use tollgate_filter::{AutoRequest, Catalog, Chosen, ModelHandle, ModelView};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::{ChoiceRequest, Decision, Model, Profile, plan};
 use tollgate_telemetry::{clock, events};
@@ -33,7 +33,7 @@ impl Catalog for IndexedCatalog {
 
     fn choose(
         &self,
-        asked: &Asked<'_>,
+        asked: &AutoRequest<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<Chosen<'_>> {
         choose(self, asked, allowed)
@@ -43,7 +43,7 @@ impl Catalog for IndexedCatalog {
 /// Chooses a model, and remembers it for the conversation.
 fn choose<'a>(
     catalog: &'a IndexedCatalog,
-    asked: &Asked<'_>,
+    asked: &AutoRequest<'_>,
     allowed: &dyn Fn(ModelView<'_>) -> bool,
 ) -> Option<Chosen<'a>> {
     let chooser = Chooser::new(catalog, asked, allowed)?;
@@ -76,7 +76,7 @@ pub struct Preview {
 /// Previews the choice. Remembers and counts nothing.
 pub fn preview(
     catalog: &IndexedCatalog,
-    asked: &Asked<'_>,
+    asked: &AutoRequest<'_>,
     allowed: &dyn Fn(ModelView<'_>) -> bool,
 ) -> Option<Preview> {
     let chooser = Chooser::new(catalog, asked, allowed)?;
@@ -92,14 +92,14 @@ pub fn preview(
 struct Chooser<'a> {
     catalog: &'a IndexedCatalog,
     profile: &'a Profile,
-    asked: &'a Asked<'a>,
+    asked: &'a AutoRequest<'a>,
     allowed: &'a dyn Fn(ModelView<'_>) -> bool,
 }
 
 impl<'a> Chooser<'a> {
     fn new(
         catalog: &'a IndexedCatalog,
-        asked: &'a Asked<'a>,
+        asked: &'a AutoRequest<'a>,
         allowed: &'a dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<Self> {
         Some(Self {
@@ -155,7 +155,7 @@ impl<'a> Chooser<'a> {
 }
 
 /// Whether a deployment of a model is neither in cooldown nor full.
-fn is_available(catalog: &IndexedCatalog, model: &Model, asked: &Asked<'_>) -> bool {
+fn is_available(catalog: &IndexedCatalog, model: &Model, asked: &AutoRequest<'_>) -> bool {
     let Some(fleet) = catalog.fleet() else {
         return true;
     };
@@ -164,7 +164,7 @@ fn is_available(catalog: &IndexedCatalog, model: &Model, asked: &Asked<'_>) -> b
     let handles: Vec<_> = handles.iter().filter(can_pay).cloned().collect();
     plan::is_available(
         &handles,
-        &plan::Asked {
+        &plan::PlanRequest {
             // Deployments of other formats get a translation.
             format: Format::Chat,
             counts_tokens: false,

@@ -4,7 +4,7 @@ use crate::endpoints;
 use http::Method;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, FixedCharge};
-use tollgate_routing::plan::Asked;
+use tollgate_routing::plan::PlanRequest;
 use tollgate_routing::{Catalog, Passthrough, PassthroughRule, Provider};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 
@@ -84,8 +84,8 @@ impl OpenPath {
     }
 
     /// The facts about the request for the plan. The provider's first format decides how to log in.
-    pub fn asked(&self, now: u64, random: u64) -> Asked<'static> {
-        Asked {
+    pub fn asked(&self, now: u64, random: u64) -> PlanRequest<'static> {
+        PlanRequest {
             format: self
                 .provider
                 .formats()

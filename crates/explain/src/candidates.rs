@@ -13,7 +13,7 @@ use tollgate_engine::open_path::OpenPath;
 use tollgate_filter::Endpoint;
 use tollgate_providers::{Missing, Token};
 use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
-use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
+use tollgate_routing::plan::{Choice, LeftOut, Obstacle, PlanRequest, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
 use tollgate_translate::{AnswerMemory, Target};
@@ -41,7 +41,7 @@ impl Question<'_> {
             context, format, ..
         } = self.request;
         let at = context.stored_at.as_ref();
-        let asked = Asked {
+        let asked = PlanRequest {
             format,
             counts_tokens: self.counts(),
             stored_at: at.map(|at| (&*at.provider, &*at.credential)),

@@ -12,9 +12,9 @@ use tollgate_engine::choose;
 use tollgate_engine::counts::CatalogCounts;
 use tollgate_engine::endpoints::PlanLimits;
 use tollgate_filter::{
-    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory,
-    KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext,
-    Reserved, Services, StoredItems,
+    Admission, AdmissionResult, AutoRequest, Balances, Catalog, Chosen, Counting, DryReservation,
+    KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted,
+    RequestContext, ReservationResult, Services, StoredItems,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{
@@ -135,7 +135,7 @@ impl Catalog for Looker {
 
     fn choose(
         &self,
-        asked: &Asked<'_>,
+        asked: &AutoRequest<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<Chosen<'_>> {
         let preview = choose::preview(&self.catalog, asked, allowed)?;
@@ -193,14 +193,14 @@ impl KeyDirectory for Book {
 }
 
 impl Limiter for Book {
-    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<AdmissionResult> {
         MaybeReady::ready(self.look_at_limits(load, identity))
     }
 }
 
 impl Book {
     /// Whether the key's limits would admit the request, as far as this process has seen.
-    fn look_at_limits(&self, load: Load, identity: &Identity) -> Admitted {
+    fn look_at_limits(&self, load: Load, identity: &Identity) -> AdmissionResult {
         let admission = || Admission {
             guard: None,
             headers: LimitHeaders::new(),
@@ -360,7 +360,11 @@ impl Balances for Book {
         )
     }
 
-    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: UpperBound,
+    ) -> MaybeReady<ReservationResult> {
         let tariff = accounts::tariff(&self.catalog, request, &bound);
         let holdings = self.holdings();
         self.note(&bound, &tariff, &holdings);

@@ -26,9 +26,9 @@ pub use endpoint::{Endpoint, EndpointInfo, EndpointKind};
 pub use filter::{DynFilter, Filter, Verdict};
 pub use kind::{Built, FilterKind, Phases, SettingsFault, no_settings, settings};
 pub use services::{
-    Admission, Admitted, Asked, Balances, Catalog, Chosen, Counting, KeyDirectory, KeyLookup,
-    LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services,
-    StoredItem, StoredItems,
+    Admission, AdmissionResult, AutoRequest, Balances, Catalog, Chosen, Counting, KeyDirectory,
+    KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, ReservationResult,
+    Services, StoredItem, StoredItems,
 };
 pub use tollgate_types::MaybeReady;
 

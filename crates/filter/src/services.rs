@@ -118,14 +118,14 @@ pub trait Catalog: Send + Sync {
     /// Chooses a model among those that `allowed` admits.
     fn choose(
         &self,
-        asked: &Asked<'_>,
+        asked: &AutoRequest<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<Chosen<'_>>;
 }
 
 /// A request that leaves the choice of its model to the gateway.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AutoRequest<'a> {
     /// The model name in the request.
     pub name: &'a str,
     /// The settings that the request has.
@@ -175,7 +175,7 @@ pub trait Limiter: Send + Sync {
     /// # Errors
     ///
     /// The first limit that the request exceeds, or the limits of the key are unknown.
-    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<Admitted>;
+    fn admit(&self, load: Load, identity: &Identity) -> MaybeReady<AdmissionResult>;
 
     /// The state of a key's limits now: for a request that is refused after it has given back what it
     /// took.
@@ -222,7 +222,7 @@ pub struct Admission {
 }
 
 /// A request within its key's limits, or why it is not admitted.
-pub type Admitted = Result<Admission, NotAdmitted>;
+pub type AdmissionResult = Result<Admission, NotAdmitted>;
 
 /// Why a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,7 +241,8 @@ pub enum NotAdmitted {
 /// Reserves what requests can cost.
 pub trait Balances: Send + Sync {
     /// Reserves what a request that has a route can cost, on each balance of its key.
-    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved>;
+    fn reserve(&self, request: &RequestContext, bound: UpperBound)
+    -> MaybeReady<ReservationResult>;
 
     /// Whether the rest of the balance could pay for a useful answer within this bound. Reserves
     /// nothing, so that the next answer can be different.
@@ -255,7 +256,7 @@ pub trait Balances: Send + Sync {
 }
 
 /// The reservation, or why there is none.
-pub type Reserved = Result<Box<dyn ReservationGuard>, Shortage>;
+pub type ReservationResult = Result<Box<dyn ReservationGuard>, Shortage>;
 
 /// Counts the input tokens of requests.
 pub trait Counting: Send + Sync {

@@ -35,7 +35,7 @@ use crate::{
         database::{Peer, Wake},
     },
 };
-use account::Reserved;
+use account::ReserveOutcome;
 use accounts::Accounts;
 use parking_lot::Mutex;
 use renewal::{Begun, Renewals};
@@ -336,7 +336,7 @@ impl Ledger {
         let now = shared.clock.now();
         let is_reachable = || shared.why_stalled().is_none();
         let refused = match account.reserve(&needs, &is_reachable, now) {
-            Reserved::Held { held, .. }
+            ReserveOutcome::Held { held, .. }
                 if !shared
                     .journal
                     .widen(&mut slot, slots_for(account::count(&held))) =>
@@ -345,7 +345,7 @@ impl Ledger {
                 shared.journal.give_back(slot);
                 return self.wait_for_room(key, slots_for(account::count(&held)));
             }
-            Reserved::Held { held, must_refill } => {
+            ReserveOutcome::Held { held, must_refill } => {
                 if must_refill {
                     self.0.send(Command::Refill(key.clone()));
                 }
@@ -357,19 +357,20 @@ impl Ledger {
                 ));
             }
             // Another process may have given it something since.
-            Reserved::Refused(Shortage::Exhausted(_) | Shortage::Expired) | Reserved::Unleased
+            ReserveOutcome::Refused(Shortage::Exhausted(_) | Shortage::Expired)
+            | ReserveOutcome::Unleased
                 if let Some(why) = shared.why_stalled() =>
             {
                 why.into()
             }
-            Reserved::Refused(shortage) => shortage,
-            Reserved::LeasedElsewhere(false) => Shortage::Busy,
-            Reserved::LeasedElsewhere(true) => {
+            ReserveOutcome::Refused(shortage) => shortage,
+            ReserveOutcome::LeasedElsewhere(false) => Shortage::Busy,
+            ReserveOutcome::LeasedElsewhere(true) => {
                 self.0.send(Command::Load(key.clone()));
                 Shortage::Busy
             }
-            unloaded @ (Reserved::Unleased | Reserved::Closed) => {
-                let waits = u64::from(matches!(unloaded, Reserved::Unleased));
+            unloaded @ (ReserveOutcome::Unleased | ReserveOutcome::Closed) => {
+                let waits = u64::from(matches!(unloaded, ReserveOutcome::Unleased));
                 shared.stats.lease_waits.fetch_add(waits, Ordering::Relaxed);
                 shared.journal.give_back(slot);
                 return self.load(key, &needs);

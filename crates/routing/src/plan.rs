@@ -39,7 +39,7 @@ pub struct Balancing {
 
 /// The facts about a request for the plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct PlanRequest<'a> {
     /// The client's format.
     pub format: Format,
     /// Whether the request counts tokens. Providers count only in the client's format.
@@ -198,7 +198,7 @@ impl LeftOuts {
 pub fn plan(
     handles: &[Arc<DeploymentHandle>],
     balancing: &Balancing,
-    asked: &Asked<'_>,
+    asked: &PlanRequest<'_>,
     mut take: impl FnMut(Choice),
 ) -> LeftOuts {
     let mut left_out = LeftOuts::default();
@@ -259,7 +259,7 @@ pub fn plan(
 }
 
 /// Whether any candidate is neither in cooldown nor full.
-pub fn is_available(handles: &[Arc<DeploymentHandle>], asked: &Asked<'_>) -> bool {
+pub fn is_available(handles: &[Arc<DeploymentHandle>], asked: &PlanRequest<'_>) -> bool {
     let mut credentials = handles.iter().flat_map(|handle| {
         handle
             .credentials
@@ -273,7 +273,7 @@ fn choice(
     handle: &DeploymentHandle,
     number: usize,
     credential: usize,
-    asked: &Asked<'_>,
+    asked: &PlanRequest<'_>,
     why: Why,
 ) -> Choice {
     let format = match asked.counts_tokens {
@@ -296,7 +296,7 @@ fn choice(
 fn availability(
     handle: &DeploymentHandle,
     credential: &CredentialHandle,
-    asked: &Asked<'_>,
+    asked: &PlanRequest<'_>,
 ) -> Result<(), Obstacle> {
     if asked.counts_tokens {
         let endpoint = handle.deployment.provider.endpoint(asked.format);

@@ -32,7 +32,7 @@ pub fn peeker(format: Format, reading: Reading) -> Peeker {
 }
 
 /// A body that is being read.
-pub(super) struct Reader {
+pub(super) struct BodyReader {
     peeker: Option<Peeker>,
     chunks: Vec<Bytes>,
     /// The pieces of the body, joined for counting and sending.
@@ -53,7 +53,7 @@ pub(super) struct Reader {
     waited: Duration,
 }
 
-impl Reader {
+impl BodyReader {
     /// Nothing has come yet.
     pub(super) fn new(
         peeker: Option<Peeker>,
@@ -234,7 +234,7 @@ impl Reader {
             peeked,
             permit,
             waited: self.waited,
-            asked: None,
+            original: None,
         })
     }
 }

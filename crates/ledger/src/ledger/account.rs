@@ -73,7 +73,7 @@ pub(super) fn count(held: &Held) -> usize {
 }
 
 /// The result of a reservation.
-pub(super) enum Reserved {
+pub(super) enum ReserveOutcome {
     Held {
         held: Held,
         /// The writer must lease more.
@@ -146,10 +146,10 @@ impl Account {
         needs: &PerUnit<Option<Need>>,
         is_reachable: &dyn Fn() -> bool,
         now: Timestamp,
-    ) -> Reserved {
+    ) -> ReserveOutcome {
         let mut state = self.state.lock();
         if state.closed {
-            return Reserved::Closed;
+            return ReserveOutcome::Closed;
         }
         state.used_at = now;
         let mut held = Held::default();
@@ -158,7 +158,7 @@ impl Account {
         for unit in state.required() {
             let Some(need) = needs.get(unit) else {
                 state.release(&held, now);
-                return Reserved::Refused(Shortage::Unpriced);
+                return ReserveOutcome::Refused(Shortage::Unpriced);
             };
             required = required.saturating_add(1);
             let fund = state.funds.get_mut(unit);
@@ -169,13 +169,13 @@ impl Account {
         }
         if lacks.iter().all(Option::is_none) {
             let must_refill = state.must_refill(now);
-            return Reserved::Held { held, must_refill };
+            return ReserveOutcome::Held { held, must_refill };
         }
         state.release(&held, now);
         match decisive(&lacks, required) {
-            Err(shortage) => Reserved::Refused(shortage),
-            Ok(Lack::Here(_)) => Reserved::Refused(Shortage::Busy),
-            Ok(Lack::Unleased) => Reserved::Unleased,
+            Err(shortage) => ReserveOutcome::Refused(shortage),
+            Ok(Lack::Here(_)) => ReserveOutcome::Refused(Shortage::Busy),
+            Ok(Lack::Unleased) => ReserveOutcome::Unleased,
             Ok(Lack::LeasedElsewhere) => {
                 let is_first = !state.has_lease_request();
                 for unit in Unit::ALL {
@@ -185,7 +185,7 @@ impl Account {
                         fund.lease_request = fund.lease_request.max(wanted);
                     }
                 }
-                Reserved::LeasedElsewhere(is_first)
+                ReserveOutcome::LeasedElsewhere(is_first)
             }
         }
     }

@@ -10,7 +10,7 @@
 //! loads, 2018): a conversation goes to the first entry of its order that has at most its share in flight,
 //! times a factor.
 
-use super::{Asked, Balancing, Why};
+use super::{Balancing, PlanRequest, Why};
 use crate::health::{CredentialHandle, DeploymentHandle};
 use crate::settings::Balance;
 use std::cmp::Ordering;
@@ -33,7 +33,7 @@ impl<'a> Entry<'a> {
         handle: &'a DeploymentHandle,
         credential_number: usize,
         credential: &'a CredentialHandle,
-        asked: &Asked<'_>,
+        asked: &PlanRequest<'_>,
     ) -> Self {
         let deployment = &handle.deployment;
         let seed = asked.conversation.unwrap_or(asked.random);
@@ -89,7 +89,7 @@ impl<'a> Entry<'a> {
 pub(super) fn order<'a>(
     entries: &mut [Entry<'a>],
     balancing: &Balancing,
-    asked: &Asked<'_>,
+    asked: &PlanRequest<'_>,
     mut take: impl FnMut(&Entry<'a>, Why),
 ) {
     entries.sort_unstable_by(|a, b| {

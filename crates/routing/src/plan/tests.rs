@@ -76,7 +76,7 @@ impl World {
         Self::of(&catalog(deployments, credentials, routing), None)
     }
 
-    fn plan(&self, asked: &Asked<'_>) -> (Vec<Choice>, LeftOuts) {
+    fn plan(&self, asked: &PlanRequest<'_>) -> (Vec<Choice>, LeftOuts) {
         let mut choices = Vec::new();
         let left_out = plan(&self.handles, &self.model.balancing, asked, |choice| {
             choices.push(choice);
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The names of the candidates, in order.
-    fn names(&self, asked: &Asked<'_>) -> Vec<String> {
+    fn names(&self, asked: &PlanRequest<'_>) -> Vec<String> {
         let (choices, _) = self.plan(asked);
         choices.iter().map(|it| self.name(it)).collect()
     }
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    fn first(&self, asked: &Asked<'_>) -> String {
+    fn first(&self, asked: &PlanRequest<'_>) -> String {
         self.names(asked).remove(0)
     }
 
@@ -129,8 +129,8 @@ impl World {
     }
 }
 
-fn asked(random: u64) -> Asked<'static> {
-    Asked {
+fn asked(random: u64) -> PlanRequest<'static> {
+    PlanRequest {
         format: Format::Chat,
         counts_tokens: false,
         stored_at: None,
@@ -141,15 +141,19 @@ fn asked(random: u64) -> Asked<'static> {
     }
 }
 
-fn talking(conversation: u64) -> Asked<'static> {
-    Asked {
+fn talking(conversation: u64) -> PlanRequest<'static> {
+    PlanRequest {
         conversation: Some(conversation),
         ..asked(7)
     }
 }
 
 /// How often each is asked first, in so many draws.
-fn shares(world: &World, draws: u64, of: impl Fn(u64) -> Asked<'static>) -> HashMap<String, f64> {
+fn shares(
+    world: &World,
+    draws: u64,
+    of: impl Fn(u64) -> PlanRequest<'static>,
+) -> HashMap<String, f64> {
     let mut counts = HashMap::new();
     for draw in 0..draws {
         *counts.entry(world.first(&of(draw))).or_insert(0.0) += 1.0 / draws as f64;
@@ -270,7 +274,7 @@ fn priorities_come_before_formats_and_formats_before_weights() {
 fn a_conversation_keeps_its_candidate_and_an_outage_moves_only_its_own_conversations() {
     let deployments = json!(["a", "b", "c", "d"]);
     let world = World::with(&deployments, &json!(["env:K", "env:L"]), &json!({}));
-    let now = |conversation, now| Asked {
+    let now = |conversation, now| PlanRequest {
         now,
         ..talking(conversation)
     };
@@ -461,7 +465,7 @@ fn candidates_in_cooldown_come_last_in_the_order_in_which_cooldowns_end() {
     let world = World::new(&json!(["a", "b", "c"]));
     world.open_breaker(0, 1000);
     world.open_breaker(1, 2000);
-    let at = |now| Asked { now, ..asked(3) };
+    let at = |now| PlanRequest { now, ..asked(3) };
     assert_eq!(world.names(&at(2500)), ["c", "a", "b"]);
     assert!(is_available(&world.handles, &at(2500)));
     world.open_breaker(2, 2500);
@@ -564,7 +568,7 @@ fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_r
     assert_eq!(world.enter(0, 0, 1000).map(drop), full);
     tickets.remove(0);
     assert_eq!(world.first(&asked(1)), "a");
-    let at = |now| Asked { now, ..asked(1) };
+    let at = |now| PlanRequest { now, ..asked(1) };
     let ticket = world.enter(0, 0, 1000).unwrap();
     assert_eq!(world.first(&at(16_000)), "c", "ten tokens have flowed off");
     assert_eq!(world.first(&at(31_000)), "b", "a request has flowed off");
@@ -584,14 +588,14 @@ fn limits_of_a_credential_hold_over_all_models_of_its_provider() {
 #[test]
 fn a_request_for_something_stored_goes_to_its_provider_alone_even_in_cooldown() {
     let world = World::with(&json!(["a", "b"]), &json!(["env:K", "env:L"]), &json!({}));
-    let there = Asked {
+    let there = PlanRequest {
         stored_at: Some(("b", "L")),
         ..asked(1)
     };
     assert_eq!(world.names(&there), ["b:L"]);
     world.open_breaker(1, 1000);
     assert_eq!(world.names(&there), ["b:L"]);
-    let gone = Asked {
+    let gone = PlanRequest {
         stored_at: Some(("b", "M")),
         ..asked(1)
     };
@@ -607,7 +611,7 @@ fn a_deployment_without_a_format_for_the_request_is_no_candidate() {
         (Format::Embeddings, 0),
         (Format::Rerank, 0),
     ] {
-        let asked = Asked { format, ..asked(1) };
+        let asked = PlanRequest { format, ..asked(1) };
         let (found, left_out) = world.plan(&asked);
         assert_eq!(found.len(), choices, "{format:?}");
         let obstacles: Vec<_> = left_out.0.iter().map(|it| it.obstacle).collect();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     balance::{Grant, GrantNumber, Need, Piece},
-    ledger::account::{Held, Reserved},
+    ledger::account::{Held, ReserveOutcome},
     store::database::{Share, UnitShare},
 };
 use proptest::prelude::*;
@@ -337,7 +337,7 @@ proptest! {
                         useful: (*least.get(unit)).min(*most.get(unit)),
                     });
                     let needs = PerUnit::from_fn(need);
-                    if let Reserved::Held { held, .. } = account.reserve(&needs, &|| true, now) {
+                    if let ReserveOutcome::Held { held, .. } = account.reserve(&needs, &|| true, now) {
                         for unit in Unit::ALL {
                             let required = before.get(unit).is_some();
                             prop_assert_eq!(held.get(unit).is_some(), required);
