@@ -5,7 +5,9 @@
 //! can take over without the client noticing, and the status can depend on the body.
 
 use super::deadlines::Progress;
-use super::reader::{AnswerReader, Expectation, content_length, is_of_type, kept_size};
+use super::reader::{
+    AnswerReader, Expectation, ExpectedBody, content_length, is_of_type, kept_size,
+};
 use super::unflushed::Unflushed;
 use super::unpack::{Coding, Unpacker};
 use crate::events::OpenStream;
@@ -120,7 +122,7 @@ impl Answer {
             kept,
             ..Self::default()
         };
-        let is_unread = expected.is_unread;
+        let is_unread = matches!(expected.body, ExpectedBody::Unread);
         let reader = AnswerReader::for_head(&head, expected)?;
         let is_success = !matches!(reader, AnswerReader::Error);
         if content_length(&head.headers) == Some(0) && !(is_unread && is_success) {

@@ -13,7 +13,7 @@ use super::exchange::Exchange;
 use super::load;
 use super::memory_permit::{MemoryPermit, SMALL};
 use super::open_path;
-use super::reader::{Expectation, Translation};
+use super::reader::{Expectation, ExpectedBody, Translation};
 use super::remembered::{self, Kept};
 use super::stage::Admitted;
 use crate::candidate::{no_path_fault, purpose};
@@ -347,38 +347,41 @@ pub async fn wait_for_room(exchange: &Exchange) -> Option<MemoryPermit> {
 /// The form of the answer that the request asks for.
 pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.stage.request()?;
-    let translation = exchange.attempts.notes().map(|notes| Translation {
-        notes: Arc::clone(notes),
-        permit: answer_permit(exchange),
-        context: AnswerContext {
-            request: exchange.id,
-            created: clock::unix_ms() / 1000,
-        },
-    });
-    let passes = translation.is_none();
     let candidate = exchange.attempts.current()?;
+    let body = if exchange.opened.is_some() {
+        ExpectedBody::Unread
+    } else if request.endpoint.is_count() {
+        ExpectedBody::Count
+    } else if exchange.settlement.is_of_stored() {
+        ExpectedBody::Unpaid(answer_permit(exchange))
+    } else if request.endpoint.is_stored() {
+        ExpectedBody::Stored
+    } else if let Some(notes) = exchange.attempts.notes() {
+        ExpectedBody::Translated(Translation {
+            notes: Arc::clone(notes),
+            permit: answer_permit(exchange),
+            context: AnswerContext {
+                request: exchange.id,
+                created: clock::unix_ms() / 1000,
+            },
+        })
+    } else {
+        let embeddings = exchange.attempts.embeddings();
+        ExpectedBody::Untranslated {
+            permit: answer_permit(exchange),
+            most_held: match exchange.version {
+                // For this client, the end of the connection is the end of the answer.
+                Version::HTTP_10 => usize::MAX,
+                _ => MOST_HELD,
+            },
+            embeddings: embeddings.map(|notes| (notes.clone(), answer_permit(exchange))),
+        }
+    };
     Some(Expectation {
         format: candidate.format,
         stream_events: Arc::clone(&candidate.deployment.provider.stream_events),
-        translation,
-        embeddings: exchange
-            .attempts
-            .embeddings()
-            .map(|notes| (notes.clone(), answer_permit(exchange))),
-        counts_tokens: request.endpoint.is_count(),
-        is_stored: request.endpoint.is_stored(),
-        is_unread: exchange.opened.is_some(),
-        whole: passes.then(|| answer_permit(exchange)),
-        most_held: match exchange.version {
-            // For this client, the end of the connection is the end of the answer.
-            Version::HTTP_10 => usize::MAX,
-            _ => MOST_HELD,
-        },
-        unpaid: exchange
-            .settlement
-            .is_of_stored()
-            .then(|| answer_permit(exchange)),
         strip_usage: asks_for_usage(request),
+        body,
     })
 }
 

@@ -25,24 +25,33 @@ pub struct Expectation {
     pub format: Format,
     /// Events of the provider's streams that the format does not define.
     pub stream_events: StreamEvents,
-    /// The translation into the client's format, if that is another.
-    pub translation: Option<Translation>,
-    /// For embeddings in another API: what their answer lacks, and the memory for it until it is complete.
-    pub embeddings: Option<(EmbeddingsNotes, MemoryPermit)>,
-    /// Whether the answer is a count of tokens.
-    pub counts_tokens: bool,
-    /// Whether the request is for an item that the provider stores.
-    pub is_stored: bool,
-    /// Whether the answer is forwarded unread.
-    pub is_unread: bool,
-    /// The memory for an untranslated answer in one piece until it is complete.
-    pub whole: Option<MemoryPermit>,
-    /// The most bytes of such an answer that are held.
-    pub most_held: usize,
-    /// The memory for a stored response that is not paid, until it is complete.
-    pub unpaid: Option<MemoryPermit>,
     /// Whether to remove the usage chunk of a chat stream, which only the gateway has requested.
     pub strip_usage: bool,
+    /// The body of a successful answer.
+    pub body: ExpectedBody,
+}
+
+/// The body of a successful answer, and the memory for one that is held until it is complete.
+pub enum ExpectedBody {
+    /// A body of any kind, forwarded unread.
+    Unread,
+    /// A count of tokens.
+    Count,
+    /// An item that the provider stores.
+    Stored,
+    /// A stored response that is not paid.
+    Unpaid(MemoryPermit),
+    /// An answer that is translated into the client's format.
+    Translated(Translation),
+    /// An answer that needs no translation.
+    Untranslated {
+        /// The memory for an answer in one piece.
+        permit: MemoryPermit,
+        /// The most bytes of such an answer that are held.
+        most_held: usize,
+        /// For embeddings in another API: what their answer lacks, and the memory for it.
+        embeddings: Option<(EmbeddingsNotes, MemoryPermit)>,
+    },
 }
 
 /// The facts that a translation of the answer needs.
@@ -92,17 +101,12 @@ impl PassingAnswer {
     /// Bytes that are held without being counted.
     const UNCOUNTED: usize = 64 * 1024;
 
-    fn new(
-        format: Format,
-        permit: Option<MemoryPermit>,
-        most_held: usize,
-        length: Option<u64>,
-    ) -> Self {
+    fn new(format: Format, permit: MemoryPermit, most_held: usize, length: Option<u64>) -> Self {
         let most = u64::try_from(most_held).unwrap_or(u64::MAX);
         Self {
             scanner: AnswerScanner::new(format),
             embeddings: None,
-            permit: permit.filter(|_| length.is_none_or(|length| length <= most)),
+            permit: Some(permit).filter(|_| length.is_none_or(|length| length <= most)),
             most_held,
             counted: 0,
             is_committed: false,
@@ -348,10 +352,11 @@ impl AnswerReader {
     ///
     /// No answer to the request has such a head.
     pub fn for_head(head: &UpstreamHead, expected: Expectation) -> Result<Self, UpstreamFault> {
+        let is_unread = matches!(expected.body, ExpectedBody::Unread);
         match head.status {
-            200..=299 if expected.is_unread => return Ok(Self::Unread),
+            200..=299 if is_unread => return Ok(Self::Unread),
             200..=299 => {}
-            300..=399 if expected.is_unread => {
+            300..=399 if is_unread => {
                 return Err(UpstreamFault {
                     status: Some(head.status),
                     ..UpstreamFault::broken_answer()
@@ -363,41 +368,32 @@ impl AnswerReader {
         }
         let is = |kind| is_of_type(&head.headers, kind);
         let is_stream = is("text/event-stream") || is(AmazonFrames::MEDIA_TYPE);
-        if is_stream && !expected.counts_tokens && !expected.is_stored {
+        let can_stream = matches!(
+            expected.body,
+            ExpectedBody::Translated(_) | ExpectedBody::Untranslated { .. }
+        );
+        if is_stream && can_stream {
             return Ok(Self::Stream(Events::new(expected)));
         }
         if !is("application/json") {
             return Err(UpstreamFault::broken_answer());
         }
-        Ok(match expected {
-            Expectation {
-                counts_tokens: true,
-                ..
-            } => Self::Count,
-            Expectation {
-                unpaid: Some(permit),
-                ..
-            } => Self::Unpaid(Box::new(UnpaidResponse::new(permit))),
-            Expectation {
-                is_stored: true, ..
-            } => Self::Unread,
-            Expectation {
-                translation: Some(translation),
-                ..
-            } => Self::TranslatedWhole(Box::new(WholeAnswer {
+        Ok(match expected.body {
+            ExpectedBody::Unread | ExpectedBody::Stored => Self::Unread,
+            ExpectedBody::Count => Self::Count,
+            ExpectedBody::Unpaid(permit) => Self::Unpaid(Box::new(UnpaidResponse::new(permit))),
+            ExpectedBody::Translated(translation) => Self::TranslatedWhole(Box::new(WholeAnswer {
                 is_remembered: translation.notes.memory.is_some(),
                 translator: AnswerTranslator::new(translation.notes, translation.context),
                 permit: translation.permit,
             })),
-            Expectation {
-                format,
-                whole,
+            ExpectedBody::Untranslated {
+                permit,
                 most_held,
                 embeddings,
-                ..
             } => {
                 let length = content_length(&head.headers);
-                let mut answer = PassingAnswer::new(format, whole, most_held, length);
+                let mut answer = PassingAnswer::new(expected.format, permit, most_held, length);
                 answer.embeddings = embeddings.map(|it| Embeddings::new(it, &head.headers));
                 Self::Whole(Box::new(answer))
             }
@@ -471,7 +467,7 @@ impl AnswerReader {
 
 impl Events {
     fn new(expected: Expectation) -> Self {
-        if let Some(Translation { notes, context, .. }) = expected.translation {
+        if let ExpectedBody::Translated(Translation { notes, context, .. }) = expected.body {
             let translator = StreamTranslator::new(notes, context);
             let translator = translator.with_extensions(expected.stream_events);
             return Self::Translated(Box::new(translator));
