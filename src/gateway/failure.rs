@@ -4,11 +4,12 @@
 
 use super::exchange::Exchange;
 use super::stage::Stage;
+use super::streamed_body::StreamedBody;
 use super::{count, open_path, outcome, respond, stored, trace};
 use crate::events;
 use crate::upstreams::is_out_of_files;
 use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{Error, ErrorType};
+use pingora_core::{Error, ErrorType, RetryType};
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
 use tollgate_types::PublicError;
@@ -16,6 +17,9 @@ use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Marks an error that stands for [`Exchange::fault`].
 pub const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
+
+/// How soon a kept connection that the provider has closed shows an error.
+const STALE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The longest wait for an only candidate.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -162,6 +166,37 @@ pub fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> Ups
         }
         _ => UpstreamFault::unreachable(),
     }
+}
+
+/// Whether the provider has not worked on the request of an attempt that ends with this error. `reused`: over
+/// a kept connection; `sends_body`: while the body was sent.
+pub fn was_not_taken(exchange: &Exchange, error: &Error, reused: bool, sends_body: bool) -> bool {
+    let fails_at_body = sends_body && error.etype == ErrorType::WriteError;
+    match error.retry {
+        // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
+        // frames do not show whether it has worked on the request.
+        RetryType::Decided(again) if !fails_at_body => {
+            again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
+        }
+        // A connection that was closed before fails at its first bytes, or within a large body, which a
+        // provider may also refuse by a reset. If it breaks later, the provider may have worked on the
+        // request.
+        _ => {
+            reused
+                && (!fails_at_body || exchange.attempts.may_be_refused())
+                && !open_path::has_effects(exchange)
+                && exchange.timer.ran() < STALE_WITHIN
+                && exchange.attempts.may_be_stale()
+        }
+    }
+}
+
+/// Whether the provider was silent because the client does not send the rest of its body.
+pub fn is_slow_client(exchange: &Exchange, error: &Error) -> bool {
+    let upload = exchange.upload();
+    exchange.awaits_body()
+        && !upload.is_some_and(StreamedBody::waits_for_provider)
+        && (exchange.timer.has_fired() || error.etype == ErrorType::ReadTimedout)
 }
 
 /// The failure if the connection to a provider has an error.

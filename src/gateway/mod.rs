@@ -70,7 +70,6 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use streamed_body::StreamedBody;
 use timer::BacklogSource;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
@@ -102,9 +101,6 @@ pub type Leaves = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Pingora does not write a head with this status: it stands for the final head until that is committed.
 const NOT_YET: u16 = 103;
-
-/// How soon a kept connection that the provider has closed shows an error.
-const STALE_WITHIN: Duration = Duration::from_secs(2);
 
 impl Gateway {
     /// The most attempts that Pingora allows; the exchange limits them further.
@@ -463,24 +459,7 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
-        let fails_at_body = sends_body && error.etype == ErrorType::WriteError;
-        let was_not_taken = match error.retry {
-            // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
-            // frames do not show whether it has worked on the request.
-            RetryType::Decided(again) if !fails_at_body => {
-                again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
-            }
-            // A connection that was closed before fails at its first bytes, or within a large body, which a
-            // provider may also refuse by a reset. If it breaks later, the provider may have worked on the
-            // request.
-            _ => {
-                reused
-                    && (!fails_at_body || exchange.attempts.may_be_refused())
-                    && !open_path::has_effects(exchange)
-                    && exchange.timer.ran() < STALE_WITHIN
-                    && exchange.attempts.may_be_stale()
-            }
-        };
+        let was_not_taken = failure::was_not_taken(exchange, &error, reused, sends_body);
         let was_stale = was_not_taken && !exchange.timer.has_fired();
         let can_be_sent = exchange.can_send_body();
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
@@ -495,15 +474,11 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
-        let is_awaited = exchange.awaits_body();
-        if is_awaited {
+        if exchange.awaits_body() {
             // The provider is not at fault if the body does not end.
             outcome::over(exchange);
         }
-        let upload = exchange.upload();
-        let is_slow_client = is_awaited && !upload.is_some_and(StreamedBody::waits_for_provider);
-        if is_slow_client && (exchange.timer.has_fired() || error.etype == ErrorType::ReadTimedout)
-        {
+        if failure::is_slow_client(exchange, &error) {
             // The provider was silent because the caller was.
             let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
             error.retry = RetryType::Decided(false);
