@@ -9,9 +9,10 @@ use crate::recent::{self, Recent};
 use http::Version;
 use pingora_core::{Error, ErrorSource};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tollgate_filter::Route;
 use tollgate_ledger::BillingState;
-use tollgate_types::{ErrorCode, Format, Usage};
+use tollgate_types::{ErrorCode, Format, Settled, Usage};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// The status in the log if the client disconnected before it got one.
@@ -19,6 +20,18 @@ pub const CLIENT_CLOSED: u16 = 499;
 
 /// The status in the log if the gateway ended before the client got one.
 const DROPPED: u16 = 503;
+
+/// The facts of a request that is over, for metrics, the recent requests and the access log.
+struct Facts<'a> {
+    ended: trace::Ended,
+    settled: Option<&'a Settled>,
+    /// The provider that was asked last.
+    provider: Option<&'a Arc<str>>,
+    route: Option<&'a Route>,
+    trace_id: Option<&'a str>,
+    first_byte: Option<Duration>,
+    duration: Duration,
+}
 
 /// Records a request that is over, once.
 pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
@@ -40,37 +53,51 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     }
     let trace_id = trace.as_ref().map(|trace| trace.id());
     let candidate = exchange.attempts.current();
-    let provider = candidate.map(|candidate| &candidate.deployment.provider.name);
     let request = exchange.stage.request();
-    let route = request.and_then(|request| request.route.as_ref());
     let sent = exchange.sent;
-    let status = sent.map_or(CLIENT_CLOSED, |sent| sent.status);
-    let code = exchange.broken.or(sent.and_then(|sent| sent.code));
-    let cost = settlement::cost(exchange);
     // The settlement counts, even if the last bytes could not be sent.
     let settled = exchange.settlement.settled();
-    let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
-    let ended = trace::Ended {
-        status,
-        code,
-        outcome,
-        usage,
-        cost,
+    let facts = Facts {
+        ended: trace::Ended {
+            status: sent.map_or(CLIENT_CLOSED, |sent| sent.status),
+            code: exchange.broken.or(sent.and_then(|sent| sent.code)),
+            outcome: settled.map_or_else(|| ending(exchange, error), |(state, _)| *state),
+            usage,
+            cost: settlement::cost(exchange),
+        },
+        settled: settled.map(|(_, settled)| settled),
+        provider: candidate.map(|candidate| &candidate.deployment.provider.name),
+        route: request.and_then(|request| request.route.as_ref()),
+        trace_id: trace_id.as_deref(),
+        first_byte,
+        duration,
     };
-    let is_exported = trace.is_some_and(|trace| trace::finish(*trace, exchange, &ended));
+    let is_exported = trace.is_some_and(|trace| trace::finish(*trace, exchange, &facts.ended));
+    report_metrics(exchange, &facts, is_exported);
+    remember_recent(exchange, &facts);
+    log.line(|line| write_line(line, exchange, &facts));
+}
+
+fn report_metrics(exchange: &Exchange, facts: &Facts<'_>, is_exported: bool) {
+    let ended = &facts.ended;
     events::request_finished(&Finished {
         format: exchange.format(),
         model: exchange.label(),
-        provider,
-        status,
-        code,
-        duration,
-        first_byte,
-        usage,
-        cost,
+        provider: facts.provider,
+        status: ended.status,
+        code: ended.code,
+        duration: facts.duration,
+        first_byte: facts.first_byte,
+        usage: ended.usage,
+        cost: ended.cost,
         generation: exchange.timer.since_sent(),
-        trace_id: trace_id.as_deref().filter(|_| is_exported),
+        trace_id: facts.trace_id.filter(|_| is_exported),
     });
+}
+
+/// Shows the request on the dashboard.
+fn remember_recent(exchange: &Exchange, facts: &Facts<'_>) {
+    let ended = &facts.ended;
     recent::remember(Recent {
         id: exchange.id,
         at: clock::unix_ms(),
@@ -86,62 +113,62 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
                 name.into()
             })
         }),
-        provider: provider.cloned(),
-        route_reason: route.and_then(|route| route.reason.clone()),
+        provider: facts.provider.cloned(),
+        route_reason: facts.route.and_then(|route| route.reason.clone()),
         route: (!exchange.left_out.0.is_empty() || !exchange.failed.is_empty())
             .then(|| route_reason::named(exchange))
             .flatten(),
-        status,
-        code,
-        outcome: outcome.as_str(),
+        status: ended.status,
+        code: ended.code,
+        outcome: ended.outcome.as_str(),
         attempts: exchange.attempts.made(),
         failed: exchange.failed.clone(),
-        first_byte,
-        duration,
-        usage,
-        cost,
+        first_byte: facts.first_byte,
+        duration: facts.duration,
+        usage: ended.usage,
+        cost: ended.cost,
     });
-    log.line(|line| {
-        let (method, uri) = &exchange.target;
-        let facts = request.and_then(|request| request.facts_if_read());
-        let identity = exchange.stage.identity();
-        line.word("time", clock::now().as_str());
-        line.word("id", exchange.id.as_str());
-        if let Some(trace_id) = &trace_id {
-            line.word("trace_id", trace_id);
-        }
-        line.optional_address("client", exchange.client);
-        line.text("method", method.as_str());
-        line.text("path", uri.path());
-        line.word("protocol", protocol(exchange.version));
-        line.optional_word("format", exchange.format().map(Format::as_str));
-        line.optional_text("key", identity.map(|identity| identity.key.as_str()));
-        line.optional_text(
-            "model_asked",
-            facts.and_then(|facts| facts.model.as_deref()),
-        );
-        line.optional_text("model", exchange.model_name());
-        if let Some(reason) = route.and_then(|route| route.reason.as_deref()) {
-            line.text("route_reason", reason);
-        }
-        line.optional_text("provider", provider.map(|provider| &**provider));
-        line.number("status", status.into());
-        line.optional_word("code", code.map(ErrorCode::as_str));
-        line.word("outcome", outcome.as_str());
-        line.flag("stream", facts.is_some_and(|facts| facts.stream));
-        line.number("attempts", whole(exchange.attempts.made()));
-        line.number("request_bytes", exchange.request_bytes());
-        line.number("answer_bytes", whole(exchange.answer_bytes));
-        line.millis("first_byte_ms", first_byte);
-        line.millis("duration_ms", Some(duration));
-        line.optional_object("usage", usage, write_usage);
-        line.optional_number("charged", settled.map(|(_, settled)| settled.charged));
-        let cost = cost.map(|cost| cost.to_string());
-        line.optional_text("cost", cost.as_deref());
-        // Most failures have no usage, and so no source of a count.
-        let counted = settled.filter(|(_, settled)| settled.usage.total() > 0);
-        line.optional_word("count", counted.map(|(_, settled)| settled.source.as_str()));
-    });
+}
+
+fn write_line(line: &mut Fields<'_>, exchange: &Exchange, facts: &Facts<'_>) {
+    let ended = &facts.ended;
+    let (method, uri) = &exchange.target;
+    let request = exchange.stage.request();
+    let read = request.and_then(|request| request.facts_if_read());
+    let identity = exchange.stage.identity();
+    line.word("time", clock::now().as_str());
+    line.word("id", exchange.id.as_str());
+    if let Some(trace_id) = facts.trace_id {
+        line.word("trace_id", trace_id);
+    }
+    line.optional_address("client", exchange.client);
+    line.text("method", method.as_str());
+    line.text("path", uri.path());
+    line.word("protocol", protocol(exchange.version));
+    line.optional_word("format", exchange.format().map(Format::as_str));
+    line.optional_text("key", identity.map(|identity| identity.key.as_str()));
+    line.optional_text("model_asked", read.and_then(|read| read.model.as_deref()));
+    line.optional_text("model", exchange.model_name());
+    if let Some(reason) = facts.route.and_then(|route| route.reason.as_deref()) {
+        line.text("route_reason", reason);
+    }
+    line.optional_text("provider", facts.provider.map(|provider| &**provider));
+    line.number("status", ended.status.into());
+    line.optional_word("code", ended.code.map(ErrorCode::as_str));
+    line.word("outcome", ended.outcome.as_str());
+    line.flag("stream", read.is_some_and(|read| read.stream));
+    line.number("attempts", whole(exchange.attempts.made()));
+    line.number("request_bytes", exchange.request_bytes());
+    line.number("answer_bytes", whole(exchange.answer_bytes));
+    line.millis("first_byte_ms", facts.first_byte);
+    line.millis("duration_ms", Some(facts.duration));
+    line.optional_object("usage", ended.usage, write_usage);
+    line.optional_number("charged", facts.settled.map(|settled| settled.charged));
+    let cost = ended.cost.map(|cost| cost.to_string());
+    line.optional_text("cost", cost.as_deref());
+    // Most failures have no usage, and so no source of a count.
+    let counted = facts.settled.filter(|settled| settled.usage.total() > 0);
+    line.optional_word("count", counted.map(|settled| settled.source.as_str()));
 }
 
 /// The version of HTTP, as in a request line.
