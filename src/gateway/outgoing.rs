@@ -20,6 +20,7 @@ use crate::candidate::{no_path_fault, purpose};
 use crate::clock;
 use crate::events::Shed;
 use crate::model_request::{ModelRequest, asks_for_usage};
+use crate::upstreams::Base;
 use bytes::Bytes;
 use http::Version;
 use std::borrow::Cow;
@@ -94,78 +95,107 @@ pub fn prepare(
     };
     let (body, deployment) = (&admitted.body, &candidate.deployment);
     let request = model_request(exchange, admitted);
-    let fault = || request.fault();
-    let mut permit = match waited_for {
+    let permit = match waited_for {
         None => room(exchange, admitted, candidate)?,
         waited_for => waited_for,
     };
-    let base = |to| {
-        let base = candidate.pool.base(to, purpose(&admitted.request));
-        base.ok_or_else(fault)
+    let (to, mut sent) = match request.is_untranslated(deployment, candidate.format) {
+        true => prepare_untranslated(exchange, admitted, candidate, permit)?,
+        false => prepare_translated(exchange, admitted, candidate, permit)?,
     };
-    let (to, mut sent) = if request.is_untranslated(deployment, candidate.format) {
-        let to = admitted.format;
-        let made = request.untranslated(deployment)?;
-        let patched = patched(made.body, &base(to)?.patch).ok_or_else(fault)?;
-        let mut sent = Outgoing {
-            body: Some(held(permit, body, patched)),
-            dropped: made.dropped,
-            raised_limit: made.raised_limit,
-            ..Outgoing::default()
-        };
-        if let Some(api) = request.embeddings_format(deployment)? {
-            // Settings that are repeated for each text make a large body of a small one.
-            let permit = no_room(exchange, body);
-            translate_embeddings(&request, deployment, api, permit, &mut sent)?;
-        }
-        (to, sent)
-    } else {
-        let asked = request.limited()?;
-        // A copy can be kept until the answer is remembered, longer than the translation. Without a copy, the
-        // whole permit is for the translation.
-        let part = match body.is_uncopied(&asked) {
-            true => None,
-            false => permit.as_mut().map(|permit| permit.split(body.len())),
-        };
-        let asked = held(part, body, asked);
-        let previous = body.original().and_then(|it| it.previous);
-        let previous = previous.map(|id| id.as_answer_id());
-        let target = Target {
-            memory: remembered::of_answer(exchange, admitted),
-            previous_response: previous.as_deref(),
-            ..request.target(deployment)
-        };
-        // The body was checked to be JSON, and so are the edits.
-        let (to, made) = request.translated(deployment, &target, &asked)?;
-        let kept = made.notes.memory.is_some();
-        let kept = kept.then(|| remembered::keep(body, &asked, made.input));
-        let mut dropped = made.dropped.into_iter().map(Cow::Owned).collect();
-        let patch = &base(to)?.patch;
-        let is_remade = !patch.is_empty() || !deployment.capabilities.refused_fields.is_empty();
-        if let Some(permit) = permit.as_mut().filter(|_| is_remade) {
-            // The translation may have made more of the body than the client sent.
-            let length = length(&made.body);
-            let both = length.saturating_add(of_patch(patch, length).max(length));
-            permit.grow(both.saturating_sub(permit.bytes()))?;
-        }
-        let rest = request.without_refused(deployment, made.body, &mut dropped)?;
-        let patched = patched(rest, patch).ok_or_else(fault)?;
-        let sent = Outgoing {
-            kept: kept.flatten(),
-            body: Some(held(permit, body, patched)),
-            dropped,
-            raised_limit: request.raised_limit(made.output_limit),
-            notes: Some(Arc::new(made.notes)),
-            ..Outgoing::default()
-        };
-        (to, sent)
-    };
-    let uri = base(to)?.uri(request.upstream_model(deployment));
+    let uri = base(&request, candidate, to)?.uri(request.upstream_model(deployment));
     sent.uri = Some(uri.ok_or_else(no_path_fault)?);
     if body.original().is_some_and(|it| it.forgot_reasoning) {
         note_dropped(&mut sent.dropped, "input[].reasoning");
     }
     Ok((to, sent))
+}
+
+/// The body as the client wrote it, with edits spliced in.
+fn prepare_untranslated(
+    exchange: &Exchange,
+    admitted: &Admitted,
+    candidate: &Candidate,
+    permit: Option<MemoryPermit>,
+) -> Result<(Format, Outgoing), NotReady> {
+    let (body, deployment) = (&admitted.body, &candidate.deployment);
+    let request = model_request(exchange, admitted);
+    let to = admitted.format;
+    let made = request.untranslated(deployment)?;
+    let patch = &base(&request, candidate, to)?.patch;
+    let patched = patched(made.body, patch).ok_or_else(|| request.fault())?;
+    let mut sent = Outgoing {
+        body: Some(held(permit, body, patched)),
+        dropped: made.dropped,
+        raised_limit: made.raised_limit,
+        ..Outgoing::default()
+    };
+    if let Some(api) = request.embeddings_format(deployment)? {
+        // Settings that are repeated for each text make a large body of a small one.
+        let permit = no_room(exchange, body);
+        translate_embeddings(&request, deployment, api, permit, &mut sent)?;
+    }
+    Ok((to, sent))
+}
+
+/// The body in the first format of the candidate that can carry the request.
+fn prepare_translated(
+    exchange: &Exchange,
+    admitted: &Admitted,
+    candidate: &Candidate,
+    mut permit: Option<MemoryPermit>,
+) -> Result<(Format, Outgoing), NotReady> {
+    let (body, deployment) = (&admitted.body, &candidate.deployment);
+    let request = model_request(exchange, admitted);
+    let asked = request.limited()?;
+    // A copy can be kept until the answer is remembered, longer than the translation. Without a copy, the
+    // whole permit is for the translation.
+    let part = match body.is_uncopied(&asked) {
+        true => None,
+        false => permit.as_mut().map(|permit| permit.split(body.len())),
+    };
+    let asked = held(part, body, asked);
+    let previous = body.original().and_then(|it| it.previous);
+    let previous = previous.map(|id| id.as_answer_id());
+    let target = Target {
+        memory: remembered::of_answer(exchange, admitted),
+        previous_response: previous.as_deref(),
+        ..request.target(deployment)
+    };
+    // The body was checked to be JSON, and so are the edits.
+    let (to, made) = request.translated(deployment, &target, &asked)?;
+    let kept = made.notes.memory.is_some();
+    let kept = kept.then(|| remembered::keep(body, &asked, made.input));
+    let mut dropped = made.dropped.into_iter().map(Cow::Owned).collect();
+    let patch = &base(&request, candidate, to)?.patch;
+    let is_remade = !patch.is_empty() || !deployment.capabilities.refused_fields.is_empty();
+    if let Some(permit) = permit.as_mut().filter(|_| is_remade) {
+        // The translation may have made more of the body than the client sent.
+        let length = length(&made.body);
+        let both = length.saturating_add(of_patch(patch, length).max(length));
+        permit.grow(both.saturating_sub(permit.bytes()))?;
+    }
+    let rest = request.without_refused(deployment, made.body, &mut dropped)?;
+    let patched = patched(rest, patch).ok_or_else(|| request.fault())?;
+    let sent = Outgoing {
+        kept: kept.flatten(),
+        body: Some(held(permit, body, patched)),
+        dropped,
+        raised_limit: request.raised_limit(made.output_limit),
+        notes: Some(Arc::new(made.notes)),
+        ..Outgoing::default()
+    };
+    Ok((to, sent))
+}
+
+/// The shared parts of requests to the candidate in this format.
+fn base<'a>(
+    request: &ModelRequest<'_>,
+    candidate: &'a Candidate,
+    to: Format,
+) -> Result<&'a Base, PublicError> {
+    let base = candidate.pool.base(to, purpose(request.context));
+    base.ok_or_else(|| request.fault())
 }
 
 fn model_request<'a>(exchange: &'a Exchange, admitted: &'a Admitted) -> ModelRequest<'a> {
