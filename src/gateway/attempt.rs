@@ -103,6 +103,24 @@ impl Candidate {
         self.handle.credentials.get(self.credential)
     }
 
+    /// Begins an attempt, for a request of this many tokens. `None`: a free request has no ticket.
+    fn enter(
+        &self,
+        tokens: u64,
+        is_unbilled: bool,
+        began: Instant,
+    ) -> Result<Option<(Ticket, Instant)>, Refusal> {
+        let now = clock::steady_ms(began);
+        if is_unbilled {
+            return self.can_serve_unbilled(now).map(|()| None);
+        }
+        let is_last_resort = self.why == Why::LastResort;
+        let ticket = self
+            .handle
+            .enter(self.credential, tokens, now, is_last_resort)?;
+        Ok(Some((ticket, began)))
+    }
+
     /// Whether it can serve a free request, which takes nothing from its limits and does not count for its
     /// health.
     fn can_serve_unbilled(&self, now: u64) -> Result<(), Refusal> {
@@ -464,35 +482,10 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
             continue;
         };
         let began = Instant::now();
-        let now = clock::steady_ms(began);
         let is_last_resort = candidate.why == Why::LastResort;
-        let entered = if is_unbilled {
-            candidate.can_serve_unbilled(now).map(|()| None)
-        } else {
-            let handle = &candidate.handle;
-            let entered = handle.enter(candidate.credential, tokens, now, is_last_resort);
-            entered.map(|ticket| Some((ticket, began)))
-        };
-        match entered {
+        match candidate.enter(tokens, is_unbilled, began) {
             Ok(ticket) => {
-                attempts.note_asked(ready);
-                if attempts.started == 0 {
-                    attempts.began = Some(began);
-                    exchange.retries.of(is_unbilled).note_request();
-                }
-                attempts.started = attempts.started.saturating_add(1);
-                attempts.ticket = ticket;
-                attempts.has_content = false;
-                let body = attempts.sent.body.as_ref();
-                let opened = exchange.opened.as_ref();
-                let is_streamed = opened.is_some_and(|it| it.upload.is_some());
-                if let Some(candidate) = attempts.current() {
-                    choose_http(&mut peer, &candidate.deployment.provider, body, is_streamed);
-                }
-                // A body that is still on its way does not hold back its head.
-                peer.options.join_request_header = !exchange.awaits_body();
-                start_timer(exchange, &mut peer, began);
-                trace::begin_attempt(exchange);
+                start(exchange, &mut peer, ready, ticket, began);
                 return Some(peer);
             }
             Err(Refusal::Full(full)) => {
@@ -505,6 +498,36 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         }
     }
     None
+}
+
+/// Starts the attempt with the reached candidate and this peer.
+fn start(
+    exchange: &mut Exchange,
+    peer: &mut HttpPeer,
+    ready: Option<Outgoing>,
+    ticket: Option<(Ticket, Instant)>,
+    began: Instant,
+) {
+    let is_unbilled = exchange.is_unbilled();
+    let attempts = &mut exchange.attempts;
+    attempts.note_asked(ready);
+    if attempts.started == 0 {
+        attempts.began = Some(began);
+        exchange.retries.of(is_unbilled).note_request();
+    }
+    attempts.started = attempts.started.saturating_add(1);
+    attempts.ticket = ticket;
+    attempts.has_content = false;
+    let body = attempts.sent.body.as_ref();
+    let opened = exchange.opened.as_ref();
+    let is_streamed = opened.is_some_and(|it| it.upload.is_some());
+    if let Some(candidate) = attempts.current() {
+        choose_http(peer, &candidate.deployment.provider, body, is_streamed);
+    }
+    // A body that is still on its way does not hold back its head.
+    peer.options.join_request_header = !exchange.awaits_body();
+    start_timer(exchange, peer, began);
+    trace::begin_attempt(exchange);
 }
 
 /// Chooses HTTP/1.1 for a body that exceeds the first window of HTTP/2, if the provider accepts both.
