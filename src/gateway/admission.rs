@@ -467,38 +467,18 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     let Some(admitted) = exchange.stage.admitted() else {
         return Ok(Attempts::default());
     };
-    let Admitted { request, model, .. } = admitted;
-    let is_local = match request.endpoint {
-        // Few providers of responses have a counter.
-        Endpoint::InputTokens => true,
-        // The name of the model within it is not that of the provider.
-        Endpoint::GeminiCountTokens => admitted.body.peeked().wraps_request,
-        _ => false,
-    };
-    if is_local {
+    if is_counted_here(admitted) {
         return Ok(Attempts::default());
     }
     let Some(served) = exchange.snapshot.served(admitted.handle) else {
         return Ok(Attempts::default());
     };
-    let stored_at = request.stored_at.as_ref();
-    let counts_tokens = request.endpoint.is_count();
-    let asked = PlanRequest {
-        format: admitted.format,
-        counts_tokens,
-        stored_at: stored_at.map(|at| (&*at.provider, &*at.credential)),
-        conversation: match served.has_choice {
-            true => conversation::of(exchange, admitted, headers),
-            false => None,
-        },
-        tokens: admitted.facts().likely_input_tokens(),
-        now: clock::steady_ms(Instant::now()),
-        random: fastrand::u64(..),
-    };
+    let asked = plan_request(exchange, admitted, served.has_choice, headers);
     let mut attempts = Attempts::default();
     let needs_price = exchange.settlement.pays_money();
     let tiers = &admitted.facts().tiers;
-    let left_out = plan(&served.handles, &model.balancing, &asked, |choice| {
+    let balancing = &admitted.model.balancing;
+    let left_out = plan(&served.handles, balancing, &asked, |choice| {
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);
         // A model without a price cannot be paid in money.
@@ -507,7 +487,10 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
             attempts.add(Candidate::new(&choice, handle, pool));
         }
     });
-    let (now, is_stored) = (asked.now, stored_at.is_some());
+    let PlanRequest {
+        now, counts_tokens, ..
+    } = asked;
+    let is_stored = asked.stored_at.is_some();
     // The record of a refused request lists them, too.
     exchange.left_out = left_out;
     if attempts.is_empty() && !counts_tokens {
@@ -519,6 +502,38 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         }
     }
     Ok(attempts)
+}
+
+/// Whether the gateway counts the tokens of the request itself.
+fn is_counted_here(admitted: &Admitted) -> bool {
+    match admitted.request.endpoint {
+        // Few providers of responses have a counter.
+        Endpoint::InputTokens => true,
+        // The name of the model within it is not that of the provider.
+        Endpoint::GeminiCountTokens => admitted.body.peeked().wraps_request,
+        _ => false,
+    }
+}
+
+fn plan_request<'a>(
+    exchange: &Exchange,
+    admitted: &'a Admitted,
+    has_choice: bool,
+    headers: &HeaderMap,
+) -> PlanRequest<'a> {
+    let stored_at = admitted.request.stored_at.as_ref();
+    PlanRequest {
+        format: admitted.format,
+        counts_tokens: admitted.request.endpoint.is_count(),
+        stored_at: stored_at.map(|at| (&*at.provider, &*at.credential)),
+        conversation: match has_choice {
+            true => conversation::of(exchange, admitted, headers),
+            false => None,
+        },
+        tokens: admitted.facts().likely_input_tokens(),
+        now: clock::steady_ms(Instant::now()),
+        random: fastrand::u64(..),
+    }
 }
 
 fn internal(cause: &'static str) -> PublicError {
