@@ -18,7 +18,7 @@ use crate::{
     ownership::Stored,
     store::{
         StoreError,
-        database::{self, Committed, Lease, Process, Wake},
+        database::{self, Committed, Lease, Process, Share, Wake},
     },
 };
 use batch::Batch;
@@ -27,6 +27,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
+use tollgate_types::KeyId;
 pub(super) use upkeep::Seen;
 
 /// How long the writer rests after every few records of a commit, some 0.1 ms of work. A rest of twice
@@ -102,40 +103,10 @@ impl Writer {
         self.shared.abandoned.load(Ordering::Acquire)
     }
 
-    /// Commits a batch, with as many tries as it takes. Returns `true` after the last one of the process.
+    /// Commits a batch, and answers the requests in it. Returns `true` after the last one of the process.
     fn work_off(&mut self, mut batch: Batch) -> bool {
-        let mut tries = 0_u32;
-        let shares = loop {
-            if batch.is_empty() {
-                break Vec::new();
-            }
-            let start = Instant::now();
-            match self.commit(&batch) {
-                Ok(committed) => {
-                    self.shared.stats.committed(start.elapsed());
-                    self.refuse_if_fenced(&mut batch);
-                    break committed.shares;
-                }
-                Err(fault) => {
-                    tries = tries.saturating_add(1);
-                    self.log_fault("settlements cannot be committed", &fault);
-                    self.shared
-                        .stats
-                        .failed_commits
-                        .fetch_add(1, Ordering::Relaxed);
-                    // A connection that was lost is opened again by the second try.
-                    if tries > 1 {
-                        self.report(&fault, &mut batch);
-                    }
-                    // A commit can wait for a lock of another transaction again and again. That must not
-                    // end the process. Its fault is that of the commit otherwise.
-                    let _ = self.check_in_if_due();
-                    if self.abandoned() || (batch.close.is_some() && tries > LAST_TRIES) {
-                        return true;
-                    }
-                    std::thread::park_timeout(RETRY_AFTER);
-                }
-            }
+        let Some(shares) = self.commit_with_retries(&mut batch) else {
+            return true;
         };
         let made = batch.made.len();
         self.shared.uncommitted.fetch_sub(made, Ordering::Relaxed);
@@ -161,6 +132,43 @@ impl Writer {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Commits a batch, with as many tries as it takes. `None`: the process has ended before.
+    fn commit_with_retries(&mut self, batch: &mut Batch) -> Option<Vec<(KeyId, Option<Share>)>> {
+        if batch.is_empty() {
+            return Some(Vec::new());
+        }
+        let mut tries = 0_u32;
+        loop {
+            let start = Instant::now();
+            match self.commit(batch) {
+                Ok(committed) => {
+                    self.shared.stats.committed(start.elapsed());
+                    self.refuse_if_fenced(batch);
+                    return Some(committed.shares);
+                }
+                Err(fault) => {
+                    tries = tries.saturating_add(1);
+                    self.log_fault("settlements cannot be committed", &fault);
+                    self.shared
+                        .stats
+                        .failed_commits
+                        .fetch_add(1, Ordering::Relaxed);
+                    // A connection that was lost is opened again by the second try.
+                    if tries > 1 {
+                        self.report(&fault, batch);
+                    }
+                    // A commit can wait for a lock of another transaction again and again. That must not
+                    // end the process. Its fault is that of the commit otherwise.
+                    let _ = self.check_in_if_due();
+                    if self.abandoned() || (batch.close.is_some() && tries > LAST_TRIES) {
+                        return None;
+                    }
+                    std::thread::park_timeout(RETRY_AFTER);
+                }
+            }
         }
     }
 
