@@ -194,32 +194,9 @@ impl Ticket {
         if !self.has_content {
             self.used(0, now);
         }
-        let counts = match retry_after {
-            Some(wait) if !wait.is_zero() => Severity::Rests(wait),
-            _ => Severity::Counts,
-        };
-        let opens = match counts {
-            Severity::Counts => Severity::Opens,
-            rests => rests,
-        };
-        let (scope, severity, healthy): (_, _, &[BreakerScope]) = match blame {
+        let Some((scope, severity, healthy)) = verdict(blame, retry_after) else {
             // A refusal of the request shows that provider, deployment and credential work.
-            Blame::None => return self.succeeded(&BreakerScope::ALL, now, report),
-            Blame::Provider => (BreakerScope::Provider, counts, &[]),
-            Blame::Deployment => (BreakerScope::Deployment, counts, &[BreakerScope::Provider]),
-            Blame::Model => (BreakerScope::Deployment, opens, &[BreakerScope::Provider]),
-            Blame::Credential => (BreakerScope::Credential, opens, &[BreakerScope::Provider]),
-            Blame::DeploymentCredential => (
-                BreakerScope::DeploymentCredential,
-                opens,
-                &[BreakerScope::Provider],
-            ),
-            // The wait of the provider can concern this request alone.
-            Blame::DeploymentCredentialInDoubt => (
-                BreakerScope::DeploymentCredential,
-                Severity::Counts,
-                &[BreakerScope::Provider],
-            ),
+            return self.succeeded(&BreakerScope::ALL, now, report);
         };
         self.succeeded(healthy, now, report);
         let handle = &self.handle;
@@ -231,18 +208,17 @@ impl Ticket {
         let Some(policy) = handle.policy() else {
             return;
         };
-        for (it, pass) in BreakerScope::ALL.into_iter().zip(&mut self.passes) {
-            if it != scope {
-                continue;
-            }
-            if let Some(change) = breaker.failed(pass, severity, policy, now, random) {
-                report(&Transition {
-                    scope,
-                    handle,
-                    credential,
-                    change,
-                });
-            }
+        let mut passes = BreakerScope::ALL.into_iter().zip(&mut self.passes);
+        let Some((_, pass)) = passes.find(|(it, _)| *it == scope) else {
+            return;
+        };
+        if let Some(change) = breaker.failed(pass, severity, policy, now, random) {
+            report(&Transition {
+                scope,
+                handle,
+                credential,
+                change,
+            });
         }
     }
 
@@ -298,6 +274,33 @@ impl Ticket {
             credential.account.load.give_back(limits, taken, now);
         }
     }
+}
+
+/// The breaker that a failure concerns, how bad it is, and the breakers whose scopes it shows to work. `None`:
+/// it concerns none.
+const fn verdict(
+    blame: Blame,
+    retry_after: Option<Duration>,
+) -> Option<(BreakerScope, Severity, &'static [BreakerScope])> {
+    const PROVIDER: &[BreakerScope] = &[BreakerScope::Provider];
+    let (counts, opens) = match retry_after {
+        Some(wait) if !wait.is_zero() => (Severity::Rests(wait), Severity::Rests(wait)),
+        _ => (Severity::Counts, Severity::Opens),
+    };
+    Some(match blame {
+        Blame::None => return None,
+        Blame::Provider => (BreakerScope::Provider, counts, &[]),
+        Blame::Deployment => (BreakerScope::Deployment, counts, PROVIDER),
+        Blame::Model => (BreakerScope::Deployment, opens, PROVIDER),
+        Blame::Credential => (BreakerScope::Credential, opens, PROVIDER),
+        Blame::DeploymentCredential => (BreakerScope::DeploymentCredential, opens, PROVIDER),
+        // The wait of the provider can concern this request alone.
+        Blame::DeploymentCredentialInDoubt => (
+            BreakerScope::DeploymentCredential,
+            Severity::Counts,
+            PROVIDER,
+        ),
+    })
 }
 
 impl Drop for Ticket {
