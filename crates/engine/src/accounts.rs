@@ -32,7 +32,7 @@ use tollgate_types::{
     OwnerFailure, PerUnit, Shortage, Tariff, Unavailable, Unit, UpperBound,
 };
 
-/// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
+/// The state that outlives a configuration: keys, balances and the rates of keys.
 pub struct Accounts {
     store: Arc<Store>,
     directory: Arc<keys::Directory>,
@@ -66,14 +66,14 @@ impl Remembering {
     }
 }
 
-/// How fast keys have gone. Cheap to clone.
+/// The rate limiters of keys. Cheap to clone.
 #[derive(Clone)]
 struct Paces {
     generation: tollgate_ledger::Limiter,
-    /// How often they asked for a count of tokens.
+    /// Limits `count_tokens` requests.
     counting: tollgate_ledger::Limiter,
-    /// How often they had something counted beside another request: of a limit of its own, and a
-    /// meter of two limits would change what is owed with every request.
+    /// Limits the counts of the `context` filter. If it shared a meter with `counting`, two limits
+    /// would apply in turn, and each would change the debt.
     filter_counts: tollgate_ledger::Limiter,
 }
 
@@ -88,7 +88,7 @@ impl Paces {
     }
 }
 
-/// Keys whose pace is remembered; of more, the least used begin anew.
+/// The most keys whose rates are kept. Beyond that, the least used start again.
 const PACED_KEYS: usize = 100_000;
 
 impl Accounts {
@@ -96,7 +96,7 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// When the pepper or the file cannot be used.
+    /// The pepper or the store cannot be used.
     pub fn open(config: &Config) -> Result<Self, OpenError> {
         let store = keys::open_store(config)?;
         let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
@@ -128,22 +128,22 @@ impl Accounts {
         })
     }
 
-    /// The file, for administration.
+    /// The store, for administration.
     pub const fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The balances, for what they count of themselves.
+    /// The ledger, for its metrics.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The remembered answers, for what they count of themselves.
+    /// The remembered answers, for their metrics.
     pub const fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// How fast keys have gone.
+    /// The rate limiter of generations.
     pub const fn pace(&self) -> &tollgate_ledger::Limiter {
         &self.paces.generation
     }
@@ -165,15 +165,14 @@ impl Accounts {
         }
     }
 
-    /// Where translated answers are remembered under a configuration, which decides from now on how
-    /// much that is.
+    /// The store of translated answers. Applies the limits of this configuration to it.
     pub fn remembering(&self, config: &Config) -> Option<Remembering> {
         let limits = memory_limits(config);
         self.memory.set_limits(limits);
         limits.map(|limits| Remembering::new(Arc::clone(&self.memory), &limits))
     }
 
-    /// Whose is what providers have stored.
+    /// The owners of items that providers store.
     pub fn owned(&self) -> Arc<Owned> {
         Arc::clone(&self.owned)
     }
@@ -220,7 +219,7 @@ fn memory_limits(config: &Config) -> Option<MemoryLimits> {
     config.memory.as_ref().map(MemorySettings::limits)
 }
 
-/// The time for which states are shown.
+/// The current time, for the states of keys.
 pub fn now() -> tollgate_ledger::Timestamp {
     Clock::system().now()
 }
@@ -256,13 +255,13 @@ struct PlannedLimits {
     paces: Paces,
     clock: Clock,
     plans: PlanLimits,
-    /// It was said already that a plan is not among them.
+    /// An unknown plan was logged already.
     reported: AtomicBool,
 }
 
 impl PlannedLimits {
-    /// The limits of a key; `None`: its plan is unknown, as when it was made by a file that is
-    /// not served yet.
+    /// The limits of a key. `None` if its plan is unknown, for example because the process that
+    /// made the key has a newer configuration.
     fn of(&self, identity: &Identity) -> Option<Limits> {
         let limits = self.plans.of(identity);
         if limits.is_none() && !self.reported.swap(true, Ordering::Relaxed) {
@@ -352,7 +351,7 @@ fn with_headers(
     }
 }
 
-/// In headers; without limits there are none, and the clock is not read.
+/// The state as headers. Without limits there are none, and the clock is not read.
 fn headers(standing: &Standing, clock: &Clock) -> LimitHeaders {
     if standing.is_empty() {
         return LimitHeaders::new();
@@ -366,7 +365,7 @@ fn headers(standing: &Standing, clock: &Clock) -> LimitHeaders {
         .collect()
 }
 
-/// The balances of keys, with what tokens count for and cost in one catalog.
+/// The balances of keys, with the weights and prices of one catalog.
 struct PricedBalances {
     ledger: Ledger,
     catalog: Arc<IndexedCatalog>,
@@ -543,7 +542,7 @@ impl StoredItems for NoAccounts {
     }
 
     fn check(&self, _: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim> {
-        // What is all there passes unless another key is known to have made it.
+        // Items with contents pass unless another key is known to own one.
         MaybeReady::ready(match items.iter().all(|item| item.has_contents) {
             true => Claim::Allowed,
             false => Claim::Unavailable(Unavailable::Closed),

@@ -1,7 +1,7 @@
-//! The catalog as filters see it, and `auto`, joined to what the gateway knows beside the request: the
-//! model of the conversation and the availability of models.
+//! The catalog for filters, and the choice of `auto`: joins a request to the model of its
+//! conversation and to the availability of models.
 //!
-//! How a profile chooses is decided in `tollgate_routing`.
+//! `tollgate_routing` decides how a profile chooses.
 
 use crate::catalog::IndexedCatalog;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Which conversation a request belongs to, so that it is asked where its prompt cache is.
+//! The conversation of a request, so that the request goes where its prompt cache is.
 //!
-//! Decided by what the client says of it (a header, `prompt_cache_key`), else by how it
-//! begins: what a provider caches is a prefix, and a conversation's next request begins as the
-//! one before. The hash is mixed with the key's identifier, so that what one tenant sends
-//! says nothing of where another's goes. Where a conversation is kept is decided by routing.
+//! The client can name it (a header, `prompt_cache_key`). Otherwise its beginning identifies it:
+//! providers cache prefixes, and the next request of a conversation begins like the one before. The
+//! hash includes the key's id, so that the routing of one key shows nothing about the requests of
+//! another. Routing decides which candidate keeps a conversation.
 
 use tollgate_routing::plan::hash_of;
 use tollgate_wire::json::Span;
@@ -13,7 +13,7 @@ use tollgate_wire::peek::Spans;
 /// distinguishes conversations, so the end of the beginning counts as well.
 const BYTES: u64 = 4 * 1024;
 
-/// Bytes of an empty name with its quotes: no name, as an empty header is none.
+/// The length of an empty name with its quotes. It counts as no name, like an empty header.
 const EMPTY_NAME: u64 = 2;
 
 /// The hash of a conversation of a key that the client gives a name.
@@ -21,8 +21,8 @@ pub fn named(key: &[u8], name: &[u8]) -> u64 {
     hash_of(&[key, b"header", name])
 }
 
-/// Where the `prompt_cache_key` of a request stands, quotes and all; `None` where there is none that
-/// names a conversation.
+/// The span of `prompt_cache_key`, with its quotes. `None` if it is absent, empty or longer than 4
+/// KiB.
 pub fn cache_key(spans: &Spans) -> Option<Span> {
     let is_name = |span: &Span| span.len() > EMPTY_NAME && span.len() <= BYTES;
     spans.cache_key.filter(is_name)

@@ -1,5 +1,5 @@
-//! Where bodies are counted: short ones at once, all others on threads of their own, in a
-//! bounded number, so that no text delays other requests. Of these threads no key has more than half.
+//! Counts bodies: short ones on the calling thread, others on a bounded number of blocking threads,
+//! so that no body delays other requests. One key gets at most half of the threads.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tollgate_types::{Format, KeyId};
 /// Bytes of a body that is counted on the thread that serves its request: 0.2 ms at the worst
 /// rate that any text is counted at.
 const SHORT_BODY: usize = 2 * 1024;
-/// Bodies that are counted or wait for it; of more, the length stands for the count.
+/// The most bodies that are counted or wait. Beyond that, the length is the estimate.
 const MOST_WAITING: usize = 256;
 /// How long a body waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The desk.
+/// Counts the tokens of bodies.
 pub struct Desk {
     /// One count for each core.
     at_once: Arc<Semaphore>,
-    /// Of them at most half for one key, whose other bodies wait for that.
+    /// At most half of them for one key; its other bodies wait.
     of_keys: KeyedSemaphore,
 }
 
@@ -37,14 +37,14 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// Counts a short body here and now, where its vocabulary is unpacked.
+    /// Counts a short body on this thread, if its vocabulary is loaded.
     pub fn at_once(&self, format: Format, body: &[u8], rules: &Rules) -> Option<Count> {
         let is_short = body.len() <= SHORT_BODY && rules.vocabulary.is_loaded();
         is_short.then(|| count(format, body, rules))
     }
 
-    /// Counts a body of a key on another thread; `None` where too many of the key or of all keys wait
-    /// already.
+    /// Counts a body of a key on another thread. `None` if too many bodies wait, or this one waits
+    /// too long.
     pub async fn count(
         &self,
         key: &KeyId,

@@ -1,9 +1,7 @@
-//! Counts of tokens, as the gateway uses them: by which rules a body is counted
-//! ([`CatalogCounts`]), on which thread ([`Desk`]), and which counts of providers are kept
-//! ([`CountCache`]).
+//! Token counts for the gateway: the rules for a body ([`CatalogCounts`]), the thread that counts
+//! it ([`Desk`]), and the cached counts of providers ([`CountCache`]).
 //!
-//! How a body is counted is the count crate's. The rules are built in: no request changes how
-//! another one is counted.
+//! `tollgate_count` counts. Its rules are built in: no request changes how another one is counted.
 
 mod cache;
 mod desk;

@@ -9,8 +9,8 @@ use tollgate_filter::{Counting, ModelHandle, RequestContext};
 use tollgate_routing::{Deployment, Model, UpstreamModel};
 use tollgate_types::{Format, InputCount, MaybeReady};
 
-/// Text of which every byte is counted for a filter: a sample can be deceived, and here that
-/// would be paid for. Half a second of a thread at worst.
+/// Up to this size, a filter's count reads every byte: crafted text can mislead a sample, and the
+/// filter reserves by the count. At worst half a second of a thread.
 const EXACT_BYTES: u64 = 4 << 20;
 
 /// The counting of one configuration.
@@ -24,7 +24,7 @@ pub struct CatalogCounts {
 /// A deployment of a model, with what is looked up once.
 struct Served {
     deployment: Arc<Deployment>,
-    /// `None`: the name that the caller asks for says it.
+    /// `None` if it depends on the model name in the request.
     family: Option<Tokenizer>,
 }
 
@@ -79,8 +79,8 @@ impl CatalogCounts {
         self.models.get(place).map(Vec::as_slice)
     }
 
-    /// How a request is counted that a certain deployment of its model answers. It is counted
-    /// as the caller wrote it: a translation says the same in other words.
+    /// How a request to this deployment is counted. The client's body is counted, also if the
+    /// deployment gets a translation.
     pub fn how(&self, request: &RequestContext, by: &Arc<Deployment>) -> Option<How> {
         let served = self.served(request.route.as_ref()?.model)?;
         let served = served.iter().find(|it| it.deployment.name == by.name)?;

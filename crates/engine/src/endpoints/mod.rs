@@ -1,8 +1,7 @@
-//! The public endpoints: which one a path means, and the answers made here.
+//! The public endpoints: which endpoint a path belongs to, and the gateway's own answers.
 //!
-//! The table itself is [`Endpoint::TABLE`]. Matching is exact, and the one match serves
-//! keys and dispatch alike, so that no spelling of a path can be one thing to the one
-//! and another thing to the other.
+//! The table is [`Endpoint::TABLE`]. Matching is exact. The key check and the dispatch use the same
+//! match, so that no spelling of a path means a different endpoint to each.
 
 mod gemini;
 mod models;

@@ -29,8 +29,8 @@ const READERS: usize = 8;
 const CALLERS: usize = 256;
 /// Of them those of one key.
 const CALLERS_OF_A_KEY: u64 = 64;
-/// Longest wait for the ledger to enter what the caller's last requests have cost. After it
-/// the answer is what the file has.
+/// How long a request waits until the charges of the key's last requests are committed. After that,
+/// the answer lacks them.
 const CATCH_UP: Duration = Duration::from_millis(500);
 /// Longest wait for a reader's place.
 const WAIT: Duration = Duration::from_secs(2);
@@ -89,12 +89,12 @@ impl Usage {
     ///
     /// # Errors
     ///
-    /// 401 where the time of all its grants is over, 503 where too many ask, 500 where the
-    /// ledger cannot be read.
+    /// 401 if all grants have expired; 503 if too many queries are in progress; 500 if the ledger
+    /// cannot be read.
     pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
         let _place = self.enter(identity).await?;
-        // Before the file: what is settled between the two is counted twice until the next answer,
-        // and never shown as still there.
+        // Read before the file: a charge that is committed in between is shown as reserved and as
+        // used, never as remaining.
         let holdings = self.source.ledger.holdings(&identity.key);
         let reserved = |unit| {
             let holdings = holdings.as_ref().and_then(|it| *it.get(unit));
@@ -118,9 +118,8 @@ impl Usage {
     ///
     /// # Errors
     ///
-    /// 400 for each parameter that is not understood; 401 where the time of all its grants is
-    /// over; 503 where too many ask, 500 where the
-    /// ledger cannot be read.
+    /// 400 for a parameter that is not understood; 401 if all grants have expired; 503 if too many
+    /// queries are in progress; 500 if the ledger cannot be read.
     pub async fn history(&self, identity: &Identity, query: &str) -> Result<Vec<u8>, PublicError> {
         let query = query::read(query)?;
         let cursor = if query.before.is_some() {
@@ -152,7 +151,7 @@ impl Usage {
         Ok(serde_json::to_vec(&page).unwrap_or_default())
     }
 
-    /// A place among the callers, once what they have used is on record.
+    /// Counts the caller, and waits until the charges of its last requests are committed.
     async fn enter(
         &self,
         identity: &Identity,
@@ -162,7 +161,7 @@ impl Usage {
             return Err(busy());
         }
         let place = self.source.callers.try_acquire().map_err(|_| busy())?;
-        // In vain where the file cannot be written; what it has can be read all the same.
+        // If the file cannot be written, the answer has what is in the file.
         let _ = self.source.ledger.caught_up(CATCH_UP).await;
         Ok((place, share))
     }

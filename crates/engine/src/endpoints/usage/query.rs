@@ -53,7 +53,7 @@ fn refusal(message: impl Into<Cow<'static, str>>) -> PublicError {
 }
 
 fn unknown(name: &str) -> PublicError {
-    /// Of a text that is not known for anything, this much is repeated.
+    /// The most characters of an unknown name that the message repeats.
     const SHOWN: usize = 40;
     let shown: String = name.chars().take(SHOWN).collect();
     refusal(match did_you_mean(name, NAMES) {
