@@ -226,7 +226,7 @@ impl Clock {
         Self::new(0, hands)
     }
 
-    /// Lets time pass for a clock that a test plays, and then sets it so far ahead or back.
+    /// Advances the simulated time, then sets the simulated system clock ahead or back.
     #[cfg(test)]
     pub(crate) fn play(&self, passes: Duration, step_ms: i64) {
         let Hands::Played {

@@ -71,7 +71,7 @@ pub enum Refusal {
     Unknown,
     /// It was revoked.
     Revoked(KeyId),
-    /// Its time is over.
+    /// It has expired.
     Expired(KeyId),
 }
 
@@ -173,7 +173,7 @@ impl KeyDirectory {
         }
     }
 
-    /// How the directory is.
+    /// The health of the directory.
     pub fn health(&self) -> DirectoryHealth {
         self.0.shared.health.lock().clone()
     }

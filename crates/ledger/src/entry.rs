@@ -51,7 +51,7 @@ pub(crate) type Payments = SmallVec<[(i64, u64); 1]>;
 /// One settled request, or how far one has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Entry {
-    /// The request id, which makes a second settlement of one request nothing.
+    /// The request id: a second settlement of the same request has no effect.
     #[serde(serialize_with = "request_id")]
     pub(crate) request: RequestId,
     /// The key's number in the database.
@@ -63,7 +63,7 @@ pub(crate) struct Entry {
     /// Why the gateway chose this model, if the request left the choice to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// `None`: it passed to its provider unread.
+    /// `None`: the gateway forwarded it unread.
     pub(crate) format: Option<Format>,
     pub(crate) streamed: bool,
     pub(crate) status: u16,
@@ -192,7 +192,7 @@ pub(crate) fn kept_reason(reason: &str) -> String {
 /// A text without illegal bytes and within its length; `None` if it fits as it is.
 fn kept(text: &str, most: usize, is_legal: impl Fn(u8) -> bool) -> Option<String> {
     let is_plain = |byte: u8| is_legal(byte) && byte != b'"' && byte != b'\\';
-    // All of them, although the first that is not plain would do: so they are looked at together.
+    // Without a short circuit, so that the compiler can vectorize the loop.
     let is_kept = |all: bool, byte| all & is_plain(byte);
     if text.len() <= most && text.bytes().fold(true, is_kept) {
         return None;

@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use tollgate_types::{KeyId, Money, PerUnit, Usage};
 
-/// Which records.
+/// Selects records.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
     /// How many at most: 1 to [`HistoryQuery::MAX_LIMIT`], else the nearest of them; 0 is
@@ -31,7 +31,7 @@ pub struct HistoryQuery {
     pub before: Option<String>,
     /// Of this served model.
     pub model: Option<String>,
-    /// That ended so.
+    /// With this billing state.
     pub state: Option<BillingState>,
     /// That were answered with this HTTP status.
     pub status: Option<u16>,
@@ -53,8 +53,7 @@ impl HistoryQuery {
 pub struct UsageRecord {
     /// The request id.
     pub id: String,
-    /// When it came on record, mostly the moment at which it was settled: never before a time
-    /// that was on record already.
+    /// When it was recorded, usually when it was settled. Never earlier than an older record.
     pub time: Timestamp,
     /// The model asked for.
     pub model_asked: String,
@@ -76,7 +75,7 @@ pub struct UsageRecord {
     pub usage: Usage,
     /// Tokens charged.
     pub charged: u64,
-    /// Those of the charged tokens that nothing was left for.
+    /// The charged tokens that the balance did not cover.
     pub overdraft: u64,
     /// The cost in money at the prices of its time; `None` if they are unknown.
     pub cost: Option<Money>,
@@ -114,7 +113,7 @@ pub struct UsageSummary {
     pub valid_until: Option<Timestamp>,
     /// The granted and used amounts of each unit; `None` if the key never had a grant in it.
     pub given: PerUnit<Option<Given>>,
-    /// The time of every grant that it was ever given is over: so is the key's.
+    /// All grants of the key have expired, and so has the key.
     pub is_over: bool,
     /// The usage by model, over all time, purged records included.
     pub models: Vec<ModelTotal>,
@@ -155,7 +154,7 @@ pub struct ModelTotal {
 /// A history that cannot be given.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// A cursor that is not one: the caller's fault.
+    /// The cursor is not valid: a fault of the client.
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),
     /// The database cannot be read.
@@ -181,7 +180,7 @@ impl History {
     /// A page of the records of `key`.
     ///
     /// # Errors
-    /// A cursor is wrong, or the database cannot be read.
+    /// The cursor is not valid, or the database cannot be read.
     pub fn page(&self, key: &KeyId, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
         let place = |cursor: &Option<String>| {
             let cursor = cursor.as_deref();

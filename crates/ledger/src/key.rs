@@ -1,11 +1,10 @@
 //! The form of a key, and the hash that the database keeps of it.
 //!
 //! A key is `sk-`, 43 base62 characters of randomness (62^43 is more than 2^256)
-//! and 6 base62 characters of checksum. The checksum is there for people that lose
-//! a character while copying, and to refuse nonsense without a look-up; it is no
-//! protection. CRC-32 serves that better than a cut-off SHA-256: it misses *no*
-//! single wrong character and *no* two neighbours swapped, where the other misses
-//! one in billions, and 62^6 holds its 32 bits.
+//! and 6 base62 characters of checksum. The checksum catches typing errors and
+//! lets the gateway refuse other texts without a look-up; it protects nothing.
+//! CRC-32 detects every single wrong character and every swap of two
+//! neighbours, and 62^6 holds its 32 bits.
 //!
 //! Stored is HMAC-SHA-256 of the key under a pepper from the configuration. A
 //! slow password hash would protect short secrets; against 256 bits of randomness

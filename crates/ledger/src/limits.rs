@@ -1,4 +1,5 @@
-//! How fast a key may go: requests, input and output tokens a minute, requests at once.
+//! The limits of a key: requests, input tokens and output tokens per minute, and concurrent
+//! requests.
 //!
 //! Whether it can pay is decided in `balance`. One process keeps limits in memory: a restart begins
 //! them anew, which lets at most one window more through. Several processes share them through a
@@ -42,7 +43,7 @@ use std::{
 pub use tollgate_types::{Denied, Dimension, Limited};
 use tollgate_types::{KeyId, Limits, MaybeReady};
 
-/// How a key stands with each of its limits; for the headers of an answer.
+/// The state of each limit of a key, for the headers of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Requests a minute.
@@ -77,7 +78,7 @@ struct Sharing {
 }
 
 impl Limiter {
-    /// Keeps the state of at most `keys` keys; of more, the least used begin anew.
+    /// Keeps the state of at most `keys` keys. Beyond that, the least used start again.
     pub fn new(keys: usize, clock: Clock) -> Self {
         Self {
             keys: Arc::new(Keys {
@@ -112,11 +113,11 @@ impl Limiter {
         Ok(self)
     }
 
-    /// Lets a request of `input` tokens and at most `output` tokens through, or nothing
-    /// is taken from any limit. Decides by what this process knows, without the server.
+    /// Admits a request of `input` tokens and at most `output` tokens by what this process knows,
+    /// without asking the server. Takes nothing if it refuses.
     ///
     /// # Errors
-    /// The first limit that it runs into.
+    /// The first limit that the request exceeds.
     pub fn admit(
         &self,
         key: &KeyId,

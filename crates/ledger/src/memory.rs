@@ -81,14 +81,14 @@ const MOST_WAITING: u64 = 64 << 20;
 /// Most bytes that one transaction writes or overwrites, so that no settlement waits long for the
 /// database.
 const MOST_AT_ONCE: u64 = 1 << 20;
-/// How often old answers are forgotten.
+/// How often old answers are deleted.
 const ROUND: Duration = Duration::from_secs(60);
 /// How often a failed transaction is tried, and after which pause.
 const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Remembers answers and finds them again. The last handle writes down what waits, in the background;
-/// [`Memory::close`] waits for it.
+/// Stores answers and finds them again. The last handle writes the waiting answers in the
+/// background; [`Memory::close`] waits for it.
 pub struct Memory(Arc<Inner>);
 
 struct Inner {
@@ -146,8 +146,8 @@ enum Change {
 }
 
 impl Memory {
-    /// Over the database of `store`, within these limits; `None`: nothing is remembered, and what there
-    /// is is forgotten.
+    /// Opens the memory in the database of `store`, with these limits. `None` stores nothing and
+    /// deletes the stored answers.
     ///
     /// # Errors
     /// The database cannot be opened, or no thread can be started.
@@ -316,7 +316,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// An answer that is not in the database yet; `Some(None)` where it is another key's.
+    /// An answer that is not in the database yet. `Some(None)` if it belongs to another key.
     fn uncommitted(&self, id: RequestId) -> Option<Option<Arc<Remembered>>> {
         let answer = self.inner.queue.lock().uncommitted.get(&id).cloned()?;
         Some((answer.key == *self.key).then_some(answer))

@@ -1,8 +1,7 @@
 //! The bytes of a record in the settlement file.
 //!
-//! Of fixed layout, little end first, since a request waits while they are written: JSON took
-//! seven thousand instructions, a tenth of all that a settlement costs its request. The first
-//! byte is the layout's number; no text begins with it.
+//! The layout is fixed and little-endian, because the request waits while it is written. The first
+//! byte is the number of the layout; no JSON text begins with it.
 
 use super::{Entry, Payments};
 use crate::charge::{BillingState, CountSource};
@@ -12,7 +11,7 @@ use tollgate_types::{ErrorCode, Format, Money, RequestId, Usage};
 /// The number of this layout.
 pub(super) const LAYOUT: u8 = 1;
 
-// What is written of these is the place: at the end alone there may come more.
+// A record holds an index into these lists, so new values go at the end.
 // `None`: the request passed to its provider unread.
 const FORMATS: [Option<Format>; 8] = [
     Some(Format::Chat),
@@ -37,17 +36,18 @@ const STREAMED: u8 = 1;
 const CLAMPED: u8 = 2;
 /// There is a time to the first byte.
 const HAS_BEGUN: u8 = 4;
-/// The request has not ended. A program that does not know this takes it for settled.
+/// The request has not ended. An older program that does not know the flag reads the record as
+/// settled.
 const PROGRESS: u8 = 8;
 /// The cost is known.
 const PRICED: u8 = 16;
 /// The cost is charged.
 const PAID_IN_MONEY: u8 = 32;
 
-/// Writes a record, with another reason than its own where there is no room for that.
+/// Writes a record with this reason in place of its own.
 ///
 /// # Errors
-/// `out` has not the room, or a name is longer than can be said.
+/// `out` is too short, or a name is too long for its length byte.
 pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) -> io::Result<()> {
     let flags = [
         (entry.streamed, STREAMED),

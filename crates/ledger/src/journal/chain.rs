@@ -12,7 +12,7 @@ use std::{
 };
 use tollgate_types::RequestId;
 
-/// How a slot with a part begins.
+/// The first bytes of a slot with a part.
 pub(super) const MARK: [u8; 4] = *b"TOL4";
 /// The length of the head of a part: identity of the record, number of the part, number of parts.
 const PART_LEN: usize = 12;
@@ -24,7 +24,7 @@ const ROOM: usize = SLOT_LEN - HEADER_LEN - PART_LEN - NAME_LEN;
 pub(super) const MOST_BYTES: usize = MOST_PARTS * ROOM;
 const MOST_PARTS: usize = 8;
 
-/// How many slots a record of so many bytes needs that does not fit into one.
+/// The number of slots for a record that does not fit into one.
 pub(super) const fn parts(bytes: usize) -> usize {
     bytes.div_ceil(ROOM)
 }
@@ -87,7 +87,7 @@ struct Part {
 }
 
 impl Parts {
-    /// Takes a part; `false` where it is none.
+    /// Adds a part. `false` if the bytes are not a part.
     pub(super) fn take(&mut self, part: &[u8], slot: &[u8]) -> bool {
         let Some((header, rest)) = part.split_first_chunk::<PART_LEN>() else {
             return false;

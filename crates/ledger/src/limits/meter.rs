@@ -15,8 +15,8 @@ use std::{
 };
 use tollgate_types::{Denied, Dimension, Limited, Limits};
 
-/// The state of one key. There is one of it to a key, whatever becomes of the limits: requests that
-/// are under way when they change end in the same one.
+/// The state of one key. It outlives changes of the limits, so that a running request gives back to
+/// the state from which it took.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     running: AtomicU32,
@@ -279,7 +279,7 @@ impl Paces {
         self.output.give_back(taken.output);
     }
 
-    /// Where `taken` was taken, so many tokens were used.
+    /// Corrects the taken tokens to the used ones.
     pub(super) fn correct(&mut self, taken: &Taken, input: u64, output: u64, now_ms: u64) {
         self.input.correct(taken.input, input, now_ms);
         self.output.correct(taken.output, output, now_ms);

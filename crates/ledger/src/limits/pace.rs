@@ -28,7 +28,7 @@ impl Pace {
         }
     }
 
-    /// The bucket that holds requests up, where there is one.
+    /// The bucket, if the limit applies.
     const fn limited(&mut self) -> Option<&mut Bucket> {
         if self.is_limited {
             self.bucket.as_mut()
@@ -96,8 +96,8 @@ impl Pace {
         }
     }
 
-    /// Where `taken` was taken, `used` were used. A request admitted without a limit owes nothing
-    /// to one that was set meanwhile.
+    /// Corrects `taken` to `used`. A request that was admitted without a limit owes nothing to a
+    /// limit that was set since.
     pub(super) fn correct(&mut self, taken: Option<u64>, used: u64, now_ms: u64) {
         let Some(taken) = taken else { return };
         match used.checked_sub(taken) {
