@@ -15,8 +15,8 @@ use tollgate_settings::{Environment, Fault, KeyPath, unknown_name};
 use tollgate_types::Weights;
 
 impl Catalog {
-    /// Checks `settings` and builds the catalog. Secrets come from `environment`; a relative
-    /// path is taken from what `folder` says for the place at which it stands.
+    /// Checks `settings` and builds the catalog. Secrets come from `environment`; `folder` returns
+    /// the base folder of relative paths at a key path.
     ///
     /// # Errors
     /// Every fault there is, by key path from the top of the configuration.

@@ -24,7 +24,7 @@ pub struct Catalog {
     pub(crate) unserved: Vec<Arc<str>>,
 }
 
-/// By what a conversation is known.
+/// How conversations are identified.
 #[derive(Clone, Debug, Default)]
 pub struct Affinity {
     /// Whether conversations are kept together.
@@ -77,7 +77,7 @@ impl Catalog {
         &self.listed
     }
 
-    /// Everything that [`Catalog::resolve`] can give: what is listed, and the wildcards.
+    /// Every model that [`Catalog::resolve`] can return: the listed ones and the wildcards.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.listed
             .iter()
@@ -136,7 +136,7 @@ impl Catalog {
     }
 }
 
-/// The name with every dot between two digits made a hyphen; `None` where there is none.
+/// The name with each dot between two digits replaced by a hyphen. `None` if it has no such dot.
 fn undotted(name: &str) -> Option<String> {
     let bytes = name.as_bytes();
     let is_digit = |place: Option<usize>| {

@@ -91,23 +91,23 @@ pub struct Model {
     pub recommended: bool,
     /// When it was released, in seconds since 1970.
     pub created: u64,
-    /// Tokens that input and output may have together, where known.
+    /// Tokens that input and output may have together, if known.
     pub context_window: Option<u64>,
-    /// Tokens that an answer may have, where known.
+    /// Tokens that an answer may have, if known.
     pub max_output_tokens: Option<u64>,
     /// Output tokens that it produces in a second, hidden reasoning included.
     pub output_rate: u32,
-    /// The efforts that it takes; empty: all that a format knows.
+    /// The efforts that it accepts. Empty: all efforts of the format.
     pub efforts: Vec<Effort>,
-    /// Whether it takes `temperature`, `top_p` and `top_k`.
+    /// Whether it accepts `temperature`, `top_p` and `top_k`.
     pub sampling: bool,
-    /// How it is asked to think in the messages format, where that was said.
+    /// How it is asked to think in the messages format, if configured.
     pub thinking: Option<ThinkingStyle>,
-    /// How its tokens are counted, where that was said.
+    /// How its tokens are counted, if configured.
     pub tokenizer: Option<Tokenizer>,
     /// The weights of its tokens when they are charged.
     pub weights: Weights,
-    /// How long its providers may take, where that is not what they usually may.
+    /// Its own time-outs, which replace those of its providers.
     pub timeouts: ModelTimeoutSettings,
     /// The features that it is known to lack.
     pub unsupported: Vec<ModelFeature>,

@@ -35,7 +35,7 @@ pub struct Provider {
     pub capabilities: Capabilities,
     /// Events of its streams that its formats do not define, and that pass all the same.
     pub stream_events: Arc<[Box<str>]>,
-    /// How the tokens of its models are counted, where that was said.
+    /// How the tokens of its models are counted, if configured.
     pub tokenizer: Option<Tokenizer>,
     /// When the breakers of it, its deployments and its credentials open. `None`: never.
     pub health: Option<BreakerPolicy>,
@@ -200,7 +200,7 @@ impl AnswerTimeouts {
     }
 }
 
-/// How a provider is looked after beside the requests.
+/// Active checks of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The path that is fetched; `None`: a connection is enough.

@@ -85,11 +85,10 @@ pub struct ProviderSettings {
     pub http2: Http2Setting,
     /// How the provider's certificate is verified; for `https` addresses.
     pub tls: Option<UpstreamTlsSettings>,
-    /// When it, its deployments and its credentials are passed over. Default: as `routing.health`
-    /// says; what is given here stands in the place of all of that.
+    /// When its breakers open, and those of its deployments and credentials. Default:
+    /// `routing.health`. A value here replaces all of `routing.health`.
     pub health: Option<HealthSettings>,
-    /// How it is looked after beside the requests, so that one that is down is known before a
-    /// request meets it. Default: requests alone show it.
+    /// Active checks, which find a failed provider before a request reaches it. Default: none.
     pub check: Option<CheckSettings>,
     /// Other paths of the provider that keys may use, such as those of images, audio, files and
     /// batches. Default: none.

@@ -1,5 +1,5 @@
-//! So many a minute at a deployment or a credential: the generic cell rate algorithm (GCRA)
-//! in one atomic.
+//! A limit per minute of a deployment or a credential: the generic cell rate algorithm (GCRA) in
+//! one atomic.
 //!
 //! The state is the moment at which everything taken so far will have flowed off; the limit
 //! is a parameter of every call, so that it can change while requests are under way.
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Microseconds in the window of every limit.
 const WINDOW: u64 = 60_000_000;
 
-/// The most that is ever owed: whatever one request turns out to need, others wait no longer.
+/// The largest debt: whatever one request used, others wait no longer than this.
 const MOST_OWED: u64 = 10 * WINDOW;
 
 /// How much of a limit was taken.
@@ -22,8 +22,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// How long to wait until `count` fits; `None`: it fits now. More than the limit itself
-    /// fits into an empty bucket: what is larger than a minute's worth is sent alone.
+    /// How long to wait until `count` fits. `None` if it fits now. A count above the limit fits
+    /// into an empty bucket.
     pub fn wait(&self, count: u64, limit: NonZeroU32, now_ms: u64) -> Option<Duration> {
         let now = now_ms.saturating_mul(1000);
         over(self.flows_off.load(Ordering::Relaxed), count, limit, now)
@@ -42,7 +42,7 @@ impl Bucket {
         taken.map(|_| ()).map_err(wait)
     }
 
-    /// Corrects what was taken to what it turned out to be.
+    /// Corrects the taken count to the used one.
     pub fn correct(&self, taken: u64, used: u64, limit: NonZeroU32, now_ms: u64) {
         let now = now_ms.saturating_mul(1000);
         // Never refuses, so it never fails.
@@ -61,7 +61,7 @@ impl Bucket {
     }
 }
 
-/// By how much `count` does not fit.
+/// How long until `count` fits. `None` if it fits now.
 fn over(state: u64, count: u64, limit: NonZeroU32, now: u64) -> Option<Duration> {
     let cost = cost(count, limit).min(WINDOW);
     let full = now.saturating_add(WINDOW);

@@ -4,16 +4,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The average: microseconds above, the moment of the last change in milliseconds below,
-/// both in 32 bits. Microseconds end at 71 minutes; moments wrap around after 49 days, and an
-/// average that is older than half of that is new again.
+/// The average: in the high 32 bits microseconds (at most 71 minutes), in the low 32 bits the time
+/// of the last change in milliseconds. The time wraps after 49 days; an average that is older than
+/// half of that starts again.
 #[derive(Debug, Default)]
 pub struct PeakEwma(AtomicU64);
 
 impl PeakEwma {
-    /// How fast it forgets: what is this old counts 37 %. Long enough to bridge the pauses
-    /// between requests to a model, short enough to notice within a minute that a provider
-    /// has recovered.
+    /// The time after which a measurement counts 37 %. Long enough to bridge the pauses between
+    /// requests to a model, short enough to notice within a minute that a provider has recovered.
     const DECAY_MS: f64 = 30_000.0;
 
     /// Takes a measurement. A larger one counts in full, a smaller one by its weight.
@@ -38,8 +37,8 @@ impl PeakEwma {
             });
     }
 
-    /// The average as it is now, faded with the time since the last measurement; `None` where
-    /// nothing was measured yet.
+    /// The current average, reduced by the time since the last measurement. `None` before the first
+    /// measurement.
     pub fn get(&self, now: u64) -> Option<Duration> {
         let (average, at) = unpack(self.0.load(Ordering::Relaxed));
         let faded = micros(f64::from(average) * kept(at, now));
@@ -47,7 +46,7 @@ impl PeakEwma {
     }
 }
 
-/// The share that what was measured at `at` keeps.
+/// The share that a measurement of `at` still has.
 fn kept(at: u32, now: u64) -> f64 {
     let age = low(now).wrapping_sub(at);
     // More than half of the range: another thread has read the clock a little later.

@@ -1,11 +1,11 @@
-//! How much is under way at a deployment or with a credential, and the limits of it.
+//! The running requests at a deployment or with a credential, and their limits.
 
 use super::bucket::Bucket;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How much a deployment or a credential takes.
+/// The limits of a deployment or a credential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Most concurrent requests.
@@ -23,10 +23,10 @@ impl Limits {
     }
 }
 
-/// There is no room.
+/// A limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// How long until there is; `None`: until something that is under way has ended.
+    /// The time until there is room. `None`: until a running request ends.
     pub wait: Option<Duration>,
 }
 
