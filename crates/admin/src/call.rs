@@ -1,4 +1,4 @@
-//! A request to the admin API, read strictly: what is not known is refused with its name.
+//! Reads a request to the admin API strictly: unknown parameters are refused by name.
 
 use super::api::unknown_path;
 use super::failure::Failed;

@@ -24,8 +24,8 @@ pub struct ConfigurationView {
     pub cause: Cause,
     /// The differences from the one before; the first 200.
     pub changes: Vec<Change>,
-    /// Key paths of what is otherwise in the file than in the running process, and takes a
-    /// restart or an upgrade.
+    /// Key paths whose values in the file differ from the running process, and that need a restart
+    /// or an upgrade.
     pub needs_restart: Vec<String>,
     /// The one before, which a rollback brings back.
     pub previous: Option<PreviousView>,

@@ -17,12 +17,12 @@ use tollgate_ledger::{Ledger, Limiter, Memory};
 use tollgate_telemetry::events::families::{Labels, gauges};
 use tollgate_telemetry::events::{self, PageFormat};
 
-/// Whether new callers should come here.
+/// Whether the gateway accepts new clients.
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// Says so, or takes it back.
+    /// Sets it.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Release);
     }
@@ -36,7 +36,7 @@ impl Readiness {
 ///
 /// # Errors
 ///
-/// When the address cannot be had.
+/// The address cannot be bound.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     /// Clients that wait to be accepted. A client beyond them tries again a second later, which is
     /// too late for a health check.

@@ -240,7 +240,7 @@ pub struct CreatedView<'a> {
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The order names what there is not, or contradicts itself.
+    /// The order refers to something that does not exist, or contradicts itself.
     #[error("{0}")]
     Order(String),
     /// The store refuses it, or cannot.
@@ -423,7 +423,7 @@ impl Operations {
         Ok(self.store.revoke_key(key)?)
     }
 
-    /// Lets a key and what it was given live longer; under a name once.
+    /// Extends the validity of a key and its grants. With a name, once.
     ///
     /// # Errors
     ///

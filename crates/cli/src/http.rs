@@ -81,8 +81,7 @@ async fn exchange(
     Ok((status, body.collect().await?.to_bytes()))
 }
 
-/// Why there is no answer: the first cause of all says it, and those over it only repeat that the
-/// request failed.
+/// The innermost cause of a failed request; the outer ones only repeat that it failed.
 fn described(authority: &str, fault: &(dyn Error + 'static)) -> String {
     let mut first = fault;
     while let Some(cause) = first.source() {

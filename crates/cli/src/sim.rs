@@ -30,7 +30,7 @@ pub struct Arguments {
     threads: Option<NonZeroUsize>,
 }
 
-/// So many events of so many bytes of text.
+/// A number of events, each with a number of bytes of text.
 #[derive(Clone, Copy)]
 struct CannedStream {
     chunks: usize,

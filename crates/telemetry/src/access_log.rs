@@ -162,7 +162,7 @@ fn unwritten<'a>(out: &mut impl Write, mut lines: &'a [u8]) -> &'a [u8] {
 }
 
 impl Drop for Writer {
-    /// Waits until every line is written, and for a reader that is stuck not for ever.
+    /// Waits until every line is written, but not for ever if the reader is stuck.
     fn drop(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(2);
         self.shared.waiting.lock().closed = true;

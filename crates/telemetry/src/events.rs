@@ -260,7 +260,7 @@ pub fn limit_hit(limit: LimitHit) {
     inc(&METRICS.limits_hit, [limit.as_str()]);
 }
 
-/// The outcome of fetching a token, where it was fetched.
+/// The outcome of a successful fetch of a token.
 const OK: &str = "ok";
 
 fn token_outcome(token: &Token, outcome: &str) -> IntCounter {

@@ -383,7 +383,7 @@ impl Breaker {
     }
 }
 
-/// So many seconds, in their two largest units.
+/// Seconds, shown in their two largest units.
 struct Span(u64);
 
 impl fmt::Display for Span {

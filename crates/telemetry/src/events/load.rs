@@ -58,8 +58,8 @@ impl InFlight {
         self.enter(Stage::Local);
     }
 
-    /// It is answered, and competes with no other request. `false`: so many are there already that it
-    /// is not worth waiting for what its caller may still send.
+    /// Notes that it is answered, so that it competes with no other request. `false`: so many
+    /// linger already that the rest of its body is not awaited.
     pub fn linger(&mut self) -> bool {
         const MOST: u64 = 1024;
         self.enter(Stage::Lingering);
@@ -117,8 +117,8 @@ impl Drop for OpenStream {
 /// Bytes of memory that requests hold.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Requests hold so many bytes of memory more, where `allowed` finds nothing against as many as it
-/// is then; concurrent readers see none of those that are refused.
+/// Adds `bytes` to the memory that requests hold, unless `allowed` refuses the new sum. Concurrent
+/// readers never see a refused amount.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub fn hold_more<E>(bytes: u64, allowed: impl Fn(u64) -> Result<(), E>) -> Resul
     Ok(())
 }
 
-/// Requests hold so many bytes less.
+/// Subtracts `bytes` from the memory that requests hold.
 pub fn hold_less(bytes: u64) {
     HELD.fetch_sub(bytes, Ordering::Relaxed);
     METRICS.bodies.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
