@@ -581,7 +581,7 @@ pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
 }
 
 /// Why no candidate was asked, although there were some.
-pub fn no_candidate(exchange: &Exchange) -> UpstreamFault {
+pub fn none_asked(exchange: &Exchange) -> UpstreamFault {
     if Instant::now() >= exchange.request_ends() {
         return UpstreamFault::response_timeout();
     }

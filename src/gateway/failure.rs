@@ -146,7 +146,7 @@ pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
     end_attempt(exchange.attempts.may_go_on())
 }
 
-/// Takes an attempt back of which nothing was sent: it does not count.
+/// Takes back an attempt of which nothing was sent: it does not count.
 pub fn retract(exchange: &mut Exchange) {
     outcome::not_sent(exchange);
     trace::retract_attempt(exchange);

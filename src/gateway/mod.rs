@@ -204,7 +204,7 @@ impl ProxyHttp for Gateway {
             None => {
                 // A failure of an earlier attempt is more useful to the client.
                 if exchange.fault.is_none() {
-                    exchange.fault = Some(attempt::no_candidate(exchange));
+                    exchange.fault = Some(attempt::none_asked(exchange));
                 }
                 Err(failure::end_attempt(false))
             }
