@@ -118,7 +118,7 @@ pub struct LoadLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     /// The key is not known yet, or has priority.
-    Whole,
+    Priority,
     /// Any other key.
     Standard,
 }
@@ -127,7 +127,7 @@ impl LoadLimits {
     /// The part of `of` that requests of a rank may use.
     pub fn share(&self, of: u64, rank: Rank) -> u64 {
         let reserved = match rank {
-            Rank::Whole => 0,
+            Rank::Priority => 0,
             Rank::Standard => u64::from(self.reserved.min(100)),
         };
         // Rounded down, so that the reserve is never zero.

@@ -75,7 +75,7 @@ impl LoadLimits {
             read_by_large: held_by_large.div_euclid(2),
             memory,
             memory_by_large: memory.saturating_sub(memory.div_euclid(16)),
-            of_priority: rank == Rank::Whole,
+            of_priority: rank == Rank::Priority,
         }
     }
 }
@@ -137,11 +137,11 @@ pub fn shed(why: Shed) -> PublicError {
 /// The rank of a request.
 pub fn rank(exchange: &Exchange) -> Rank {
     let Some(identity) = identity(exchange) else {
-        return Rank::Whole;
+        return Rank::Priority;
     };
     let plans = &exchange.snapshot.priority_plans;
     match &identity.plan {
-        Some(plan) if plans.contains(plan) => Rank::Whole,
+        Some(plan) if plans.contains(plan) => Rank::Priority,
         _ => Rank::Standard,
     }
 }
@@ -156,7 +156,7 @@ pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
     // The request itself is counted once its key is known.
     now.under_way = now.under_way.saturating_add(1);
     now.local = now.local.saturating_add(1);
-    refuse(exchange, Rank::Whole, None, now)
+    refuse(exchange, Rank::Priority, None, now)
 }
 
 /// Counts a request whose key is known, and refuses it if a limit or the key's share is reached.
@@ -263,16 +263,16 @@ mod tests {
     #[test]
     fn the_last_share_is_for_keys_with_priority() {
         let check = |rank, now| LIMITS.check(rank, Some(1), now);
-        let (standard, whole) = (Rank::Standard, Rank::Whole);
+        let (standard, priority) = (Rank::Standard, Rank::Priority);
         assert_eq!(check(standard, load(9, 9, 900)), Ok(()));
         assert_eq!(check(standard, load(10, 0, 0)), Err(Shed::Requests));
-        assert_eq!(check(whole, load(10, 10, 1000)), Ok(()));
-        assert_eq!(check(whole, load(11, 0, 0)), Err(Shed::Requests));
+        assert_eq!(check(priority, load(10, 10, 1000)), Ok(()));
+        assert_eq!(check(priority, load(11, 0, 0)), Err(Shed::Requests));
         assert_eq!(check(standard, load(1, 1, 901)), Err(Shed::Memory));
-        assert_eq!(check(whole, load(1, 1, 1001)), Err(Shed::Memory));
+        assert_eq!(check(priority, load(1, 1, 1001)), Err(Shed::Memory));
         // Two files for each request, and one for each connection.
         assert_eq!(check(standard, load(9, 10, 0)), Err(Shed::Files));
-        assert_eq!(check(whole, load(10, 11, 0)), Err(Shed::Files));
+        assert_eq!(check(priority, load(10, 11, 0)), Err(Shed::Files));
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn large_requests_leave_an_eighth_to_small_ones_where_the_largest_fits_all_the_same() {
-        let whole = Bounds {
+        let all = Bounds {
             held: 1000,
             held_by_large: 875,
             read_by_large: 437,
@@ -312,7 +312,7 @@ mod tests {
             memory_by_large: 938,
             of_priority: true,
         };
-        assert_eq!(LIMITS.bounds(Rank::Whole), whole);
+        assert_eq!(LIMITS.bounds(Rank::Priority), all);
         let with = |largest| LoadLimits { largest, ..LIMITS };
         for (largest, by_large) in [(400, 800), (440, 880), (450, 900)] {
             let bounds = with(largest).bounds(Rank::Standard);
