@@ -171,8 +171,8 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     exchange.of_key = shares(exchange).map(|shares| shares.take_one(resource));
     match resource {
-        Resource::LocalRequests => exchange.in_flight.stay(),
-        _ => exchange.in_flight.go_on(),
+        Resource::LocalRequests => exchange.in_flight.count_as_local(),
+        _ => exchange.in_flight.count_as_upstream(),
     }
     let of_key = exchange.of_key.as_ref();
     // Including this one.
@@ -210,7 +210,7 @@ fn refuse(
 }
 
 /// Short, because most requests end within seconds.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The error for a request that a full gateway refuses.
 pub fn overloaded() -> PublicError {
@@ -218,7 +218,7 @@ pub fn overloaded() -> PublicError {
         ErrorCode::ServiceUnavailable,
         "the gateway is at its limit of concurrent work; retry in a second",
     )
-    .with_retry_after(AGAIN)
+    .with_retry_after(RETRY_AFTER)
 }
 
 /// The error for a request whose key is beyond its share while the gateway is busy: a request with another
@@ -234,7 +234,7 @@ fn over_its_share(why: Shed) -> PublicError {
              of them have ended"
         }
     };
-    PublicError::new(ErrorCode::RateLimitExceeded, message).with_retry_after(AGAIN)
+    PublicError::new(ErrorCode::RateLimitExceeded, message).with_retry_after(RETRY_AFTER)
 }
 
 #[cfg(test)]

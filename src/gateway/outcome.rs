@@ -45,9 +45,9 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
             FaultClass::Credential if exchange.opened.is_some() => Blame::DeploymentCredential,
             _ => blame,
         };
-        let tell = &mut events::breaker_changed;
+        let report = &mut events::breaker_changed;
         let class = fault.class.as_str();
-        ticket.failed(counted, class, wait, now, fastrand::u64(..), tell);
+        ticket.failed(counted, class, wait, now, fastrand::u64(..), report);
     }
     if fault.class == FaultClass::Credential
         && let Some((_, began)) = exchange.attempts.ticket()

@@ -48,13 +48,13 @@ impl InFlight {
         ALL.load(Ordering::Relaxed)
     }
 
-    /// It goes to a provider.
-    pub fn go_on(&mut self) {
+    /// Counts it as a request to a provider.
+    pub fn count_as_upstream(&mut self) {
         self.enter(Stage::UnderWay);
     }
 
-    /// The gateway answers it by itself.
-    pub fn stay(&mut self) {
+    /// Counts it as a request that the gateway answers itself.
+    pub fn count_as_local(&mut self) {
         self.enter(Stage::Local);
     }
 
