@@ -117,8 +117,8 @@ impl Snapshot {
         }
         let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.desk(), &catalog)));
         let services = match accounts.zip(counts.as_ref()) {
-            Some((accounts, counts)) => accounts.lend(config, &catalog, counts),
-            None => NoAccounts::lend(&catalog, config.plans.keys().cloned().collect()),
+            Some((accounts, counts)) => accounts.services(config, &catalog, counts),
+            None => NoAccounts::services(&catalog, config.plans.keys().cloned().collect()),
         };
         let pipeline = Pipeline::build(&config.filters, &services)
             .map_err(|found| faults.extend(found))

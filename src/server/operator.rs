@@ -96,14 +96,14 @@ impl Operator {
             }
             let ledger = accounts.ledger().clone();
             let memory = Arc::clone(accounts.memory());
-            let pace = accounts.pace().clone();
+            let limiter = accounts.rate_limiter().clone();
             let serving = admin::serve(
                 listener,
                 readiness.clone(),
                 &api,
                 ledger,
                 memory,
-                pace,
+                limiter,
                 gone,
             );
             if let Err(fault) = serving.await {

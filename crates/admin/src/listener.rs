@@ -58,7 +58,7 @@ pub async fn serve(
     api: &Arc<Api>,
     ledger: Ledger,
     memory: Arc<Memory>,
-    pace: Limiter,
+    limiter: Limiter,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
@@ -66,7 +66,7 @@ pub async fn serve(
         readiness: readiness.clone(),
         ledger,
         memory,
-        pace,
+        limiter,
         writing: Semaphore::new(1),
     });
     let open = Router::new()
@@ -95,7 +95,7 @@ struct Metrics {
     readiness: Readiness,
     ledger: Ledger,
     memory: Arc<Memory>,
-    pace: Limiter,
+    limiter: Limiter,
     /// One permit: one page is written at a time.
     writing: Semaphore,
 }
@@ -124,7 +124,7 @@ impl Metrics {
             [(&[] as Labels<'_>, f64::from(u8::from(status.is_success())))],
         ));
         families.extend(ledger_metrics::remembered(&self.memory.stats()));
-        let shared = self.pace.shared_stats();
+        let shared = self.limiter.shared_stats();
         families.extend(shared.iter().flat_map(ledger_metrics::shared_limits));
         events::exposition(format, families)
     }

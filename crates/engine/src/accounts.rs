@@ -41,7 +41,7 @@ pub struct Accounts {
     /// The remembered answers.
     memory: Arc<Memory>,
     usage: Arc<UsageSource>,
-    paces: Paces,
+    limiters: RateLimiters,
     /// Where bodies are counted.
     desk: Arc<Desk>,
     /// Which models have answered which conversations.
@@ -68,7 +68,7 @@ impl Remembering {
 
 /// The rate limiters of keys. Cheap to clone.
 #[derive(Clone)]
-struct Paces {
+struct RateLimiters {
     generation: tollgate_ledger::Limiter,
     /// Limits `count_tokens` requests.
     counting: tollgate_ledger::Limiter,
@@ -77,19 +77,19 @@ struct Paces {
     filter_counts: tollgate_ledger::Limiter,
 }
 
-impl Paces {
+impl RateLimiters {
     fn new(clock: &Clock) -> Self {
-        let pace = || tollgate_ledger::Limiter::new(PACED_KEYS, clock.clone());
+        let limiter = || tollgate_ledger::Limiter::new(LIMITED_KEYS, clock.clone());
         Self {
-            generation: pace(),
-            counting: pace(),
-            filter_counts: pace(),
+            generation: limiter(),
+            counting: limiter(),
+            filter_counts: limiter(),
         }
     }
 }
 
 /// The most keys whose rates are kept. Beyond that, the least used start again.
-const PACED_KEYS: usize = 100_000;
+const LIMITED_KEYS: usize = 100_000;
 
 impl Accounts {
     /// Opens the ledger that a configuration names, and enters this process into it.
@@ -105,22 +105,23 @@ impl Accounts {
             ..LedgerSettings::default()
         };
         let ledger = Ledger::open(&store, settings)?;
-        let mut paces = Paces::new(store.clock());
+        let mut limiters = RateLimiters::new(store.clock());
         if !config.limits.per_node {
             let shared = match keys::limit_server(config)? {
                 Some((server, timeout)) => Some(SharedLimits::start(server, timeout)?),
                 None => None,
             };
-            let limiter = paces.generation;
-            paces.generation = limiter.shared_by(ledger.nodes(), shared.as_ref(), Some(&store))?;
+            let limiter = limiters.generation;
+            limiters.generation =
+                limiter.shared_by(ledger.nodes(), shared.as_ref(), Some(&store))?;
         }
-        let usage = UsageSource::new(&store, ledger.clone(), paces.generation.clone());
+        let usage = UsageSource::new(&store, ledger.clone(), limiters.generation.clone());
         Ok(Self {
             directory: Arc::new(directory),
             owned: Arc::new(Owned::new(&store, ledger.clone())),
             memory: Arc::new(Memory::open(&store, memory_limits(config))?),
             usage: Arc::new(usage),
-            paces,
+            limiters,
             desk: Arc::default(),
             conversations: Arc::default(),
             ledger,
@@ -144,8 +145,8 @@ impl Accounts {
     }
 
     /// The rate limiter of generations.
-    pub const fn pace(&self) -> &tollgate_ledger::Limiter {
-        &self.paces.generation
+    pub const fn rate_limiter(&self) -> &tollgate_ledger::Limiter {
+        &self.limiters.generation
     }
 
     /// Where bodies are counted.
@@ -189,7 +190,7 @@ impl Accounts {
     }
 
     /// The services for the filters of a configuration.
-    pub fn lend(
+    pub fn services(
         &self,
         config: &Config,
         catalog: &Arc<IndexedCatalog>,
@@ -199,7 +200,7 @@ impl Accounts {
             keys: Arc::clone(&self.directory) as _,
             catalog: Arc::clone(catalog) as _,
             limits: Arc::new(PlannedLimits {
-                paces: self.paces.clone(),
+                limiters: self.limiters.clone(),
                 clock: self.store.clock().clone(),
                 plans: limits_of_plans(config),
                 reported: AtomicBool::new(false),
@@ -252,7 +253,7 @@ pub fn output_in_advance(expected: u64, is_limited: bool, limits: &Limits) -> u6
 
 /// The limits of keys under the plans of one configuration.
 struct PlannedLimits {
-    paces: Paces,
+    limiters: RateLimiters,
     clock: Clock,
     plans: PlanLimits,
     /// An unknown plan was logged already.
@@ -288,7 +289,7 @@ impl Limiter for PlannedLimits {
                     return MaybeReady::ready(Err(NotAdmitted::UnknownPlan));
                 };
                 let output = output_in_advance(output, is_limited, &limits);
-                (&self.paces.generation, limits, input, output)
+                (&self.limiters.generation, limits, input, output)
             }
             Load::Count { limit } => {
                 let requests = Some(limit);
@@ -296,7 +297,7 @@ impl Limiter for PlannedLimits {
                     requests,
                     ..Limits::default()
                 };
-                (&self.paces.counting, limits, 0, 0)
+                (&self.limiters.counting, limits, 0, 0)
             }
         };
         match limiter.admit_shared(&identity.key, &limits, input, output) {
@@ -317,7 +318,7 @@ impl Limiter for PlannedLimits {
 
     fn headers(&self, identity: &Identity) -> LimitHeaders {
         let limits = self.of(identity).unwrap_or(identity.limits);
-        let standing = self.paces.generation.standing(&identity.key, &limits);
+        let standing = self.limiters.generation.standing(&identity.key, &limits);
         headers(&standing, &self.clock)
     }
 
@@ -326,7 +327,10 @@ impl Limiter for PlannedLimits {
             requests: Some(a_minute),
             ..Limits::default()
         };
-        let admitted = self.paces.filter_counts.admit(&identity.key, &limits, 0, 0);
+        let admitted = self
+            .limiters
+            .filter_counts
+            .admit(&identity.key, &limits, 0, 0);
         admitted.map(|it| it.finish(0, 0)).is_ok()
     }
 }
@@ -508,7 +512,7 @@ pub struct NoAccounts;
 
 impl NoAccounts {
     /// Services that have nothing to say.
-    pub fn lend(catalog: &Arc<IndexedCatalog>, plans: Arc<[String]>) -> Services {
+    pub fn services(catalog: &Arc<IndexedCatalog>, plans: Arc<[String]>) -> Services {
         Services {
             keys: Arc::new(Self),
             catalog: Arc::clone(catalog) as Arc<dyn Catalog>,

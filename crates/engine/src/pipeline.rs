@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn every_fault_in_the_settings_of_filters_is_said_at_once_and_where() {
         let catalog = Arc::new(IndexedCatalog::new(Catalog::default()));
-        let services = NoAccounts::lend(&catalog, Arc::default());
+        let services = NoAccounts::services(&catalog, Arc::default());
         let section = KeyPath::root().key("filters");
         let entry = |place, name: &str, settings| FilterEntry {
             name: name.to_owned(),

@@ -39,7 +39,7 @@ struct Book {
     here: Option<PerUnit<Holdings>>,
     /// `None`: its plan is not in the configuration.
     limits: Option<Limits>,
-    pace: Option<tollgate_ledger::Limiter>,
+    limiter: Option<tollgate_ledger::Limiter>,
     catalog: Arc<IndexedCatalog>,
     seen: Mutex<Seen>,
 }
@@ -67,7 +67,9 @@ impl Dry {
                 here: ledger.map(|ledger| here(ledger, ground.store, record)),
                 limits: plans.of(&record.identity),
                 record: record.clone(),
-                pace: ground.accounts.map(|accounts| accounts.pace().clone()),
+                limiter: ground
+                    .accounts
+                    .map(|accounts| accounts.rate_limiter().clone()),
                 catalog: Arc::clone(catalog),
                 seen: Mutex::default(),
             }),
@@ -88,7 +90,7 @@ impl Dry {
         }
     }
 
-    pub(super) fn lend(&self) -> Services {
+    pub(super) fn services(&self) -> Services {
         Services {
             keys: Arc::clone(&self.book) as _,
             catalog: Arc::clone(&self.catalog) as Arc<dyn Catalog>,
@@ -215,8 +217,8 @@ impl Book {
         };
         let limits = self.limits.as_ref().ok_or(NotAdmitted::UnknownPlan)?;
         let output = accounts::output_in_advance(output, is_limited, limits);
-        let standing = self.pace.as_ref();
-        let standing = standing.map(|pace| pace.standing(&identity.key, limits));
+        let standing = self.limiter.as_ref();
+        let standing = standing.map(|limiter| limiter.standing(&identity.key, limits));
         let wanted = [
             (Dimension::Requests, limits.requests, 1),
             (Dimension::InputTokens, limits.input_tokens, input),

@@ -312,7 +312,7 @@ pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation,
     let headers = headers(ground.config, order.session.as_deref())?;
     let catalog = Arc::new(catalog(ground));
     let dry = Dry::new(ground, &record, &catalog);
-    let pipeline = Pipeline::build(&ground.config.filters, &dry.lend())
+    let pipeline = Pipeline::build(&ground.config.filters, &dry.services())
         .map_err(|faults| ExplainError::Order(ground.config.locate(faults).to_string()))?;
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
     let client = IpAddr::V4(Ipv4Addr::LOCALHOST);

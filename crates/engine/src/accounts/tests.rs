@@ -9,7 +9,7 @@ fn one() -> NonZeroU32 {
 fn requested_counts_and_background_counts_have_separate_limits() {
     let clock = Clock::manual(now());
     let limits = PlannedLimits {
-        paces: Paces::new(&clock),
+        limiters: RateLimiters::new(&clock),
         clock,
         plans: PlanLimits::default(),
         reported: AtomicBool::new(false),

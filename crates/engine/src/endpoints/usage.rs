@@ -39,19 +39,19 @@ const WAIT: Duration = Duration::from_secs(2);
 pub struct UsageSource {
     history: History,
     ledger: Ledger,
-    pace: Limiter,
+    limiter: Limiter,
     clock: Clock,
     callers: Semaphore,
     readers: Arc<Semaphore>,
 }
 
 impl UsageSource {
-    /// Over the file of `store`, the balances in memory and the pace of keys.
-    pub fn new(store: &Store, ledger: Ledger, pace: Limiter) -> Self {
+    /// Over the file of `store`, the balances in memory and the limiter of keys.
+    pub fn new(store: &Store, ledger: Ledger, limiter: Limiter) -> Self {
         Self {
             history: History::new(store),
             ledger,
-            pace,
+            limiter,
             clock: store.clock().clone(),
             callers: Semaphore::new(CALLERS),
             readers: Arc::new(Semaphore::new(READERS)),
@@ -190,8 +190,8 @@ impl Usage {
 
     fn limits(&self, identity: &Identity) -> LimitsView {
         let limits = self.plans.of(identity).unwrap_or(identity.limits);
-        let standing = self.source.pace.standing(&identity.key, &limits);
-        let running = self.source.pace.running(&identity.key);
+        let standing = self.source.limiter.standing(&identity.key, &limits);
+        let running = self.source.limiter.running(&identity.key);
         LimitsView {
             requests_per_minute: standing.requests.map(LimitView::from),
             input_tokens_per_minute: standing.input_tokens.map(LimitView::from),
