@@ -8,7 +8,7 @@ use crate::catalog::IndexedCatalog;
 use crate::client::TrustedProxies;
 use crate::config::{Config, CountingSettings, Faults, Support, TranslationSettings};
 use crate::cors::Cors;
-use crate::counts::{CatalogCounts, CountCache, Desk};
+use crate::counts::{CatalogCounts, CountCache, CountingPool};
 use crate::endpoints::Usage;
 use crate::limits::{DrainLimits, Failover, Limits};
 use crate::owned::Owned;
@@ -113,9 +113,9 @@ impl Snapshot {
             .map_err(|found| faults.extend(found))
             .ok();
         if accounts.is_some() && config.counting.preload {
-            Desk::load(Vocabulary::default());
+            CountingPool::load(Vocabulary::default());
         }
-        let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.desk(), &catalog)));
+        let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.counting_pool(), &catalog)));
         let services = match accounts.zip(counts.as_ref()) {
             Some((accounts, counts)) => accounts.services(config, &catalog, counts),
             None => NoAccounts::services(&catalog, config.plans.keys().cloned().collect()),

@@ -155,12 +155,12 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
     let how = counts.how_routed(&admitted.request);
     let How { format, rules } = how.ok_or_else(fault)?;
     let body = admitted.body.whole();
-    let desk = counts.desk();
-    let counted = match desk.at_once(format, &body, &rules) {
+    let pool = counts.pool();
+    let counted = match pool.count_now(format, &body, &rules) {
         Some(count) => Some(count),
         None => {
             let key = &admitted.identity.key;
-            desk.count(key, format, body, rules).await
+            pool.count(key, format, body, rules).await
         }
     };
     let (count, source) = match counted {

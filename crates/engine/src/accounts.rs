@@ -4,7 +4,7 @@
 //! traits of filters on its types.
 
 use crate::catalog::IndexedCatalog;
-use crate::counts::{CatalogCounts, Desk};
+use crate::counts::{CatalogCounts, CountingPool};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
 use crate::keys::{self, OpenError};
 use crate::owned::Owned;
@@ -43,7 +43,7 @@ pub struct Accounts {
     usage: Arc<UsageSource>,
     limiters: RateLimiters,
     /// Where bodies are counted.
-    desk: Arc<Desk>,
+    counting_pool: Arc<CountingPool>,
     /// Which models have answered which conversations.
     conversations: Arc<Conversations>,
 }
@@ -122,7 +122,7 @@ impl Accounts {
             memory: Arc::new(Memory::open(&store, memory_limits(config))?),
             usage: Arc::new(usage),
             limiters,
-            desk: Arc::default(),
+            counting_pool: Arc::default(),
             conversations: Arc::default(),
             ledger,
             store: Arc::new(store),
@@ -150,8 +150,8 @@ impl Accounts {
     }
 
     /// Where bodies are counted.
-    pub const fn desk(&self) -> &Arc<Desk> {
-        &self.desk
+    pub const fn counting_pool(&self) -> &Arc<CountingPool> {
+        &self.counting_pool
     }
 
     /// Commits what has been settled, and gives everything back. Blocks.

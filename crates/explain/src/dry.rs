@@ -83,7 +83,7 @@ impl Dry {
                 None => Arc::new(NoAccounts),
             },
             counting: match ground.accounts {
-                Some(accounts) => Arc::new(CatalogCounts::new(accounts.desk(), catalog)),
+                Some(accounts) => Arc::new(CatalogCounts::new(accounts.counting_pool(), catalog)),
                 None => Arc::new(NoAccounts),
             },
             plans: ground.config.plans.keys().cloned().collect(),

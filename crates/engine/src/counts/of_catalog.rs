@@ -1,7 +1,7 @@
 //! Counts for the models of one configuration: the rules of a model that filters know by its
 //! handle.
 
-use super::Desk;
+use super::CountingPool;
 use crate::catalog::IndexedCatalog;
 use std::sync::Arc;
 use tollgate_count::{Basis, Count, Family as _, Rules, Tokenizer};
@@ -15,7 +15,7 @@ const EXACT_BYTES: u64 = 4 << 20;
 
 /// The counting of one configuration.
 pub struct CatalogCounts {
-    desk: Arc<Desk>,
+    pool: Arc<CountingPool>,
     catalog: Arc<IndexedCatalog>,
     /// The deployments of each model, by its number.
     models: Vec<Vec<Served>>,
@@ -39,14 +39,14 @@ pub struct How {
 impl Served {
     fn of(model: &Model, deployment: &Arc<Deployment>) -> Self {
         Self {
-            family: said_of(model, deployment),
+            family: tokenizer_of(model, deployment),
             deployment: Arc::clone(deployment),
         }
     }
 }
 
 /// The family of a model at a deployment: from the configuration, else from its name.
-fn said_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
+fn tokenizer_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
     let said = model.tokenizer.or(deployment.provider.tokenizer);
     match (said, &deployment.upstream_model) {
         (Some(said), _) => Some(said),
@@ -57,21 +57,21 @@ fn said_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
 
 impl CatalogCounts {
     /// For the models of `catalog`.
-    pub fn new(desk: &Arc<Desk>, catalog: &Arc<IndexedCatalog>) -> Self {
+    pub fn new(pool: &Arc<CountingPool>, catalog: &Arc<IndexedCatalog>) -> Self {
         let served = |model: &Arc<Model>| {
             let deployments = model.deployments.iter();
             deployments.map(|it| Served::of(model, it)).collect()
         };
         Self {
             models: catalog.in_order().map(served).collect(),
-            desk: Arc::clone(desk),
+            pool: Arc::clone(pool),
             catalog: Arc::clone(catalog),
         }
     }
 
     /// Where bodies are counted.
-    pub const fn desk(&self) -> &Arc<Desk> {
-        &self.desk
+    pub const fn pool(&self) -> &Arc<CountingPool> {
+        &self.pool
     }
 
     fn served(&self, model: ModelHandle) -> Option<&[Served]> {
@@ -115,13 +115,13 @@ impl Counting for CatalogCounts {
         };
         let How { format, mut rules } = how;
         rules.exact_bytes = EXACT_BYTES;
-        match self.desk.at_once(format, &body, &rules) {
+        match self.pool.count_now(format, &body, &rules) {
             Some(count) => MaybeReady::ready(input_count(count)),
             None => match &request.identity {
                 Some(identity) => {
-                    let (desk, key) = (Arc::clone(&self.desk), identity.key.clone());
+                    let (pool, key) = (Arc::clone(&self.pool), identity.key.clone());
                     MaybeReady::pending(async move {
-                        input_count(desk.count(&key, format, body, rules).await?)
+                        input_count(pool.count(&key, format, body, rules).await?)
                     })
                 }
                 None => MaybeReady::ready(None),

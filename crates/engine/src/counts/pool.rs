@@ -19,26 +19,26 @@ const MOST_WAITING: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Counts the tokens of bodies.
-pub struct Desk {
+pub struct CountingPool {
     /// One count for each core.
-    at_once: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// At most half of them for one key; its other bodies wait.
     of_keys: KeyedSemaphore,
 }
 
-impl Default for Desk {
+impl Default for CountingPool {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            at_once: Arc::new(Semaphore::new(cores)),
+            permits: Arc::new(Semaphore::new(cores)),
             of_keys: KeyedSemaphore::new(cores.div_euclid(2).max(1), MOST_WAITING),
         }
     }
 }
 
-impl Desk {
+impl CountingPool {
     /// Counts a short body on this thread, if its vocabulary is loaded.
-    pub fn at_once(&self, format: Format, body: &[u8], rules: &Rules) -> Option<Count> {
+    pub fn count_now(&self, format: Format, body: &[u8], rules: &Rules) -> Option<Count> {
         let is_short = body.len() <= SHORT_BODY && rules.vocabulary.is_loaded();
         is_short.then(|| count(format, body, rules))
     }
@@ -54,7 +54,7 @@ impl Desk {
     ) -> Option<Count> {
         let permits = async {
             let of_key = self.of_keys.acquire(key).await.ok()?;
-            let permit = Arc::clone(&self.at_once).acquire_owned().await.ok()?;
+            let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             Some((of_key, permit))
         };
         let permits = tokio::time::timeout(PATIENCE, permits).await.ok()??;
@@ -87,14 +87,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_whose_bodies_fill_the_queue_is_turned_away_and_another_is_counted() {
-        let desk = Desk::default();
+        let pool = CountingPool::default();
         let rules = Tokenizer::Openai.rules();
         let (greedy, other) = (KeyId::new("greedy"), KeyId::new("other"));
-        let count = |key| desk.count(key, Format::Chat, body("hello"), rules);
+        let count = |key| pool.count(key, Format::Chat, body("hello"), rules);
         let mut held = Vec::new();
         let mut waiting = Vec::new();
         for _ in 0..MOST_WAITING / 2 {
-            let mut one = Box::pin(desk.of_keys.acquire(&greedy));
+            let mut one = Box::pin(pool.of_keys.acquire(&greedy));
             match futures::poll!(&mut one) {
                 std::task::Poll::Ready(permit) => held.push(permit.unwrap()),
                 std::task::Poll::Pending => waiting.push(one),
@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn only_a_short_body_is_counted_where_it_came() {
-        let desk = Desk::default();
+        let pool = CountingPool::default();
         let rules = Tokenizer::Openai.rules();
         rules.vocabulary.load();
-        let short = desk.at_once(Format::Chat, &body("hello"), &rules);
+        let short = pool.count_now(Format::Chat, &body("hello"), &rules);
         assert_eq!(short.map(|it| it.tokens), Some(8));
         let long = body(&"a".repeat(SHORT_BODY));
-        assert_eq!(desk.at_once(Format::Chat, &long, &rules), None);
+        assert_eq!(pool.count_now(Format::Chat, &long, &rules), None);
     }
 }
