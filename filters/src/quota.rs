@@ -195,7 +195,7 @@ impl Quota {
 
     /// Waits until other processes may have given tokens back. `false`: there is nothing to wait for.
     async fn wait_for_others(&self, request: &RequestContext) -> bool {
-        match self.balances.more(request) {
+        match self.balances.wait_for_release(request) {
             Some(more) => {
                 more.await;
                 true

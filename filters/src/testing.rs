@@ -294,7 +294,10 @@ impl Balances for TenThousand {
         })
     }
 
-    fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn wait_for_release(
+        &self,
+        request: &RequestContext,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
         match name? {
             "given in pieces" => WAITS.set(WAITS.get() + 1),

@@ -411,9 +411,12 @@ impl Balances for PricedBalances {
         })
     }
 
-    fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn wait_for_release(
+        &self,
+        request: &RequestContext,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let identity = request.identity.as_ref()?;
-        let coming = self.ledger.more(&identity.key)?;
+        let coming = self.ledger.wait_for_release(&identity.key)?;
         Some(Box::pin(coming))
     }
 }

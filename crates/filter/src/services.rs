@@ -250,7 +250,10 @@ pub trait Balances: Send + Sync {
 
     /// Waits until other processes may have given back tokens of the key, after a refusal with
     /// [`Shortage::Busy`]. `None`: there is nothing to wait for.
-    fn more(&self, _: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn wait_for_release(
+        &self,
+        _: &RequestContext,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         None
     }
 }

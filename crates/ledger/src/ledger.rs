@@ -490,7 +490,10 @@ impl Ledger {
     /// Waits for tokens of the key that other processes give back, at most 500 ms, after [`Shortage::Busy`].
     /// `None` if no lease request stands, or too many requests wait. The caller then reserves again. Must be
     /// awaited on a tokio runtime.
-    pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
+    pub fn wait_for_release(
+        &self,
+        key: &KeyId,
+    ) -> Option<impl Future<Output = ()> + Send + 'static> {
         // Each process looks five times a second for lease requests and for returned tokens.
         const PATIENCE: Duration = Duration::from_millis(500);
         let accounts = &self.0.shared.accounts;

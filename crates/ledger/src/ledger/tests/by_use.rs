@@ -91,7 +91,7 @@ async fn a_nearly_spent_balance_is_spent_to_the_last_token() {
         for ledger in [&one, &two] {
             let mut held = house.reserve(ledger, &key, 7).await;
             if held.is_err()
-                && let Some(more) = ledger.more(&key)
+                && let Some(more) = ledger.wait_for_release(&key)
             {
                 more.await;
                 held = house.reserve(ledger, &key, 7).await;

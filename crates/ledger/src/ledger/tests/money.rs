@@ -231,7 +231,7 @@ async fn spend_together(house: House, tokens: u64) {
         for ledger in [&one, &two] {
             let mut held = house.buy(ledger, &key, bound(1)).await;
             if held.is_err()
-                && let Some(more) = ledger.more(&key)
+                && let Some(more) = ledger.wait_for_release(&key)
             {
                 more.await;
                 held = house.buy(ledger, &key, bound(1)).await;

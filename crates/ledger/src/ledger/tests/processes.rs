@@ -97,7 +97,7 @@ async fn a_process_gets_the_unused_tokens_of_another() {
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
     drop(house.reserve(&one, &key, 1).await.unwrap());
-    assert!(two.more(&key).is_none(), "no process has asked");
+    assert!(two.wait_for_release(&key).is_none(), "no process has asked");
     // Each asking brings half of what is left there.
     for wanted in [400, 300] {
         let mut waits = 0;
@@ -108,7 +108,7 @@ async fn a_process_gets_the_unused_tokens_of_another() {
             }
             waits += 1;
             assert!(waits <= 2, "{wanted}");
-            two.more(&key).expect("it is asked for").await;
+            two.wait_for_release(&key).expect("it is asked for").await;
         };
         held.settle(&completed(wanted));
     }
@@ -118,7 +118,7 @@ async fn a_process_gets_the_unused_tokens_of_another() {
     for _ in 0..3 {
         let refused = house.reserve(&two, &key, 280).await.unwrap_err();
         assert_eq!(refused, Shortage::Busy);
-        if let Some(more) = two.more(&key) {
+        if let Some(more) = two.wait_for_release(&key) {
             more.await;
         }
     }
@@ -144,9 +144,9 @@ async fn a_wait_for_another_process_that_times_out_does_not_block_later_waits() 
     let refused = house.reserve(&two, &key, 500).await.unwrap_err();
     assert_eq!(refused, Shortage::Busy);
     for _ in 0..2 {
-        two.more(&key).expect("it is asked for").await;
-        let waiting = two.more(&key).expect("the waiter has gone");
-        assert!(two.more(&key).is_none(), "one may wait");
+        two.wait_for_release(&key).expect("it is asked for").await;
+        let waiting = two.wait_for_release(&key).expect("the waiter has gone");
+        assert!(two.wait_for_release(&key).is_none(), "one may wait");
         drop(waiting);
     }
 }
@@ -507,7 +507,7 @@ async fn the_last_tokens_of_a_key_are_not_torn_between_processes() {
         for ledger in [&one, &two] {
             let mut held = house.reserve(ledger, &key, 60).await;
             if held.is_err()
-                && let Some(more) = ledger.more(&key)
+                && let Some(more) = ledger.wait_for_release(&key)
             {
                 more.await;
                 held = house.reserve(ledger, &key, 60).await;
