@@ -34,14 +34,14 @@ pub(super) struct Demand {
 
 /// The amounts to lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Need {
+struct LeaseTarget {
     /// For reservations of concurrent requests.
     held: u64,
     /// For charges until more is leased.
     margin: u64,
 }
 
-impl Need {
+impl LeaseTarget {
     fn all(self) -> u64 {
         self.held.saturating_add(self.margin)
     }
@@ -67,24 +67,24 @@ impl Demand {
 
     /// How much to lease in addition, for waiting requests that need `waiting` together.
     pub(super) fn missing(&mut self, leased: Holdings, waiting: u64, now: Timestamp) -> u64 {
-        let need = self.need(leased.reserved.saturating_add(waiting), now);
-        need.all().saturating_sub(leased.all())
+        let target = self.target(leased.reserved.saturating_add(waiting), now);
+        target.all().saturating_sub(leased.all())
     }
 
     /// Whether it is time to lease more.
     pub(super) fn runs_low(&mut self, leased: Holdings, now: Timestamp) -> bool {
-        let Need { held, margin } = self.need(leased.reserved, now);
+        let LeaseTarget { held, margin } = self.target(leased.reserved, now);
         leased.all() < held.saturating_add(margin / 2)
     }
 
     /// How much of the free tokens to keep. `None`: they are not too many.
     pub(super) fn amount_to_keep(&mut self, leased: Holdings, now: Timestamp) -> Option<u64> {
-        let need = self.need(leased.reserved, now).all();
-        let is_too_much = leased.all() > need.saturating_mul(2);
-        is_too_much.then(|| need.saturating_sub(leased.reserved))
+        let target = self.target(leased.reserved, now).all();
+        let is_too_much = leased.all() > target.saturating_mul(2);
+        is_too_much.then(|| target.saturating_sub(leased.reserved))
     }
 
-    fn need(&mut self, reserved: u64, now: Timestamp) -> Need {
+    fn target(&mut self, reserved: u64, now: Timestamp) -> LeaseTarget {
         self.advance(now);
         let Self { present, last, .. } = self;
         let held = [
@@ -96,7 +96,7 @@ impl Demand {
         ];
         let held = held.into_iter().max().unwrap_or(0);
         let spent = at_this_pace(present.spent, between(self.since, now)).max(last.spent);
-        Need {
+        LeaseTarget {
             held,
             margin: spent.max(held),
         }
