@@ -126,18 +126,18 @@ pub struct Clock(Arc<Source>);
 struct Source {
     /// The latest time that was ever returned.
     latest_ms: AtomicU64,
-    hands: Hands,
+    time_source: TimeSource,
 }
 
 #[derive(Debug)]
-enum Hands {
+enum TimeSource {
     /// The system clock, as far as it is trusted.
     System { begun: Instant, trust: Trust },
     /// Moved by a test.
     Manual,
     /// A system that a test simulates: its clock, and the elapsed time.
     #[cfg(test)]
-    Played {
+    Simulated {
         wall_ms: AtomicU64,
         steady_ms: AtomicU64,
         trust: Trust,
@@ -160,33 +160,36 @@ impl Clock {
     /// The system clock. It stands still while it is behind its last value, and follows a jump ahead only
     /// after a minute.
     pub fn system() -> Self {
-        let hands = Hands::System {
+        let time_source = TimeSource::System {
             begun: Instant::now(),
             trust: Trust::beginning_at(wall_ms()),
         };
-        Self::new(0, hands)
+        Self::new(0, time_source)
     }
 
     /// A clock that moves only by [`Clock::advance`].
     pub fn manual(start: Timestamp) -> Self {
-        Self::new(start.0, Hands::Manual)
+        Self::new(start.0, TimeSource::Manual)
     }
 
-    fn new(latest_ms: u64, hands: Hands) -> Self {
+    fn new(latest_ms: u64, time_source: TimeSource) -> Self {
         let latest_ms = AtomicU64::new(latest_ms);
-        Self(Arc::new(Source { latest_ms, hands }))
+        Self(Arc::new(Source {
+            latest_ms,
+            time_source,
+        }))
     }
 
     /// The time.
     pub fn now(&self) -> Timestamp {
-        let ms = match &self.0.hands {
-            Hands::System { begun, trust } => {
+        let ms = match &self.0.time_source {
+            TimeSource::System { begun, trust } => {
                 let steady = millis(begun.elapsed());
                 self.not_before(trust.check(wall_ms(), steady))
             }
-            Hands::Manual => self.0.latest_ms.load(Ordering::Relaxed),
+            TimeSource::Manual => self.0.latest_ms.load(Ordering::Relaxed),
             #[cfg(test)]
-            Hands::Played {
+            TimeSource::Simulated {
                 wall_ms,
                 steady_ms,
                 trust,
@@ -200,40 +203,40 @@ impl Clock {
 
     /// Milliseconds of the monotonic clock, for rates and waits.
     pub(crate) fn elapsed_ms(&self) -> u64 {
-        match &self.0.hands {
-            Hands::System { begun, .. } => millis(begun.elapsed()),
-            Hands::Manual => self.0.latest_ms.load(Ordering::Relaxed),
+        match &self.0.time_source {
+            TimeSource::System { begun, .. } => millis(begun.elapsed()),
+            TimeSource::Manual => self.0.latest_ms.load(Ordering::Relaxed),
             #[cfg(test)]
-            Hands::Played { steady_ms, .. } => steady_ms.load(Ordering::Relaxed),
+            TimeSource::Simulated { steady_ms, .. } => steady_ms.load(Ordering::Relaxed),
         }
     }
 
     /// Moves a manual clock; the system's clock moves by itself.
     pub fn advance(&self, span: Duration) {
-        if matches!(self.0.hands, Hands::Manual) {
+        if matches!(self.0.time_source, TimeSource::Manual) {
             self.0.latest_ms.fetch_add(millis(span), Ordering::Relaxed);
         }
     }
 
-    /// A system's clock that a test plays.
+    /// A system's clock that a test simulates.
     #[cfg(test)]
-    pub(crate) fn played(start: Timestamp) -> Self {
-        let hands = Hands::Played {
+    pub(crate) fn simulated(start: Timestamp) -> Self {
+        let time_source = TimeSource::Simulated {
             wall_ms: AtomicU64::new(start.0),
             steady_ms: AtomicU64::new(0),
             trust: Trust::beginning_at(start.0),
         };
-        Self::new(0, hands)
+        Self::new(0, time_source)
     }
 
     /// Advances the simulated time, then sets the simulated system clock ahead or back.
     #[cfg(test)]
-    pub(crate) fn play(&self, passes: Duration, step_ms: i64) {
-        let Hands::Played {
+    pub(crate) fn simulate(&self, passes: Duration, step_ms: i64) {
+        let TimeSource::Simulated {
             wall_ms, steady_ms, ..
-        } = &self.0.hands
+        } = &self.0.time_source
         else {
-            panic!("not played");
+            panic!("not simulated");
         };
         steady_ms.fetch_add(millis(passes), Ordering::Relaxed);
         wall_ms.fetch_add(millis(passes), Ordering::Relaxed);
@@ -276,49 +279,49 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
 
-    fn played() -> Clock {
-        let clock = Clock::played(Timestamp::from_unix_ms(1_790_000_000_000));
+    fn simulated() -> Clock {
+        let clock = Clock::simulated(Timestamp::from_unix_ms(1_790_000_000_000));
         clock.now();
         clock
     }
 
-    /// How far the time has come since the beginning of [`played`].
+    /// How far the time has come since the beginning of [`simulated`].
     fn since(clock: &Clock) -> u64 {
         clock.now().unix_ms() - 1_790_000_000_000
     }
 
     #[test]
     fn a_clock_that_steps_back_is_held_still() {
-        let clock = played();
-        clock.play(Duration::from_secs(1), 0);
+        let clock = simulated();
+        clock.simulate(Duration::from_secs(1), 0);
         assert_eq!(since(&clock), 1000);
-        clock.play(Duration::from_secs(1), -HOUR);
+        clock.simulate(Duration::from_secs(1), -HOUR);
         assert_eq!(since(&clock), 2000, "a moment's mistake");
         for _ in 1..60 {
-            clock.play(Duration::from_secs(60), 0);
+            clock.simulate(Duration::from_secs(60), 0);
             assert_eq!(since(&clock), 2000);
         }
         // Time itself passes all the same.
         assert_eq!(clock.elapsed_ms(), 2000 + 59 * 60_000);
-        clock.play(Duration::from_secs(61), 0);
+        clock.simulate(Duration::from_secs(61), 0);
         assert_eq!(since(&clock), 3000, "as soon as it is where it was");
     }
 
     #[test]
     fn a_short_leap_ahead_is_never_shown() {
         for leap in [3_000, HOUR, 24 * HOUR, 365 * 24 * HOUR] {
-            let clock = played();
-            clock.play(Duration::from_secs(10), leap);
+            let clock = simulated();
+            clock.simulate(Duration::from_secs(10), leap);
             for second in 0..50 {
                 assert_eq!(since(&clock), 10_000 + second * 1000, "{leap}");
-                clock.play(Duration::from_secs(1), 0);
+                clock.simulate(Duration::from_secs(1), 0);
             }
-            clock.play(Duration::ZERO, -leap);
+            clock.simulate(Duration::ZERO, -leap);
             assert_eq!(since(&clock), 60_000, "{leap}");
             // A second jump, at the time when the first would have counted.
-            clock.play(Duration::from_secs(30), leap);
+            clock.simulate(Duration::from_secs(30), leap);
             assert_eq!(since(&clock), 90_000, "{leap}");
-            clock.play(Duration::from_secs(5), -leap);
+            clock.simulate(Duration::from_secs(5), -leap);
             assert_eq!(since(&clock), 95_000, "{leap}");
         }
     }
@@ -326,23 +329,23 @@ mod tests {
     #[test]
     fn a_leap_ahead_that_lasts_counts_after_a_minute() {
         // As after a machine has slept.
-        let clock = played();
-        clock.play(Duration::from_secs(10), HOUR);
+        let clock = simulated();
+        clock.simulate(Duration::from_secs(10), HOUR);
         assert_eq!(since(&clock), 10_000);
-        clock.play(Duration::from_secs(59), 0);
+        clock.simulate(Duration::from_secs(59), 0);
         assert_eq!(since(&clock), 69_000);
-        clock.play(Duration::from_secs(2), 0);
+        clock.simulate(Duration::from_secs(2), 0);
         assert_eq!(since(&clock), 71_000 + HOUR.unsigned_abs());
-        clock.play(Duration::from_secs(1), 0);
+        clock.simulate(Duration::from_secs(1), 0);
         assert_eq!(since(&clock), 72_000 + HOUR.unsigned_abs());
     }
 
     #[test]
     fn small_corrections_are_followed_at_once() {
-        let clock = played();
+        let clock = simulated();
         let mut expected = 0;
         for _ in 0..100 {
-            clock.play(Duration::from_secs(60), 500);
+            clock.simulate(Duration::from_secs(60), 500);
             expected += 60_500;
             assert_eq!(since(&clock), expected);
         }

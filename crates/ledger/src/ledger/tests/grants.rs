@@ -113,19 +113,19 @@ async fn a_moments_leap_of_the_clock_expires_nothing_and_prolongs_nothing() {
     const YEAR_MS: i64 = 365 * 86_400_000;
     let begin = Timestamp::from_unix_ms(1_790_000_000_000);
     let mut house = House::new();
-    house.clock = Clock::played(begin);
+    house.clock = Clock::simulated(begin);
     let (key, fresh) = (house.key(1000), house.key(1000));
     let ledger = house.ledger();
     let first = house.reserve(&ledger, &key, 10).await.unwrap();
     first.settle(&completed(10));
     assert!(ledger.caught_up(PATIENCE).await);
-    house.clock.play(HOUR, YEAR_MS);
+    house.clock.simulate(HOUR, YEAR_MS);
     for key in [&key, &fresh] {
         let held = house.reserve(&ledger, key, 10).await.unwrap();
         held.settle(&completed(10));
     }
     assert!(ledger.caught_up(PATIENCE).await);
-    house.clock.play(Duration::from_secs(30), -YEAR_MS);
+    house.clock.simulate(Duration::from_secs(30), -YEAR_MS);
     drop(house.reserve(&ledger, &key, 10).await.unwrap());
     assert!(ledger.close(PATIENCE));
     let until = |key| house.store().grants(key).unwrap()[0].valid_until;
