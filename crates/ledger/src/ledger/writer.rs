@@ -83,7 +83,7 @@ impl Writer {
             match self.commands.wait(next_tick) {
                 Next::Command(command) => {
                     let batch = self.gather(command, next_tick);
-                    if self.abandoned() || self.work_off(batch) {
+                    if self.abandoned() || self.commit_batch(batch) {
                         return;
                     }
                 }
@@ -104,7 +104,7 @@ impl Writer {
     }
 
     /// Commits a batch, and answers the requests in it. Returns `true` after the last one of the process.
-    fn work_off(&mut self, mut batch: Batch) -> bool {
+    fn commit_batch(&mut self, mut batch: Batch) -> bool {
         let Some(shares) = self.commit_with_retries(&mut batch) else {
             return true;
         };
@@ -115,7 +115,7 @@ impl Writer {
         self.shared.journal.release(settled.map(|(slot, _)| slot));
         self.shared.stats.add_entered(entered);
         self.room = batch.settled;
-        self.hand_out(shares);
+        self.distribute(shares);
         for reader in batch.readers {
             // The reader can have left.
             let _ = reader.send(());

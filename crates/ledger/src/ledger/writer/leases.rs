@@ -27,7 +27,7 @@ impl Writer {
             if committed.is_fenced {
                 return Ok(());
             }
-            self.hand_out(committed.shares);
+            self.distribute(committed.shares);
         }
         self.seen.change = news.newest;
         self.give_up_on_request(&news.requested);
@@ -79,7 +79,7 @@ impl Writer {
     }
 
     /// Puts leased tokens into the accounts, and answers the requests that wait for them.
-    pub(super) fn hand_out(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
+    pub(super) fn distribute(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
         // Spending here makes room for grants that were not read; the database does not report that as a
         // change.
         let waits = |share: &Share| share.has_more && !share.has_leased() && !share.has_unleased();

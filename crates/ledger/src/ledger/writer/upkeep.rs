@@ -53,25 +53,25 @@ impl Writer {
             false => Look::IfChanged,
         };
         // Lease requests are repeated only by the clock.
-        let taken_up = self.take_up(look, LeaseMode::Need);
+        let read = self.read_changes(look, LeaseMode::Need);
         let kept_up = checked.map_or(Ok(()), |checked| self.upkeep(&checked));
-        taken_up.and(kept_up)?;
+        read.and(kept_up)?;
         self.give_back()
     }
 
     /// Reads the changes that the database has announced.
     pub(super) fn look(&mut self) {
-        let looked = self.take_up(Look::IfChanged, LeaseMode::Take);
+        let looked = self.read_changes(Look::IfChanged, LeaseMode::Take);
         if let Err(fault) = looked.and_then(|()| self.give_back()) {
             self.log_fault("changes in the ledger cannot be read", &fault);
         }
     }
 
     /// Reads the changes of other processes, now or at the next tick.
-    fn take_up(&mut self, look: Look, asking: LeaseMode) -> Result<(), StoreError> {
-        let taken_up = self.apply_external_changes(look, asking);
-        self.seen.look_again |= taken_up.is_err();
-        taken_up
+    fn read_changes(&mut self, look: Look, asking: LeaseMode) -> Result<(), StoreError> {
+        let read = self.apply_external_changes(look, asking);
+        self.seen.look_again |= read.is_err();
+        read
     }
 
     /// Renews this process once a second, and notices if another process has fenced it.
