@@ -20,7 +20,7 @@ use crate::directory::spawn;
 use crate::store::StoreError;
 pub(crate) use copy::name_without_copy;
 use copy::{DiskCopy, path_of_copy};
-use file::take_away;
+use file::remove_or_warn;
 pub(crate) use frame::MAX_RECORD;
 use frame::{MARK, SLOT_LEN, framed};
 pub(crate) use leftover::{LeftoverJournal, LostSlot, Other, examine};
@@ -47,21 +47,29 @@ const SYNC_PROGRESS_AFTER: Duration = Duration::from_millis(200);
 /// A slot with an owner, and further slots if a record may not fit into one. Not `Clone`, so that it has
 /// one owner.
 #[derive(Debug)]
-pub(crate) struct Slot(u32, Vec<u32>);
+pub(crate) struct Slot {
+    first: u32,
+    further: Vec<u32>,
+}
 
 impl Slot {
     const fn one(number: u32) -> Self {
-        Self(number, Vec::new())
+        Self {
+            first: number,
+            further: Vec::new(),
+        }
     }
 
     /// How many slots they are.
     pub(crate) fn count(&self) -> usize {
-        self.1.len().saturating_add(1)
+        self.further.len().saturating_add(1)
     }
 
     /// The slots, each by itself.
     fn apart(self) -> impl Iterator<Item = Self> {
-        std::iter::once(self.0).chain(self.1).map(Self::one)
+        std::iter::once(self.first)
+            .chain(self.further)
+            .map(Self::one)
     }
 }
 
@@ -95,7 +103,7 @@ pub(crate) struct Journal {
     dirty: AtomicBool,
     /// Progress was written that the copy may not have.
     has_progress: AtomicBool,
-    nudge: SyncSender<()>,
+    wake: SyncSender<()>,
     failed_syncs: AtomicU64,
     /// The last sync has failed.
     is_behind: AtomicBool,
@@ -117,10 +125,10 @@ impl Journal {
         let live = Live::create(&path, slots, database);
         let live = live.map_err(|cause| fault(path.clone(), cause))?;
         let copy = DiskCopy::create(&path, slots, database).map_err(|cause| {
-            take_away(&path);
+            remove_or_warn(&path);
             fault(path_of_copy(&path), cause)
         })?;
-        let (nudge, nudges) = sync_channel(1);
+        let (wake, wakes) = sync_channel(1);
         let journal = Arc::new(Self {
             live,
             copy,
@@ -129,7 +137,7 @@ impl Journal {
             slots,
             dirty: AtomicBool::new(false),
             has_progress: AtomicBool::new(false),
-            nudge,
+            wake,
             failed_syncs: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -137,7 +145,7 @@ impl Journal {
         });
         let synced = Arc::downgrade(&journal);
         let spawned = spawn("ledger-sync", &journal.path, move || {
-            while let Some(wrote) = wait_for_writes(&nudges) {
+            while let Some(wrote) = wait_for_writes(&wakes) {
                 let Some(journal) = synced.upgrade() else {
                     return;
                 };
@@ -168,7 +176,8 @@ impl Journal {
         let Some(rest) = free.len().checked_sub(missing) else {
             return false;
         };
-        slot.1.extend(free.drain(rest..).map(|more| more.0));
+        slot.further
+            .extend(free.drain(rest..).map(|more| more.first));
         true
     }
 
@@ -221,10 +230,10 @@ impl Journal {
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         self.mark(slot, SlotState::Open);
-        if slot.1.is_empty() {
+        if slot.further.is_empty() {
             let mut frame = [0; SLOT_LEN];
             let frame = framed(&mut frame, MARK, record)?;
-            self.live.put(slot.0, frame)?;
+            self.live.put(slot.first, frame)?;
         } else {
             self.write_long(slot, request, record)?;
         }
@@ -246,7 +255,7 @@ impl Journal {
         let unused = left.len();
         let record = room.get(..room.len().saturating_sub(unused));
         let record = record.unwrap_or_default();
-        let mut numbers = std::iter::once(slot.0).chain(slot.1.iter().copied());
+        let mut numbers = std::iter::once(slot.first).chain(slot.further.iter().copied());
         let mut frame = [0; SLOT_LEN];
         let mut put = |mark, bytes: &dyn Fn(&mut &mut [u8]) -> io::Result<()>| {
             let frame = framed(&mut frame, mark, bytes)?;
@@ -259,7 +268,7 @@ impl Journal {
         if chain::parts(record.len()) > slot.count() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        chain::cut(slot.0, request, record, |part| put(chain::MARK, part))
+        chain::cut(slot.first, request, record, |part| put(chain::MARK, part))
     }
 
     /// Frees slots whose records are in the database. A record stays in its slot until another one
@@ -268,14 +277,14 @@ impl Journal {
     pub(crate) fn release(&self, slots: impl IntoIterator<Item = Slot>) {
         let mut free: Vec<Slot> = Vec::new();
         for slot in slots {
-            if slot.1.is_empty() {
+            if slot.further.is_empty() {
                 self.mark(&slot, SlotState::Spent);
                 free.push(slot);
             } else {
                 free.extend(slot.apart().filter(|slot| self.empty(slot)));
             }
         }
-        free.sort_unstable_by_key(|slot| std::cmp::Reverse(slot.0));
+        free.sort_unstable_by_key(|slot| std::cmp::Reverse(slot.first));
         // The lowest is taken next, so that neighbours stay together.
         self.free.lock().append(&mut free);
     }
@@ -284,7 +293,7 @@ impl Journal {
     /// alone would be reported as torn. A slot that cannot be emptied is not used again.
     fn empty(&self, slot: &Slot) -> bool {
         self.mark(slot, SlotState::Empty);
-        self.wipe(slot.0)
+        self.wipe(slot.first)
     }
 
     fn wipe(&self, slot: u32) -> bool {
@@ -304,7 +313,7 @@ impl Journal {
     }
 
     fn mark(&self, slot: &Slot, state: SlotState) {
-        for number in std::iter::once(slot.0).chain(slot.1.iter().copied()) {
+        for number in std::iter::once(slot.first).chain(slot.further.iter().copied()) {
             self.states.set(number, state);
         }
     }
@@ -327,8 +336,8 @@ impl Journal {
     /// Removes the files, at the end of a process that has nothing left in them.
     pub(crate) fn remove(&self) {
         self.is_over.store(true, Ordering::Release);
-        take_away(&self.path);
-        self.copy.take_away();
+        remove_or_warn(&self.path);
+        self.copy.remove();
     }
 
     fn sync(&self) {
@@ -362,7 +371,7 @@ impl Journal {
     fn has_changed(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             // If it is full, the thread wakes anyway.
-            let _ = self.nudge.try_send(());
+            let _ = self.wake.try_send(());
         }
     }
 
@@ -382,14 +391,14 @@ impl Journal {
 
 /// Waits until a settlement was written and further ones have gathered. `Some(false)`: none was within
 /// [`SYNC_PROGRESS_AFTER`]. `None`: the journal is gone.
-fn wait_for_writes(nudges: &Receiver<()>) -> Option<bool> {
-    match nudges.recv_timeout(SYNC_PROGRESS_AFTER) {
+fn wait_for_writes(wakes: &Receiver<()>) -> Option<bool> {
+    match wakes.recv_timeout(SYNC_PROGRESS_AFTER) {
         Err(RecvTimeoutError::Timeout) => return Some(false),
         Err(RecvTimeoutError::Disconnected) => return None,
         Ok(()) => {}
     }
-    // No nudge comes while the file is dirty, so that this is the wait itself.
-    let _ = nudges.recv_timeout(SYNC_AFTER);
+    // No wake comes while the file is dirty, so that this is the wait itself.
+    let _ = wakes.recv_timeout(SYNC_AFTER);
     Some(true)
 }
 

@@ -1,7 +1,7 @@
 //! The copy of a settlement file on the disk: it bounds the loss of a power failure.
 
 use super::{
-    file::{make, take_away},
+    file::{make, remove_or_warn},
     frame::{Contents, SLOT_LEN, unframe},
     live::Live,
 };
@@ -55,7 +55,7 @@ impl DiskCopy {
         let copy = Self { path, file };
         // Once, so that later syncs have nothing but data to wait for.
         if let Err(fault) = copy.file.sync_all() {
-            copy.take_away();
+            copy.remove();
             return Err(fault);
         }
         Ok(copy)
@@ -65,8 +65,8 @@ impl DiskCopy {
         &self.path
     }
 
-    pub(super) fn take_away(&self) {
-        take_away(&self.path);
+    pub(super) fn remove(&self) {
+        remove_or_warn(&self.path);
     }
 
     /// Writes what has changed to the disk, and waits until it is there. After an error it is written the

@@ -9,14 +9,14 @@ use std::{fs::File, io, os::unix::fs::MetadataExt, path::Path};
 pub(super) fn make(path: &Path, slots: u32, database: &Path) -> io::Result<File> {
     let file = make_locked(path, database)?;
     if let Err(fault) = fill(&file, slots) {
-        take_away(path);
+        remove_or_warn(path);
         return Err(fault);
     }
     Ok(file)
 }
 
 /// Removes a file that is not needed any more.
-pub(super) fn take_away(path: &Path) {
+pub(super) fn remove_or_warn(path: &Path) {
     if let Err(fault) = std::fs::remove_file(path) {
         log::warn!("{}: cannot be removed: {fault}", path.display());
     }

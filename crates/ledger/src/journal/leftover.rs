@@ -3,7 +3,7 @@
 use super::{
     chain,
     copy::path_of_copy,
-    file::take_away,
+    file::remove_or_warn,
     frame::{Contents, SLOT_LEN, unframe},
 };
 use std::{
@@ -58,7 +58,7 @@ impl LeftoverJournal {
     /// Removes the files, once their records are in the database.
     pub(crate) fn remove(self) {
         for (_, path) in &self.files {
-            take_away(path);
+            remove_or_warn(path);
         }
     }
 }

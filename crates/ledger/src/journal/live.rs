@@ -9,7 +9,7 @@
 //! page cache or in the copy.
 
 use super::{
-    file::{make, take_away},
+    file::{make, remove_or_warn},
     frame::{HEADER_LEN, SLOT_LEN},
 };
 use std::{
@@ -45,7 +45,7 @@ impl Live {
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), len);
         Ok(Self {
             memory: memory.map_err(|fault| {
-                take_away(path);
+                remove_or_warn(path);
                 io::Error::other(fault)
             })?,
             changed: AtomicBitmap::new(len, PAGE),

@@ -151,7 +151,7 @@ fn a_released_slot_is_free_again_and_empty_when_the_file_has_been_tidied_twice()
         let slots = all(&journal);
         assert_eq!((slots.len(), journal.in_use()), (4, 4));
         for slot in &slots {
-            write(&journal, slot, &slot.0.to_le_bytes());
+            write(&journal, slot, &slot.first.to_le_bytes());
         }
         journal.release(slots);
         assert_eq!(journal.in_use(), 0);
@@ -251,7 +251,7 @@ fn a_torn_record_is_counted_and_not_believed() {
     journal
         .live
         .file()
-        .write_all_at(&[0; 4], offset(slot.0) + 20)
+        .write_all_at(&[0; 4], offset(slot.first) + 20)
         .unwrap();
     journal.die();
     let leftover = desk.file_alone();
@@ -322,7 +322,7 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
     assert!(leftover.torn.is_empty());
 
     // Each of its slots in turn is lost.
-    for lost in [slot.0].iter().chain(&slot.1) {
+    for lost in [slot.first].iter().chain(&slot.further) {
         let desk = Desk::new();
         let (journal, slot) = write(&desk);
         journal
@@ -420,7 +420,7 @@ fn records_that_the_file_lost_are_read_from_its_copy() {
         let journal = desk.journal();
         let slots = all(&journal);
         for slot in &slots {
-            write(&journal, slot, &slot.0.to_le_bytes());
+            write(&journal, slot, &slot.first.to_le_bytes());
         }
         desk.copied(|copy| copy.records.len() == 4);
         journal.die();
@@ -448,8 +448,9 @@ fn a_record_of_which_the_end_of_the_process_left_a_part_is_none() {
     write(&journal, &slot, b"whole, and of the owner before");
     // As far as a later one came: its head is missing.
     let mut file = journal.live.file();
-    file.write_all_at(&[0; 8], offset(slot.0)).unwrap();
-    file.write_all_at(b"half of", offset(slot.0) + 20).unwrap();
+    file.write_all_at(&[0; 8], offset(slot.first)).unwrap();
+    file.write_all_at(b"half of", offset(slot.first) + 20)
+        .unwrap();
     file.flush().unwrap();
     journal.die();
     let leftover = desk.file_alone();
@@ -478,7 +479,8 @@ fn a_record_torn_in_one_file_is_reported_if_the_other_lacks_it() {
                 "torn" => (b"?", 14),
                 _ => continue,
             };
-            file.write_all_at(bytes, offset(slot.0) + place).unwrap();
+            file.write_all_at(bytes, offset(slot.first) + place)
+                .unwrap();
         }
         let leftover = desk.leftover();
         let found = (leftover.records.len(), leftover.torn.len());
@@ -496,7 +498,7 @@ fn the_copy_keeps_a_record_until_the_next_one_of_its_slot_is_whole() {
         write(&journal, &slots[0], b"a record");
         desk.copied(|copy| copy.records == [b"a record"]);
         let file = journal.live.file();
-        file.write_all_at(half, offset(slots[0].0)).unwrap();
+        file.write_all_at(half, offset(slots[0].first)).unwrap();
         for other in [&b"another"[..], b"later"] {
             write(&journal, &slots[1], other);
             let records = [&b"a record"[..], other];
