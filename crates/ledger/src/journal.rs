@@ -23,7 +23,7 @@ use copy::{DiskCopy, path_of_copy};
 use file::remove_or_warn;
 pub(crate) use frame::MAX_RECORD;
 use frame::{MARK, SLOT_LEN, framed};
-pub(crate) use leftover::{LeftoverJournal, LostSlot, Other, examine};
+pub(crate) use leftover::{JournalState, LeftoverJournal, LostSlot, examine};
 use live::Live;
 use parking_lot::Mutex;
 use slot_states::{SlotState, SlotStates};
@@ -397,7 +397,7 @@ fn wait_for_writes(wakes: &Receiver<()>) -> Option<bool> {
         Err(RecvTimeoutError::Disconnected) => return None,
         Ok(()) => {}
     }
-    // No wake comes while the file is dirty, so that this is the wait itself.
+    // No wake-up comes while the file is dirty, so that this is the wait itself.
     let _ = wakes.recv_timeout(SYNC_AFTER);
     Some(true)
 }

@@ -17,7 +17,7 @@ use tollgate_types::RequestId;
 
 /// The state of another process's settlement file.
 #[derive(Debug)]
-pub(crate) enum Other {
+pub(crate) enum JournalState {
     /// Its process is running.
     Running,
     /// Its process has crashed; this is what it left.
@@ -64,22 +64,23 @@ impl LeftoverJournal {
 }
 
 /// Finds out whether the process of a settlement file is running, and reads what it left if not.
-pub(crate) fn examine(path: &Path) -> io::Result<Other> {
+pub(crate) fn examine(path: &Path) -> io::Result<JournalState> {
+    use LockAttempt::{Locked, Missing, Own};
     let copy = path_of_copy(path);
-    let found = match (take_up(path)?, take_up(&copy)?) {
-        (Taken::Locked, _) => return Ok(Other::Running),
-        (Taken::Missing, Taken::Missing | Taken::Locked) => return Ok(Other::Missing),
+    let found = match (open_and_lock(path)?, open_and_lock(&copy)?) {
+        (Locked, _) => return Ok(JournalState::Running),
+        (Missing, Missing | Locked) => return Ok(JournalState::Missing),
         // Another process is about to read the copy.
-        (Taken::Own(_), Taken::Locked) => return Ok(Other::Running),
-        (Taken::Own(live), Taken::Own(synced)) => vec![(live, path.to_owned()), (synced, copy)],
-        (Taken::Own(live), Taken::Missing) => vec![(live, path.to_owned())],
-        (Taken::Missing, Taken::Own(synced)) => vec![(synced, copy)],
+        (Own(_), Locked) => return Ok(JournalState::Running),
+        (Own(live), Own(synced)) => vec![(live, path.to_owned()), (synced, copy)],
+        (Own(live), Missing) => vec![(live, path.to_owned())],
+        (Missing, Own(synced)) => vec![(synced, copy)],
     };
-    let mut read = Read::default();
+    let mut read = LeftoverReader::default();
     for (file, _) in &found {
         read.add(file)?;
     }
-    Ok(Other::Crashed(LeftoverJournal {
+    Ok(JournalState::Crashed(LeftoverJournal {
         files: found,
         torn: read.torn(),
         records: read.records,
@@ -87,34 +88,34 @@ pub(crate) fn examine(path: &Path) -> io::Result<Other> {
 }
 
 /// The result of opening and locking a file.
-enum Taken {
+enum LockAttempt {
     Own(File),
     /// Another process has it.
     Locked,
     Missing,
 }
 
-fn take_up(path: &Path) -> io::Result<Taken> {
+fn open_and_lock(path: &Path) -> io::Result<LockAttempt> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Taken::Missing),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(LockAttempt::Missing),
         Err(fault) => return Err(fault),
     };
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(Taken::Locked),
+        Err(TryLockError::WouldBlock) => return Ok(LockAttempt::Locked),
         Err(TryLockError::Error(fault)) => return Err(fault),
     }
     // It was removed since it was opened: its path may lead to another one by now.
     if file.metadata()?.nlink() == 0 {
-        return Ok(Taken::Missing);
+        return Ok(LockAttempt::Missing);
     }
-    Ok(Taken::Own(file))
+    Ok(LockAttempt::Own(file))
 }
 
 /// The contents of a settlement file and of its copy.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct LeftoverReader {
     pub(super) records: Vec<Vec<u8>>,
     /// The contents of `records`. Most records are in both files, and each is taken once.
     known: HashSet<Vec<u8>>,
@@ -126,7 +127,7 @@ pub(super) struct Read {
     parts: Vec<LostSlot>,
 }
 
-impl Read {
+impl LeftoverReader {
     /// Reads a file to its end.
     pub(super) fn add(&mut self, mut file: &File) -> io::Result<()> {
         let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);

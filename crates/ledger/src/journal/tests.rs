@@ -1,4 +1,4 @@
-use super::{leftover::Read, *};
+use super::{leftover::LeftoverReader, *};
 use std::{
     io::{Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
@@ -35,10 +35,10 @@ impl Desk {
     }
 
     /// Waits until the copy is what is expected.
-    fn copied(&self, is_expected: impl Fn(&mut Read) -> bool) {
+    fn copied(&self, is_expected: impl Fn(&mut LeftoverReader) -> bool) {
         let late = Instant::now() + Duration::from_secs(20);
         loop {
-            let mut read = Read::default();
+            let mut read = LeftoverReader::default();
             read.add(&std::fs::File::open(self.copy()).unwrap())
                 .unwrap();
             if is_expected(&mut read) {
@@ -60,7 +60,7 @@ impl Desk {
 
     fn leftover(&self) -> LeftoverJournal {
         match examine(&self.path()).unwrap() {
-            Other::Crashed(leftover) => leftover,
+            JournalState::Crashed(leftover) => leftover,
             other => panic!("{other:?}"),
         }
     }
@@ -83,7 +83,10 @@ fn a_written_record_outlives_its_process() {
     journal
         .write(&b, request(), |out| out.write_all(&[b'x'; MAX_RECORD]))
         .unwrap();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Running));
+    assert!(matches!(
+        examine(&desk.path()).unwrap(),
+        JournalState::Running
+    ));
     journal.die();
     let leftover = desk.leftover();
     assert_eq!(
@@ -92,7 +95,10 @@ fn a_written_record_outlives_its_process() {
     );
     assert!(leftover.torn.is_empty());
     leftover.remove();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
+    assert!(matches!(
+        examine(&desk.path()).unwrap(),
+        JournalState::Missing
+    ));
 }
 
 #[test]
@@ -100,7 +106,10 @@ fn remains_are_taken_up_by_one_alone() {
     let desk = Desk::new();
     desk.journal().die();
     let held = desk.leftover();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Running));
+    assert!(matches!(
+        examine(&desk.path()).unwrap(),
+        JournalState::Running
+    ));
     drop(held);
     desk.leftover();
 }
@@ -113,14 +122,14 @@ fn a_file_that_is_taken_away_before_it_is_locked_is_made_again() {
         // What a process does that begins, with files whose owner is dead.
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
-                if let Ok(Other::Crashed(leftover)) = examine(&desk.path()) {
+                if let Ok(JournalState::Crashed(leftover)) = examine(&desk.path()) {
                     leftover.remove();
                 }
             }
         });
         let is_lost = |_: &usize| match desk.create(4) {
             Ok(journal) => {
-                let is_there = matches!(examine(&desk.path()), Ok(Other::Running));
+                let is_there = matches!(examine(&desk.path()), Ok(JournalState::Running));
                 journal.remove();
                 !is_there
             }
@@ -204,7 +213,7 @@ fn a_file_that_is_tidied_while_it_is_written_loses_no_record_and_keeps_no_old_on
             let Some(slot) = journal.take() else { continue };
             let written = journal.write(&slot, request(), |out| out.write_all(&turn.to_le_bytes()));
             let mut file = journal.live.file();
-            let mut read = Read::default();
+            let mut read = LeftoverReader::default();
             let found = file.seek(SeekFrom::Start(0)).and_then(|_| read.add(file));
             let is_there = found.is_ok()
                 && read.records.contains(&turn.to_le_bytes().to_vec())
@@ -540,9 +549,15 @@ fn a_file_that_is_gone_while_its_process_lives_is_missing() {
     let desk = Desk::new();
     let journal = desk.journal();
     std::fs::remove_file(desk.path()).unwrap();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
+    assert!(matches!(
+        examine(&desk.path()).unwrap(),
+        JournalState::Missing
+    ));
     journal.die();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Crashed(_)));
+    assert!(matches!(
+        examine(&desk.path()).unwrap(),
+        JournalState::Crashed(_)
+    ));
 }
 
 #[test]

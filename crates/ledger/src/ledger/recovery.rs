@@ -4,7 +4,7 @@
 use crate::{
     clock::Timestamp,
     entry::Entry,
-    journal::{self, LeftoverJournal, Other, name_without_copy},
+    journal::{self, JournalState, LeftoverJournal, name_without_copy},
     store::{
         StoreError,
         database::{Leftover, Peer, Process, ProcessNumber, Recovered},
@@ -32,15 +32,15 @@ pub(super) fn recover_crashed(
             number, journal, ..
         } = peer;
         match journal::examine(&folder.join(journal)) {
-            Ok(Other::Running) => continue,
-            Ok(Other::Crashed(leftover)) => {
+            Ok(JournalState::Running) => continue,
+            Ok(JournalState::Crashed(leftover)) => {
                 recover(process, Some(*number), leftover, now)?;
             }
             // The process runs on another machine.
-            Ok(Other::Missing) if !peer.is_silent => continue,
+            Ok(JournalState::Missing) if !peer.is_silent => continue,
             // Another process can have recovered it since the list was read.
-            Ok(Other::Missing) if !process.check_in()?.peers.contains(peer) => continue,
-            Ok(Other::Missing) => {
+            Ok(JournalState::Missing) if !process.check_in()?.peers.contains(peer) => continue,
+            Ok(JournalState::Missing) => {
                 match term {
                     None => log::error!(
                         "the settlement file {journal} is gone: charges that its process had \
@@ -84,8 +84,8 @@ pub(super) fn sweep(
     for name in names {
         // The files of this process are locked, and so are those of a process that is starting.
         let leftover = match journal::examine(&folder.join(&name)) {
-            Ok(Other::Crashed(leftover)) => leftover,
-            Ok(Other::Running | Other::Missing) => continue,
+            Ok(JournalState::Crashed(leftover)) => leftover,
+            Ok(JournalState::Running | JournalState::Missing) => continue,
             Err(fault) => {
                 log::error!("{name}: cannot be examined: {fault}");
                 continue;
