@@ -207,7 +207,7 @@ impl Limiter {
         let meter = self.meter(key);
         let mut paces = meter.paces();
         let share = self.share(limits, &paces);
-        paces.go_by_share(&share, || self.now_ms());
+        paces.set_share(&share, || self.now_ms());
         paces.standing(|| self.now_ms())
     }
 

@@ -62,7 +62,7 @@ impl Bucket {
 
     /// Sets the counted debt. Uncounted units are owed besides.
     pub(super) fn recount(&mut self, counted: u64, now_ms: u64) {
-        self.forget_flown(now_ms);
+        self.forget_drained(now_ms);
         let debt = counted.saturating_add_signed(self.uncounted);
         self.owe(debt, now_ms);
     }
@@ -70,7 +70,7 @@ impl Bucket {
     /// Leaves a part of the debt that is counted, for a process with this part of the limit. Returns the whole
     /// of it.
     pub(super) fn divide(&mut self, part: Part, now_ms: u64) -> u64 {
-        self.forget_flown(now_ms);
+        self.forget_drained(now_ms);
         let back = self.uncounted.saturating_neg();
         let counted = self.debt(now_ms).saturating_add_signed(back);
         self.recount(part.of(counted), now_ms);
@@ -79,12 +79,12 @@ impl Bucket {
 
     /// The units that are owed and not counted, or negative, were given back. They count from now on.
     pub(super) fn uncounted(&mut self, now_ms: u64) -> i64 {
-        self.forget_flown(now_ms);
+        self.forget_drained(now_ms);
         std::mem::take(&mut self.uncounted)
     }
 
     /// Uncounted units that have flowed off are no longer owed.
-    fn forget_flown(&mut self, now_ms: u64) {
+    fn forget_drained(&mut self, now_ms: u64) {
         let debt = i64::try_from(self.debt(now_ms)).unwrap_or(i64::MAX);
         self.uncounted = self.uncounted.min(debt);
     }

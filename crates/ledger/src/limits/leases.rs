@@ -219,7 +219,7 @@ impl Leases {
         if share.whole == Limits::default() {
             return false;
         }
-        paces.go_by_share(share, || self.keys.now_ms());
+        paces.set_share(share, || self.keys.now_ms());
         let leased = &mut paces.leased;
         let counts = [amounts.requests, amounts.input, amounts.output, 1];
         for (limit, count) in leased.limits.iter_mut().zip(counts) {
@@ -249,7 +249,7 @@ impl Leases {
             }
         }
         let share = self.share(&paces.whole, &paces);
-        paces.go_by_share(&share, || now_ms);
+        paces.set_share(&share, || now_ms);
     }
 
     /// Leaves the key until its next request.

@@ -85,7 +85,7 @@ impl Meter {
         now_ms: impl Fn() -> u64,
     ) -> Result<Taken, Limited> {
         self.enter(share.limits.concurrent)?;
-        paces.go_by_share(share, &now_ms);
+        paces.set_share(share, &now_ms);
         if !paces.is_paced() {
             return Ok(Taken::default());
         }
@@ -120,16 +120,16 @@ impl Meter {
 }
 
 impl Paces {
-    /// Goes by a share of limits from now on. Debts that were counted for all processes are divided like the
+    /// Sets a share of limits. Debts that were counted for all processes are divided like the
     /// limits.
-    pub(super) fn go_by_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
+    pub(super) fn set_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
         let was_total = std::mem::replace(&mut self.is_total, share.parts.is_none());
         if let Some(parts) = share.parts.filter(|_| was_total) {
             let now_ms = now_ms();
             let totals = self.each(parts, |pace, part| pace.divide(part, now_ms));
             self.leased.note_totals(totals, now_ms);
         }
-        self.go_by(&share.limits, &share.whole, now_ms);
+        self.set_limits(&share.limits, &share.whole, now_ms);
     }
 
     /// The limit of requests, input or output tokens.
@@ -208,19 +208,20 @@ impl Paces {
         self.waits_until_ms = now_ms.saturating_add(WINDOW_MS);
     }
 
-    /// Goes by these limits from now on, a share of `whole`.
-    fn go_by(&mut self, limits: &Limits, whole: &Limits, now_ms: impl Fn() -> u64) {
+    /// Sets these limits, a share of `whole`.
+    fn set_limits(&mut self, limits: &Limits, whole: &Limits, now_ms: impl Fn() -> u64) {
         if self.limits == *limits && self.whole == *whole {
             return;
         }
         let now_ms = now_ms();
         self.limits = *limits;
         self.whole = *whole;
-        self.requests.go_by(limits.requests, whole.requests, now_ms);
+        self.requests
+            .set_limit(limits.requests, whole.requests, now_ms);
         self.input
-            .go_by(limits.input_tokens, whole.input_tokens, now_ms);
+            .set_limit(limits.input_tokens, whole.input_tokens, now_ms);
         self.output
-            .go_by(limits.output_tokens, whole.output_tokens, now_ms);
+            .set_limit(limits.output_tokens, whole.output_tokens, now_ms);
     }
 
     /// Of a key that is asked for these limits.

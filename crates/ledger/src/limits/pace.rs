@@ -14,8 +14,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Goes by a limit from now on, a share of `whole`.
-    pub(super) fn go_by(
+    /// Sets a limit, a share of `whole`.
+    pub(super) fn set_limit(
         &mut self,
         limit: Option<NonZeroU32>,
         whole: Option<NonZeroU32>,
