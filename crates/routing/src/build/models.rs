@@ -83,7 +83,7 @@ impl<'a> Builder<'a> {
                     Some((place, Arc::new(deployment)))
                 })
                 .collect();
-            self.check_twice(&built, &path);
+            self.check_duplicates(&built, &path);
         }
     }
 
@@ -207,7 +207,7 @@ impl<'a> Builder<'a> {
                 Some((place, Arc::new(deployment)))
             })
             .collect();
-        self.check_twice(&built, &path);
+        self.check_duplicates(&built, &path);
         built.sort_by_key(|(_, deployment)| deployment.priority);
         built
             .into_iter()
@@ -215,7 +215,7 @@ impl<'a> Builder<'a> {
             .collect()
     }
 
-    fn check_twice(&mut self, built: &[(usize, Arc<Deployment>)], path: &KeyPath) {
+    fn check_duplicates(&mut self, built: &[(usize, Arc<Deployment>)], path: &KeyPath) {
         let mut seen = HashMap::new();
         for (place, deployment) in built {
             if seen.insert(&deployment.name, place).is_some() {
@@ -239,7 +239,7 @@ impl<'a> Builder<'a> {
     ) -> Option<Deployment> {
         let (settings, provider_path) = match entry {
             DeploymentEntry::Full(settings) => (settings.clone(), path.key("provider")),
-            DeploymentEntry::Short(text) => (short(text), path.clone()),
+            DeploymentEntry::Short(text) => (parse_short_form(text), path.clone()),
         };
         let Some(provider) = self.providers.get(settings.provider.as_str()) else {
             if !self.settings.providers.contains_key(&settings.provider) {
@@ -348,7 +348,7 @@ impl<'a> Builder<'a> {
             if let Err(message) = names::check_model(id) {
                 self.fault(&path, message);
             }
-            for ignored in set_for_nothing(settings) {
+            for ignored in ignored_settings(settings) {
                 let message = format!("an alias has no {ignored} of its own: '{target}' gives it");
                 self.fault(&path.key(ignored), message);
             }
@@ -364,7 +364,7 @@ impl<'a> Builder<'a> {
 }
 
 /// `provider` or `provider/upstream-model`.
-fn short(text: &str) -> DeploymentSettings {
+fn parse_short_form(text: &str) -> DeploymentSettings {
     let (provider, upstream_model) = match text.split_once('/') {
         Some((provider, upstream)) => (provider, Some(upstream.to_owned())),
         None => (text, None),
@@ -378,7 +378,7 @@ fn short(text: &str) -> DeploymentSettings {
 }
 
 /// Settings of an alias that its target decides.
-fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static str> {
+fn ignored_settings(settings: &ModelSettings) -> impl Iterator<Item = &'static str> {
     [
         ("family", settings.family.is_some()),
         ("group", settings.group.is_some()),

@@ -174,16 +174,16 @@ impl<'a> Builder<'a> {
                     at.clone(),
                 ),
             };
-            let Some(way) = self.way(&settings, &at) else {
+            let Some(source) = self.credential_source(&settings, &at) else {
                 continue;
             };
-            let name = settings.name.clone().unwrap_or_else(|| way.name());
+            let name = settings.name.clone().unwrap_or_else(|| source.name());
             if built.iter().any(|earlier| *earlier.name == *name) {
                 self.fault(&at, format!("another credential has the name '{name}'"));
             }
             let limits = self.build_limits(&settings.limits, &at);
-            let login = match way {
-                Way::Secret(source) => {
+            let login = match source {
+                CredentialSource::Secret(source) => {
                     let folder = (self.folder)(&secret_path);
                     match source.resolve(self.environment, &folder) {
                         Ok(secret) if settings.query.is_some() => {
@@ -198,7 +198,7 @@ impl<'a> Builder<'a> {
                         }
                     }
                 }
-                Way::Tokens(tokens) => self.tokens(tokens, &settings, &at),
+                CredentialSource::Tokens(tokens) => self.tokens(tokens, &settings, &at),
             };
             if let Some(login) = login {
                 built.push(Credential {
@@ -212,8 +212,12 @@ impl<'a> Builder<'a> {
         built
     }
 
-    /// The one way that the settings name.
-    fn way<'s>(&mut self, settings: &'s CredentialSettings, at: &KeyPath) -> Option<Way<'s>> {
+    /// The one source that the settings name.
+    fn credential_source<'s>(
+        &mut self,
+        settings: &'s CredentialSettings,
+        at: &KeyPath,
+    ) -> Option<CredentialSource<'s>> {
         let CredentialSettings {
             secret,
             google,
@@ -222,19 +226,26 @@ impl<'a> Builder<'a> {
             command,
             ..
         } = settings;
-        let ways = [
-            secret.as_ref().map(Way::Secret),
-            google.as_ref().map(|it| Way::Tokens(Tokens::Google(it))),
-            azure.as_ref().map(|it| Way::Tokens(Tokens::Azure(it))),
-            aws.as_ref().map(|it| Way::Tokens(Tokens::Aws(it))),
-            command.as_ref().map(|it| Way::Tokens(Tokens::Command(it))),
+        let sources = [
+            secret.as_ref().map(CredentialSource::Secret),
+            google
+                .as_ref()
+                .map(|it| CredentialSource::Tokens(Tokens::Google(it))),
+            azure
+                .as_ref()
+                .map(|it| CredentialSource::Tokens(Tokens::Azure(it))),
+            aws.as_ref()
+                .map(|it| CredentialSource::Tokens(Tokens::Aws(it))),
+            command
+                .as_ref()
+                .map(|it| CredentialSource::Tokens(Tokens::Command(it))),
         ];
-        let mut given = ways.into_iter().flatten();
-        let (way @ Some(_), None) = (given.next(), given.next()) else {
-            self.fault(at, ONE_WAY);
+        let mut given = sources.into_iter().flatten();
+        let (source @ Some(_), None) = (given.next(), given.next()) else {
+            self.fault(at, ONE_SOURCE);
             return None;
         };
-        way
+        source
     }
 
     /// Checks the source of tokens.
@@ -461,7 +472,7 @@ impl<'a> Builder<'a> {
 }
 
 /// How a credential logs in, as its settings say.
-enum Way<'a> {
+enum CredentialSource<'a> {
     Secret(&'a SecretSource),
     Tokens(Tokens<'a>),
 }
@@ -475,9 +486,9 @@ enum Tokens<'a> {
     Command(&'a CommandSettings),
 }
 
-const ONE_WAY: &str = "expected one of secret, google, azure, aws and command";
+const ONE_SOURCE: &str = "expected one of secret, google, azure, aws and command";
 
-impl Way<'_> {
+impl CredentialSource<'_> {
     /// The name of a credential without one.
     fn name(&self) -> String {
         match self {

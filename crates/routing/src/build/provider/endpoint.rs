@@ -35,7 +35,7 @@ const ALWAYS_SET: [&str; 3] = ["model", "stream", "stream_options"];
 
 /// The fields of each format that decide on the reservation and the owner of a request, so that a
 /// provider must receive them as they were counted.
-const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
+const GATEWAY_FIELDS: PerFormat<&[&str]> = PerFormat {
     chat: &["messages", "max_tokens", "max_completion_tokens", "n"],
     responses: &[
         "input",
@@ -148,13 +148,13 @@ impl Builder<'_> {
     /// Returns the tier that is set, if it is not the standard one.
     fn check_patch(&mut self, settings: &FormatSettings, at: &KeyPath) -> Option<ServiceTier> {
         let mut tier = None;
-        let of_the_gateway = OF_THE_GATEWAY[settings.name];
+        let gateway_fields = GATEWAY_FIELDS[settings.name];
         let (set, remove) = (at.key("set"), at.key("remove"));
         for (name, value) in &settings.set {
             let at = set.key(name);
             if let Err(message) = check_name(name) {
                 self.fault(&at, message);
-            } else if of_the_gateway.contains(&&**name) || ALWAYS_SET.contains(&&**name) {
+            } else if gateway_fields.contains(&&**name) || ALWAYS_SET.contains(&&**name) {
                 self.fault(&at, format!("'{name}' is set by the gateway alone"));
             } else if settings.remove.contains(name) {
                 self.fault(&at, format!("'{name}' stands under `remove`, too"));
@@ -171,7 +171,7 @@ impl Builder<'_> {
             let at = remove.index(place);
             if let Err(message) = check_name(name) {
                 self.fault(&at, message);
-            } else if of_the_gateway.contains(&&**name) {
+            } else if gateway_fields.contains(&&**name) {
                 self.fault(&at, format!("no request can be sent without '{name}'"));
             } else if name == "model" && !has_model(&settings.path) {
                 self.fault(
