@@ -23,6 +23,10 @@ const MODELS: [(&str, &str); 3] = [
 
 /// A provider that is asked in one format for each model.
 async fn gateway() -> (Provider, Gateway) {
+    gateway_with(|config| config).await
+}
+
+async fn gateway_with(change: impl FnOnce(Config) -> Config) -> (Provider, Gateway) {
     let simulated = Provider::start().await;
     let (address, gateway) = (simulated.address, Config::new());
     let config = ["chat", "responses", "messages"]
@@ -34,7 +38,33 @@ async fn gateway() -> (Provider, Gateway) {
                 .provider(&format!("p-{format}"), settings)
                 .model(&format!("by-{format}"), json!([format!("p-{format}")]))
         });
-    (simulated, Gateway::start(config).await)
+    (simulated, Gateway::start(change(config)).await)
+}
+
+#[tokio::test]
+async fn a_request_without_a_model_is_translated_for_the_default_model() {
+    for (model, at) in MODELS {
+        let (provider, gateway) = gateway_with(|config| {
+            let filters = json!(["headers", "key", "stored",
+                {"name": "model", "default_model": model}, "quota", "errors"]);
+            config.with("filters", filters)
+        })
+        .await;
+        for path in FORMATS {
+            let mut body = prompt(path, model, "Hello!", Value::Null);
+            body.as_object_mut().unwrap().remove("model");
+            let answer = gateway.post(path, &body).await;
+            answer.assert_ok();
+            assert_eq!(answer.header("x-model"), Some(model), "{path}");
+            let received = provider.last();
+            assert_eq!(received.uri.path(), at, "{path}");
+            let sent: Value = serde_json::from_slice(&received.body).unwrap();
+            assert_eq!(sent["model"], model, "{path}");
+            if path != at {
+                assert_eq!(answer.json()["model"], model, "{path}");
+            }
+        }
+    }
 }
 
 /// Every way of asking for a model in a format that it does not speak.

@@ -259,7 +259,7 @@ impl<'a> ModelRequest<'a> {
         } = deployment;
         let (context, model, facts) = (self.context, self.model, &self.peeked.facts);
         Target {
-            asked_model: facts.model.as_deref(),
+            asked_model: Some(self.model_asked()),
             asked_stream: facts.stream,
             max_output_tokens: context.output_limit.or(model.max_output_tokens),
             reserved_output: context.reserved_output,

@@ -44,7 +44,7 @@ pub struct Target<'a> {
     /// Responses callers: the answer that the request goes on from, where its conversation has been
     /// put into the request. The new answer repeats the id.
     pub previous_response: Option<&'a str>,
-    /// Gemini callers: the model that the address names.
+    /// The model that the request is for, if its body names none. Gemini callers name it in the address.
     pub asked_model: Option<&'a str>,
     /// Gemini callers: whether the address asks for a stream.
     pub asked_stream: bool,

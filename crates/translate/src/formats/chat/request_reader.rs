@@ -6,7 +6,7 @@ use crate::request::read::made::Made;
 use crate::request::read::{
     media,
     openai::{answer_schema, take_cache_requests, take_user},
-    shared::{answer_call, say, stops, take_effort, take_mark, text_block},
+    shared::{answer_call, say, stops, take_effort, take_mark, take_model, text_block},
 };
 use crate::{
     Refusal,
@@ -32,7 +32,7 @@ pub(crate) fn read<'d>(
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;
     let mut conversation = Conversation {
-        model: top.require_text("model")?.decode().into_owned(),
+        model: take_model(&mut top, scope)?,
         stream: top.bool("stream")?.unwrap_or_default(),
         ..Conversation::default()
     };

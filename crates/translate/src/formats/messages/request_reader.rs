@@ -5,7 +5,9 @@ mod search;
 mod tools;
 
 use crate::request::read::made::Made;
-use crate::request::read::shared::{assistant_says, stops, take_effort, take_word, text_block};
+use crate::request::read::shared::{
+    assistant_says, stops, take_effort, take_model, take_word, text_block,
+};
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
@@ -29,7 +31,7 @@ pub(crate) fn read<'d>(
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;
     let mut conversation = Conversation {
-        model: top.require_text("model")?.decode().into_owned(),
+        model: take_model(&mut top, scope)?,
         stream: top.bool("stream")?.unwrap_or_default(),
         limit_field: "max_tokens",
         encrypted_reasoning: true,

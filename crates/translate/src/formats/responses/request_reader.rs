@@ -9,7 +9,7 @@ mod tools;
 use crate::request::read::made::Made;
 use crate::request::read::{
     openai::{answer_schema, take_cache_requests, take_user},
-    shared::{take_effort, text_block},
+    shared::{take_effort, take_model, text_block},
 };
 use crate::{
     AnswerMemory, Refusal,
@@ -36,7 +36,7 @@ pub(crate) fn read<'d>(
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;
     let mut conversation = Conversation {
-        model: top.require_text("model")?.decode().into_owned(),
+        model: take_model(&mut top, scope)?,
         stream: top.bool("stream")?.unwrap_or_default(),
         limit_field: "max_output_tokens",
         echo: Some(Box::new(echo(body))),

@@ -39,6 +39,15 @@ pub(crate) fn take_effort(
         .transpose()
 }
 
+/// Takes the name of the model. A request that names none is for the model that the gateway found.
+pub(crate) fn take_model(top: &mut Fields<'_, '_>, scope: &Scope<'_>) -> Result<String, Refusal> {
+    match (top.text("model")?, scope.target.asked_model) {
+        (Some(name), _) => Ok(name.decode().into_owned()),
+        (None, Some(asked)) => Ok(asked.to_owned()),
+        (None, None) => Err(refuse(&top.path.field("model"), "is missing")),
+    }
+}
+
 /// Takes one of a few words.
 pub(crate) fn take_word(
     fields: &mut Fields<'_, '_>,
