@@ -163,6 +163,7 @@ mod tests {
             model: model.handle,
             model_id: model.id.clone(),
             reason: None,
+            default_name: None,
         });
         scene.request.set_facts(facts);
         scene.request.stored_tokens = stored;

@@ -135,6 +135,7 @@ mod tests {
             model: ModelHandle(model),
             model_id: "model".into(),
             reason: None,
+            default_name: None,
         });
         scene
     }

@@ -33,26 +33,33 @@ struct Settings {
 
 struct Model {
     catalog: Arc<dyn Catalog>,
-    default_model: Option<String>,
+    default_model: Option<Arc<str>>,
 }
 
 fn build(value: &Value, services: &Services) -> Built {
     let settings: Settings = settings(value)?;
     let catalog = Arc::clone(&services.catalog);
     if let Some(name) = &settings.default_model
-        && !catalog.is_auto(name)
-        && catalog.resolve(name).is_none()
+        && let Some(message) = default_fault(name, &*catalog)
     {
         return Err(vec![SettingsFault {
             path: "default_model".to_owned(),
-            message: format!("{name:?} is not a model of the catalog"),
+            message,
         }]);
     }
     Ok(Model {
         catalog,
-        default_model: settings.default_model,
+        default_model: settings.default_model.map(Into::into),
     }
     .into())
+}
+
+fn default_fault(name: &str, catalog: &dyn Catalog) -> Option<String> {
+    if name.ends_with('*') {
+        return Some(format!("{name:?} is a pattern: name one model"));
+    }
+    let is_known = catalog.is_auto(name) || catalog.resolve(name).is_some();
+    (!is_known).then(|| format!("{name:?} is not a model of the catalog"))
 }
 
 impl Filter for Model {
@@ -72,21 +79,19 @@ impl Model {
         refuse_what_is_not_served(facts)?;
         self.refuse_other_advisers(facts, identity)?;
         refuse_regions_without_price(facts, identity)?;
-        let name = facts
-            .model
-            .as_deref()
-            .or(self.default_model.as_deref())
-            .ok_or_else(|| {
-                PublicError::new(ErrorCode::InvalidModel, "the field 'model' is missing")
-                    .with_status(400)
-            })?;
+        let own = facts.model.as_deref();
+        let default = self.default_model.as_ref().filter(|_| own.is_none());
+        let name = own.or(default.map(|name| &**name)).ok_or_else(|| {
+            PublicError::new(ErrorCode::InvalidModel, "the field 'model' is missing")
+                .with_status(400)
+        })?;
         let needs = Needs {
             format: request.format(),
             stored_at: request.stored_at.as_ref(),
             is_answered: !request.endpoint.is_count(),
             tiers: &facts.tiers,
         };
-        if self.catalog.is_auto(name) {
+        let route = if self.catalog.is_auto(name) {
             let asked = AutoRequest {
                 name,
                 facts,
@@ -98,7 +103,11 @@ impl Model {
             self.choose(&asked, identity, needs)
         } else {
             self.named(name, facts, identity, needs)
-        }
+        }?;
+        Ok(Route {
+            default_name: default.cloned(),
+            ..route
+        })
     }
 
     /// Refuses an adviser that is a model which the key may not use.
@@ -154,6 +163,7 @@ impl Model {
             model: model.handle,
             model_id: Arc::clone(model.id),
             reason: None,
+            default_name: None,
         })
     }
 
@@ -213,6 +223,7 @@ impl Model {
             model: chosen.model.handle,
             model_id: Arc::clone(chosen.model.id),
             reason: Some(chosen.reason),
+            default_name: None,
         })
     }
 }
@@ -466,6 +477,20 @@ mod tests {
         assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
         let faults = faults(&KIND, r#"{"default_model": "nothing"}"#);
         assert_eq!(faults[0].path, "default_model");
+    }
+
+    #[test]
+    fn the_route_has_the_name_of_a_default_model_and_the_name_is_no_pattern() {
+        for (asked, name) in [(None, Some("opus-1")), (Some("opus-1"), None)] {
+            let mut scene = scene(Endpoint::Messages, asked);
+            let decision = scene.run(&KIND, r#"{"default_model": "opus-1"}"#);
+            assert!(matches!(decision, Ok(Verdict::Continue)), "{decision:?}");
+            let route = scene.request.route.as_ref().unwrap();
+            assert_eq!(route.default_name.as_deref(), name, "{asked:?}");
+            assert_eq!(scene.request.model_asked(), asked.or(name));
+        }
+        let faults = faults(&KIND, r#"{"default_model": "opus-*"}"#);
+        assert!(faults[0].message.contains("pattern"), "{faults:?}");
     }
 
     #[test]

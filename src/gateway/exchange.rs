@@ -177,7 +177,7 @@ impl Exchange {
         self.stage.request().and_then(RequestContext::format)
     }
 
-    /// The name of the model that answers: under a wildcard, the name in the request.
+    /// The name of the model that answers: under a wildcard, the name that the request asks for.
     pub fn model_name(&self) -> Option<&str> {
         let request = self.stage.request()?;
         if let Some(fixed) = &request.fixed {
@@ -187,7 +187,7 @@ impl Exchange {
             return self.settlement.made_by().map(|made_by| &**made_by);
         };
         match self.snapshot.catalog.model(route.model)?.kind {
-            ModelKind::Wildcard { .. } => request.facts_if_read()?.model.as_deref(),
+            ModelKind::Wildcard { .. } => request.model_asked(),
             _ => Some(&route.model_id),
         }
     }

@@ -52,7 +52,7 @@ impl Admitted {
 
     /// The model name that it asks for.
     pub fn model_asked(&self) -> &str {
-        self.facts().model.as_deref().unwrap_or_default()
+        self.request.model_asked().unwrap_or_default()
     }
 }
 

@@ -192,6 +192,25 @@ async fn every_name_of_a_model_leads_to_it() {
 }
 
 #[tokio::test]
+async fn a_default_model_under_a_pattern_is_sent_by_its_name() {
+    let provider = Provider::start().await;
+    let filters = json!(["headers", "key", "stored",
+        {"name": "model", "default_model": "local/small"}, "quota", "errors"]);
+    let config = Config::of(&provider)
+        .model(
+            "local/*",
+            json!([{"provider": "sim", "upstream_model": "*"}]),
+        )
+        .with("filters", filters);
+    let gateway = Gateway::start(config).await;
+    let said = json!({"messages": [{"role": "user", "content": "Hello!"}]});
+    let answer = gateway.post(CHAT, &said).await;
+    answer.assert_ok();
+    assert_eq!(asked(&provider), "small");
+    assert_eq!(answer.header("x-model"), Some("local/small"));
+}
+
+#[tokio::test]
 async fn auto_says_what_it_chose_and_why() {
     let (provider, gateway) = gateway().await;
     let answer = gateway.ask(CHAT, "auto", "", json!({})).await;

@@ -59,8 +59,7 @@ impl<'a> ModelRequest<'a> {
     }
 
     fn model_asked(&self) -> &'a str {
-        let asked = self.peeked.facts.model.as_deref();
-        asked.unwrap_or(&self.model.id)
+        self.context.model_asked().unwrap_or(&self.model.id)
     }
 
     /// Whether a deployment that is asked in the format `to` gets the body in the client's format.

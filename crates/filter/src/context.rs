@@ -127,6 +127,12 @@ impl RequestContext {
         self.facts.as_ref()
     }
 
+    /// The model name that the request asks for: its own, or else `default_model`.
+    pub fn model_asked(&self) -> Option<&str> {
+        let named = self.facts.as_ref().and_then(|facts| facts.model.as_deref());
+        named.or_else(|| self.route.as_ref()?.default_name.as_deref())
+    }
+
     /// Sets what the body asks for. The gateway does so before the filters that see the body; filters
     /// must not.
     pub fn set_facts(&mut self, facts: RequestFacts) {
@@ -148,6 +154,8 @@ pub struct Route {
     pub model_id: Arc<str>,
     /// Why this model, if the gateway chose it (`auto`).
     pub reason: Option<Arc<str>>,
+    /// The name of `default_model`, if the request names no model.
+    pub default_name: Option<Arc<str>>,
 }
 
 /// A charge that the configuration fixes.

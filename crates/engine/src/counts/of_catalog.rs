@@ -84,10 +84,9 @@ impl CatalogCounts {
     pub fn how(&self, request: &RequestContext, by: &Arc<Deployment>) -> Option<How> {
         let served = self.served(request.route.as_ref()?.model)?;
         let served = served.iter().find(|it| it.deployment.name == by.name)?;
-        let asked = || request.facts_if_read()?.model.as_deref();
         let family = match served.family {
             Some(family) => family,
-            None => Tokenizer::of_model(asked().unwrap_or_default()),
+            None => Tokenizer::of_model(request.model_asked().unwrap_or_default()),
         };
         let format = request.format()?;
         Some(How {
