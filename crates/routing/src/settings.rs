@@ -412,7 +412,7 @@ pub struct DeploymentSettings {
     /// The provider that serves it.
     pub provider: String,
     /// The upstream model name. Default: the `upstream_model` of the model, else its identifier.
-    /// For a pattern, `*` is replaced by the part that the `*` of the pattern matched.
+    /// `*` alone stands for the part that the `*` of the family's pattern matches.
     pub upstream_model: Option<String>,
     /// The formats to use here, of those of the provider. Default: all of them.
     pub formats: Option<Vec<Format>>,

@@ -22,7 +22,7 @@ pub(super) const DEFAULT_OUTPUT_RATE: u32 = 60;
 /// Bounds the work of a plan.
 const MOST_DEPLOYMENTS: usize = 64;
 
-/// As the upstream name of a pattern: what the pattern's own `*` stands for.
+/// As an upstream name: the part that the `*` of a pattern matches.
 const MATCHED: &str = "*";
 
 impl<'a> Builder<'a> {
@@ -252,7 +252,13 @@ impl<'a> Builder<'a> {
         let provider = Arc::clone(provider);
         let formats = self.deployment_formats(&settings, &provider, path)?;
         self.check_upstream(settings.upstream_model.as_deref(), path);
-        let named = settings.upstream_model.as_deref().or(model_upstream);
+        let named = match settings.upstream_model.as_deref().or(model_upstream) {
+            Some(MATCHED) if !names::is_wildcard(model) => {
+                let of_model = model_upstream.filter(|name| *name != MATCHED);
+                Some(of_model.unwrap_or_else(|| self.matched_part(model)))
+            }
+            named => named,
+        };
         let upstream_model = match named {
             None if names::is_wildcard(model) => UpstreamModel::AsRequested { from: 0 },
             Some(MATCHED) if names::is_wildcard(model) => UpstreamModel::AsRequested {
@@ -295,12 +301,30 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// The part of a model's name that a pattern of its family matches: a model beside a pattern differs from
+    /// it in settings, not in how it is sent. Without such a pattern, the whole name.
+    fn matched_part<'n>(&self, id: &'n str) -> &'n str {
+        let models = &self.settings.models;
+        let family = models.get(id).and_then(|model| model.family.as_ref());
+        let of_family = models.iter().filter(|(_, it)| it.family.as_ref() == family);
+        let prefixes = of_family.filter_map(|(pattern, _)| pattern.strip_suffix(MATCHED));
+        let parts = prefixes.filter_map(|prefix| id.strip_prefix(prefix));
+        let shortest = parts.filter(|it| !it.is_empty()).min_by_key(|it| it.len());
+        shortest.unwrap_or(id)
+    }
+
     fn check_upstream(&mut self, name: Option<&str>, path: &KeyPath) {
-        if name.is_some_and(|name| name.is_empty() || name.chars().any(char::is_control)) {
+        let Some(name) = name else { return };
+        if name.is_empty() || name.chars().any(char::is_control) {
             self.fault(
                 path,
                 "the upstream model's name is empty or holds a control character",
             );
+        } else if name != MATCHED && name.contains(MATCHED) {
+            let message = format!(
+                "'*' in '{name}' would be sent as it is: only '*' alone stands for the part that a pattern matches"
+            );
+            self.fault(path, message);
         }
     }
 

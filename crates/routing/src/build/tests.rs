@@ -549,6 +549,57 @@ fn the_name_sent_upstream_is_the_deployments_then_the_models_then_the_one_asked_
 }
 
 #[test]
+fn the_star_of_a_deployment_stands_for_the_part_of_a_name_that_a_pattern_of_the_family_matches() {
+    let catalog = build(base(&json!({
+        "families": {
+            "f": {"group": "g", "deployments": [{"provider": "a", "upstream_model": "*"}]},
+            "other": {"group": "g", "deployments": ["b"]},
+        },
+        "models": {
+            "local/*": {"family": "f"},
+            "local/big/*": {"family": "f"},
+            "l*": {"family": "other"},
+            "local/qwen3:8b": {"family": "f"},
+            "local/big/one": {"family": "f"},
+            "small": {"family": "f", "upstream_model": "qwen3:1b"},
+            "alone": {"family": "f"},
+            "starred": {"family": "f", "upstream_model": "*"},
+        },
+    })))
+    .unwrap();
+    for (name, deployment, sent) in [
+        ("local/any", "a/*", "any"),
+        ("local/qwen3:8b", "a/qwen3:8b", "qwen3:8b"),
+        ("local/big/one", "a/one", "one"),
+        ("small", "a/qwen3:1b", "qwen3:1b"),
+        ("alone", "a/alone", "alone"),
+        ("starred", "a/starred", "starred"),
+    ] {
+        let found = &catalog.resolve(name).unwrap().deployments[0];
+        assert_eq!(&*found.name, deployment, "{name}");
+        assert_eq!(found.upstream_model(name), sent, "{name}");
+    }
+}
+
+#[test]
+fn a_star_within_a_longer_upstream_name_is_a_fault() {
+    let faults = build(base(&json!({
+        "models": {
+            "x/*": {"family": "f", "deployments": ["a/vendor-*"]},
+            "y": {"family": "f", "upstream_model": "vendor/*"},
+        },
+    })))
+    .unwrap_err();
+    let expected = [
+        "models.x/*.deployments[0]: '*' in 'vendor-*' would be sent as it is: only '*' alone \
+         stands for the part that a pattern matches",
+        "models.y.upstream_model: '*' in 'vendor/*' would be sent as it is: only '*' alone \
+         stands for the part that a pattern matches",
+    ];
+    assert_eq!(faults, expected, "{}", faults.join("\n"));
+}
+
+#[test]
 fn a_weight_that_would_be_another_is_refused() {
     let faults = build(base(&json!({
         "families": {"f": {"group": "g", "deployments": ["a"],
