@@ -448,6 +448,7 @@ fn rules_name_models_by_any_of_their_names_and_pass_over_those_without_a_deploym
 fn every_fault_in_profiles_is_reported() {
     let mut models = models();
     models["plain"] = json!({"family": "f"});
+    models["any/*"] = json!({"family": "f", "price": {"input": 1, "output": 1}});
     models["bad"] = json!({"family": "f", "price": {
         "input": 1, "output": 1,
         "changes": [
@@ -470,8 +471,8 @@ fn every_fault_in_profiles_is_reported() {
             "light": {},
             "sp ace": {},
             "other": {
-                "candidates": ["middle", "strnog"],
-                "rules": [{"when": {"code": true}, "use": ["light"]}],
+                "candidates": ["middle", "strnog", "any/*"],
+                "rules": [{"when": {"code": true}, "use": ["light", "any/*"]}],
             },
             "unpriced": {"candidates": ["plain"], "max_price": {"output": 1}},
         },
@@ -493,6 +494,8 @@ fn every_fault_in_profiles_is_reported() {
         "auto.rules[3].when: 'min_effort' is above 'max_effort': no request matches",
         "auto.max_price: the candidate 'plain' has no price to compare with the cap: set `models.plain.price`",
         "auto.profiles.other.candidates[1]: no model 'strnog'; did you mean 'strong'?",
+        "auto.profiles.other.candidates[2]: 'any/*' is a pattern; a candidate is one model",
+        "auto.profiles.other.rules[0].use[1]: 'any/*' is a pattern; a candidate is one model",
         "auto.profiles.other.rules[0].use[0]: 'light' is not a candidate: add it to `candidates`",
         "auto.profiles.unpriced.max_price: the candidate 'plain' has no price to compare with the cap: set `models.plain.price`",
     ];

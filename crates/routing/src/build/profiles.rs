@@ -2,7 +2,7 @@
 
 use super::{Builder, auto_entry, keys, names};
 use crate::{
-    Catalog, Model,
+    Catalog, CatalogSettings, Model,
     auto::{
         Profile, Rule,
         settings::{AutoSettings, PriceCapSettings, ProfileSettings, RuleSettings},
@@ -141,7 +141,10 @@ impl<'a> Builder<'a> {
 
     fn check_models(&mut self, named: &[String], path: &KeyPath) {
         for (position, name) in named.iter().enumerate() {
-            if !self.is_model(name) {
+            if names::is_wildcard(name) {
+                let message = format!("'{name}' is a pattern; a candidate is one model");
+                self.fault(&path.index(position), message);
+            } else if !self.is_model(name) {
                 let message = unknown_name("model", name, keys(&self.settings.models));
                 self.fault(&path.index(position), message);
             }
@@ -183,7 +186,10 @@ impl<'a> Builder<'a> {
     }
 
     fn is_model(&self, name: &str) -> bool {
-        self.settings.models.contains_key(name) || self.settings.aliases.contains_key(name)
+        let CatalogSettings {
+            models, aliases, ..
+        } = self.settings;
+        !names::is_wildcard(name) && (models.contains_key(name) || aliases.contains_key(name))
     }
 
     /// The identifier of the model that a name stands for.
