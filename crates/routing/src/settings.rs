@@ -451,6 +451,11 @@ impl CapabilitiesPatch {
         self.merged(base).unwrap_or_else(|_| base.clone())
     }
 
+    /// The refused fields that it lists.
+    pub(crate) fn refused_fields(&self) -> Vec<String> {
+        self.over(&Capabilities::default()).refused_fields
+    }
+
     fn merged(&self, base: &Capabilities) -> Result<Capabilities, serde_json::Error> {
         let mut all: Map<String, Value> = serde_json::from_value(serde_json::to_value(base)?)?;
         for (name, value) in &self.0 {

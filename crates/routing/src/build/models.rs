@@ -281,11 +281,14 @@ impl<'a> Builder<'a> {
             self.fault(path, message);
         }
         let mut capabilities = provider.capabilities.clone();
-        for patch in [of_model, settings.capabilities.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        let model_path = KeyPath::root().key("models").key(model);
+        for (patch, at) in [
+            (of_model, &model_path),
+            (settings.capabilities.as_ref(), path),
+        ] {
+            let Some(patch) = patch else { continue };
             capabilities = patch.over(&capabilities);
+            self.check_refused_fields(&patch.refused_fields(), formats, at);
         }
         Some(Deployment {
             name: format!("{}/{}", provider.name, named.unwrap_or(model)).into(),

@@ -92,6 +92,9 @@ impl<'a> Builder<'a> {
             .ok();
         let prefix = address.as_ref().map_or("", |address| &address.prefix);
         let endpoints = self.build_endpoints(settings, prefix, path);
+        let spoken = endpoints.iter().filter(|(_, at)| at.is_some());
+        let spoken = spoken.map(|(format, _)| format).collect();
+        self.check_refused_fields(&settings.capabilities.refused_fields, spoken, path);
         let credentials = self.build_credentials(&settings.credentials, path);
         let headers = self.build_headers(settings, path);
         let pass_headers = self.build_pass_headers(settings, path);

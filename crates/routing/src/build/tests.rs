@@ -285,6 +285,45 @@ fn every_fault_in_providers_is_reported() {
 }
 
 #[test]
+fn a_field_by_which_requests_are_counted_cannot_be_refused() {
+    let refused = |names: Value| json!({"refused_fields": names});
+    let chat =
+        |more: Value| json!({"address": "http://a", "formats": ["chat"], "capabilities": more});
+    let deployment = |provider: &str, names: Value| json!([{"provider": provider, "capabilities": refused(names)}]);
+    let faults = build(json!({
+        "providers": {
+            "a": chat(refused(json!(["n", "store", "max_completion_tokens", "stream_options"]))),
+            "b": chat(json!({})),
+            "r": {"address": "http://r", "formats": ["responses"]},
+        },
+        "families": {"f": {"group": "g", "deployments": ["b", "r"]}},
+        "models": {
+            "m": {"family": "f", "capabilities": refused(json!(["background", "model", "store"]))},
+            "n": {"family": "f", "deployments": deployment("b", json!(["store", "messages"]))},
+        },
+    }))
+    .unwrap_err();
+    let fault = |path: &str, name: &str| {
+        format!("{path}: the gateway counts or routes by '{name}': it cannot be dropped")
+    };
+    let expected = [
+        fault(
+            "providers.a.capabilities.refused_fields[2]",
+            "max_completion_tokens",
+        ),
+        "providers.a.capabilities.refused_fields[3]: set `capabilities.chat.stream_options: false` instead"
+            .to_owned(),
+        fault("models.m.capabilities.refused_fields[1]", "model"),
+        fault("models.m.capabilities.refused_fields[2]", "store"),
+        fault(
+            "models.n.deployments[0].capabilities.refused_fields[1]",
+            "messages",
+        ),
+    ];
+    assert_eq!(faults, expected, "{}", faults.join("\n"));
+}
+
+#[test]
 fn fields_are_removed_only_where_the_path_has_what_they_said() {
     let catalog = build(json!({
         "providers": {

@@ -1,6 +1,8 @@
 //! The endpoint of a format at a provider: paths, and the fields that are set in bodies and removed.
 
-use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::FormatSettings};
+use crate::{
+    BodyPatch, Endpoint, FormatSet, MODEL, Target, build::Builder, settings::FormatSettings,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
@@ -116,6 +118,36 @@ impl Builder<'_> {
             whole: target(path),
             streamed: target(streamed),
             count_tokens: settings.count_tokens.as_deref().map(target),
+        }
+    }
+
+    /// Fields that a provider, a model or a deployment refuses are dropped: none may be one that the gateway
+    /// needs. `at`: the section with the capabilities, which may be checked for several deployments.
+    pub(in crate::build) fn check_refused_fields(
+        &mut self,
+        names: &[String],
+        formats: FormatSet,
+        at: &KeyPath,
+    ) {
+        /// Dropping them never raises what a request costs.
+        const DROPPABLE: [&str; 2] = ["background", "n"];
+        let at = at.key("capabilities").key("refused_fields");
+        for (index, name) in names.iter().enumerate() {
+            let at = at.index(index);
+            let mut of_formats = formats.iter().flat_map(|format| GATEWAY_FIELDS[format]);
+            let is_needed = !DROPPABLE.contains(&&**name)
+                && (ALWAYS_SET.contains(&&**name) || of_formats.any(|needed| **needed == **name));
+            if is_needed && !self.faults.iter().any(|known| known.path == at) {
+                let message = match &**name {
+                    "stream_options" => {
+                        "set `capabilities.chat.stream_options: false` instead".to_owned()
+                    }
+                    _ => {
+                        format!("the gateway counts or routes by '{name}': it cannot be dropped")
+                    }
+                };
+                self.fault(&at, message);
+            }
         }
     }
 
