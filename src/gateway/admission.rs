@@ -241,7 +241,9 @@ async fn answer_here(
     match (matched.endpoint, matched.id) {
         (Endpoint::Status, _) => Ok(endpoints::status(catalog, identity)),
         (Endpoint::Models, _) => endpoints::list_models(catalog, identity, query),
-        (Endpoint::Model, Some(id)) => endpoints::retrieve_model(catalog, identity, id),
+        (Endpoint::Model, Some(name)) => {
+            endpoints::retrieve_model(catalog, identity, &endpoints::model_in_path(name)?)
+        }
         (Endpoint::GeminiModels, _) => endpoints::list_gemini_models(catalog, identity, query),
         (Endpoint::GeminiModel, Some(name)) => {
             endpoints::retrieve_gemini_model(catalog, identity, &endpoints::model_in_path(name)?)

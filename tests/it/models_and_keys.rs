@@ -168,6 +168,36 @@ async fn the_catalog_comes_in_pages_of_any_size() {
     }
 }
 
+/// SDKs escape the slash in a name.
+#[tokio::test]
+async fn a_model_with_a_slash_in_its_name_is_retrieved_and_paged_over() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).model("vendor/exact", json!(["sim"]));
+    let gateway = Gateway::start(config).await;
+    let all = ids(&gateway.get("/v1/models").await);
+    let place = all.iter().position(|id| id == "vendor/exact").unwrap();
+    for name in ["vendor%2Fexact", "vendor/exact"] {
+        let model = gateway.get(&format!("/v1/models/{name}")).await;
+        model.assert_ok();
+        assert_eq!(model.json()["id"], "vendor/exact", "{name}");
+        for (field, expected) in [
+            ("after_id", &all[place + 1..]),
+            ("before_id", &all[..place]),
+        ] {
+            let page = gateway.get(&format!("/v1/models?{field}={name}")).await;
+            page.assert_ok();
+            assert_eq!(ids(&page), expected, "{field} {name}");
+        }
+    }
+    for (path, status, code) in [
+        ("/v1/models/vendor%2Fnothing", 404, "invalid_model"),
+        ("/v1/models/vendor%2", 400, "invalid_request"),
+        ("/v1/models?after_id=vendor%2", 400, "invalid_request"),
+    ] {
+        gateway.get(path).await.assert_error(status, code);
+    }
+}
+
 #[tokio::test]
 async fn every_name_of_a_model_leads_to_it() {
     let (provider, gateway) = gateway().await;

@@ -57,7 +57,7 @@ pub struct EndpointInfo {
     pub endpoint: Endpoint,
     /// The methods that it accepts: `HEAD` if it accepts `GET`.
     pub methods: &'static [Method],
-    /// The exact path; `{id}` is one segment, or the name of a Gemini model, which may contain `/`.
+    /// The exact path; `{id}` is one segment, or the name of a model, which may contain `/`.
     pub path: &'static str,
     /// The wire format, if it has one.
     pub format: Option<Format>,

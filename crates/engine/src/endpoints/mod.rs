@@ -90,8 +90,9 @@ fn with_id(path: &str) -> Option<Matched<'_>> {
             Some(_) => return None,
         }
     };
-    let is_one_segment = !id.is_empty() && !id.contains('/');
-    is_one_segment.then_some(Matched {
+    // The name of a model may contain `/`.
+    let has_empty_part = id.split('/').any(str::is_empty);
+    (!has_empty_part).then_some(Matched {
         endpoint,
         id: Some(id),
     })
@@ -184,7 +185,8 @@ mod tests {
             "//v1",
             "/v1//models",
             "/v1/models/",
-            "/v1/models/a/b",
+            "/v1/models/a//b",
+            "/v1/models/a/",
             "/v1/responses/",
             "/v1/responses//cancel",
             "/v1/responses/a/b",

@@ -5,6 +5,7 @@ use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tollgate_routing::{Catalog, Model};
 use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode};
+use tollgate_wire::address;
 
 #[derive(Serialize)]
 struct List<'a> {
@@ -62,22 +63,24 @@ impl<'a> Entry<'a> {
 
 /// The page that a query asks for. Without `limit` everything comes at once.
 #[derive(Default)]
-struct Page<'a> {
+struct Page {
     limit: Option<usize>,
-    after: Option<&'a str>,
-    before: Option<&'a str>,
+    after: Option<String>,
+    before: Option<String>,
 }
 
-impl<'a> Page<'a> {
+impl Page {
     const MAX_LIMIT: usize = 1000;
 
-    fn parse(query: &'a str) -> Result<Self, PublicError> {
+    fn parse(query: &str) -> Result<Self, PublicError> {
+        // No model has the empty name.
+        let decoded = |id| Some(address::decode(id).unwrap_or_default());
         let mut page = Self::default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             match name {
                 "limit" => page.limit = Some(Self::limit(value)?),
-                "after_id" => page.after = Some(value),
-                "before_id" => page.before = Some(value),
+                "after_id" => page.after = decoded(value),
+                "before_id" => page.before = decoded(value),
                 _ => {}
             }
         }
@@ -114,10 +117,10 @@ impl<'a> Page<'a> {
         };
         let mut start = 0;
         let mut end = models.len();
-        if let Some(id) = self.after {
+        if let Some(id) = &self.after {
             start = place("after_id", id)?.saturating_add(1);
         }
-        if let Some(id) = self.before {
+        if let Some(id) = &self.before {
             end = place("before_id", id)?;
         }
         let limit = self.limit.unwrap_or(models.len());
