@@ -462,6 +462,16 @@ async fn a_key_can_be_limited_to_endpoints() {
         .send(&ask(MESSAGES))
         .await
         .assert_error(403, "permission_denied");
+
+    let key = gateway
+        .create_key(&["--endpoint", "/v1beta/models/{id}:generateContent"])
+        .await;
+    let said = json!({"contents": [{"role": "user", "parts": [{"text": "Hello!"}]}]});
+    for (method, status) in [("generateContent", 200), ("countTokens", 403)] {
+        let path = format!("/v1beta/models/alpha-opus-4-8:{method}");
+        let answer = gateway.send(&Request::post(&path, &said).key(&key)).await;
+        assert_eq!(answer.status, status, "{method}: {answer:?}");
+    }
 }
 
 /// A provider that is a gateway itself would ask the models that are named besides.

@@ -289,7 +289,7 @@ models: {m: {family: f}}
                  leave it out for no limit"
                     .to_owned(),
                 "x.yaml:7:3: plans.\"no name\": plan \"no name\" is no name: 1 to 64 letters, digits and \
-                 any of . _ - / { } are allowed"
+                 any of . _ - / : { } are allowed"
                     .to_owned(),
                 "x.yaml:8:3: plans.r: must have tokens, money or both: it serves no request".to_owned(),
                 "x.yaml:9:14: plans.s.money: must be at most 4503599.627370496".to_owned(),

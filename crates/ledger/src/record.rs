@@ -111,7 +111,7 @@ pub enum InvalidKey {
     Hidden(char),
     /// The name of a plan, a model group or an endpoint breaks the rules.
     #[error(
-        "{what} {name:?} is no name: 1 to {max} letters, digits and any of . _ - / {{ }} are allowed",
+        "{what} {name:?} is no name: 1 to {max} letters, digits and any of . _ - / : {{ }} are allowed",
         max = NewKey::MAX_TERM_LEN
     )]
     Term {
@@ -201,7 +201,7 @@ fn check_terms(what: &'static str, allowance: &Allowance) -> Result<(), InvalidK
 }
 
 fn check_term(what: &'static str, name: &str) -> Result<(), InvalidKey> {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/{}".contains(&byte);
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:{}".contains(&byte);
     if (1..=NewKey::MAX_TERM_LEN).contains(&name.len()) && name.bytes().all(legal) {
         return Ok(());
     }

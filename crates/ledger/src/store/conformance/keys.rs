@@ -13,7 +13,7 @@ pub(crate) fn a_key_is_found_by_id_by_prefix_and_by_itself_after_reopening(fixtu
     let mut new = NewKey::named("Zoë's laptop");
     new.plan = Some("pro".into());
     new.groups = allowance(["opus", "codex"]);
-    new.endpoints = allowance(["/v1/models/{id}"]);
+    new.endpoints = allowance(["/v1beta/models/{id}:generateContent"]);
     new.expires_at = Some(home.clock.now().plus(Duration::from_secs(60)));
     let made = home.store().create_key(&new).unwrap();
 
@@ -31,6 +31,7 @@ pub(crate) fn a_key_is_found_by_id_by_prefix_and_by_itself_after_reopening(fixtu
         );
     }
     assert_eq!(made.record.identity.groups, allowance(["codex", "opus"]));
+    assert_eq!(made.record.identity.endpoints, new.endpoints);
 }
 
 pub(crate) fn of_concurrent_orders_with_one_name_one_makes_a_key_and_the_others_return_it(
