@@ -3,6 +3,7 @@
 //! Pingora runs on its own thread, so that this one can end the process after the last request. Pingora itself
 //! would sleep for the whole grace period.
 
+mod access_target;
 mod connections;
 mod grace_period;
 mod handover;
@@ -21,13 +22,10 @@ pub use predecessor::Predecessor;
 pub use stop::Hangups;
 pub use successor::{Program, ask_for_upgrade};
 
-use crate::access_log::{self, AccessLog};
+use crate::access_log;
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
-use crate::config::{
-    self, AccessFormat, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, LogSettings,
-    Sources, Started,
-};
+use crate::config::{self, Config, Faults, ListenSettings, Sources, Started};
 use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
 use crate::keys::{self, OpenError};
@@ -139,7 +137,7 @@ impl Start {
         let config = &self.config;
         reload::check_models(config)?;
         let (runtime, signals) = hangups.and_others()?;
-        let (access_log, writer) = access_log(&config.log)?;
+        let (access_log, writer) = access_target::open(&config.log)?;
         let (traces, exporter) = match &config.traces {
             Some(target) => {
                 Traces::to(target).map(|(traces, exporter)| (traces, Some(exporter)))?
@@ -400,9 +398,10 @@ fn take_admin(
 ///
 /// # Errors
 ///
-/// The faults of the configuration, but not those of the machine.
+/// The faults of the configuration, or an access log that cannot be opened.
 pub fn check(config: &Config) -> Result<(), RunError> {
     reload::check_models(config)?;
+    access_target::check(&config.log)?;
     let material = Material::of(config)?;
     Snapshot::build(config, &material.authorities, None, None)?;
     Ok(())
@@ -415,28 +414,6 @@ const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     read: Some(0),
     write: Some(4096),
 };
-
-fn access_log(settings: &LogSettings) -> io::Result<(AccessLog, Option<access_log::Writer>)> {
-    let format = match settings.access_format {
-        AccessFormat::Json => access_log::Format::Json,
-        AccessFormat::Common => access_log::Format::Common,
-    };
-    let (log, writer) = match (&settings.access_file, settings.access) {
-        (Some(file), _) => AccessLog::to_file(file.clone(), format).map_err(|cause| {
-            io::Error::other(format!("log.access_file: {}: {cause}", file.display()))
-        })?,
-        (None, AccessLogTarget::None) => return Ok((AccessLog::off(), None)),
-        (None, AccessLogTarget::Stdout) => AccessLog::to(io::stdout(), format)?,
-        (None, AccessLogTarget::Stderr) => AccessLog::to(io::stderr(), format)?,
-        (None, AccessLogTarget::Journald) => {
-            let socket = &settings.journal_socket;
-            AccessLog::to_journal(socket.clone(), format).map_err(|cause| {
-                io::Error::other(format!("log.journal_socket: {}: {cause}", socket.display()))
-            })?
-        }
-    };
-    Ok((log, Some(writer)))
-}
 
 fn server_conf(settings: &config::ServerSettings) -> ServerConf {
     let threads = settings.threads.map(usize::from);

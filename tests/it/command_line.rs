@@ -1,7 +1,7 @@
 //! What all commands have in common, and what they say of faults.
 
 use crate::support::{
-    self, CHAT, Config, Connection, Gateway, Output, Provider, Request, bounded, tollgate,
+    self, CHAT, Config, Connection, Gateway, Output, Ports, Provider, Request, bounded, tollgate,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -237,9 +237,72 @@ async fn check_finds_what_a_start_would_fail_on() {
     let wanted = "nowhere.yaml:1:16: store.path: there is no folder nowhere";
     same("nowhere.yaml", None, wanted).await;
 
+    for (file, text) in [
+        ("notes.txt", "These are the notes of the operator.\n"),
+        ("database.url", "mysql://somewhere/else"),
+        ("limits.url", "http://somewhere"),
+    ] {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    for (setting, wanted) in [
+        (
+            "store: { path: . }",
+            "store.path: a folder cannot be the database",
+        ),
+        (
+            "store: { path: '' }",
+            "store.path: a folder cannot be the database",
+        ),
+        ("store: { path: notes.txt }", "is not a ledger file"),
+        (
+            "store: { postgres: { url: 'file:database.url' } }",
+            "the URL of the database cannot be read",
+        ),
+        (
+            "limits: { shared: { url: 'file:limits.url' } }",
+            "expected redis://",
+        ),
+        (
+            "log: { access_file: nowhere/access.log }",
+            "log.access_file: nowhere/access.log: No such file",
+        ),
+        (
+            "log: { access_file: . }",
+            "log.access_file: .: Is a directory",
+        ),
+        (
+            "log: { access: journald, journal_socket: nowhere.sock }",
+            "log.journal_socket: nowhere.sock: No such file",
+        ),
+    ] {
+        let Ports { callers, operators } = Ports::free();
+        let text = format!(
+            "server: {{ listen: [{{ address: '{callers}' }}] }}\n\
+             admin: {{ listen: '{operators}' }}\n{setting}\n{MINIMAL}"
+        );
+        fs::write(folder.path().join("unusable.yaml"), text).unwrap();
+        same("unusable.yaml", None, wanted).await;
+    }
+
     fs::write(folder.path().join("empty.yaml"), "").unwrap();
     let wanted = "empty.yaml:1:1: models: the file is empty";
     same("empty.yaml", None, wanted).await;
+}
+
+#[tokio::test]
+async fn a_start_does_not_wait_for_the_reader_of_a_pipe() {
+    let text = format!("log: {{ access_file: pipe }}\n{MINIMAL}");
+    let folder = folder_with("tollgate.yaml", &text);
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(pipe).status().await.unwrap();
+    assert!(made.success());
+    let output = Output::of(&mut command(&["serve"], folder.path())).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let wanted = "log.access_file: pipe: no process reads this pipe";
+    assert!(output.stderr.contains(wanted), "{output:?}");
+    // The reader may come before the start.
+    let output = Output::of(&mut command(&["check"], folder.path())).await;
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[tokio::test]

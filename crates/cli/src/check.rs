@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tollgate_config::{self as config, Change, Config};
 use tollgate_engine::keys::{self, OpenError};
+use tollgate_ledger::StoreError;
 
 /// The arguments of `check`.
 #[derive(Args)]
@@ -38,6 +39,7 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
     let file = arguments.file.as_ref().unwrap_or(&arguments.config.path);
     let config = config::load(file)?;
     (edge.check)(&config)?;
+    keys::check_servers(&config)?;
     match config.store.postgres {
         Some(_) if arguments.online => keys::check_plans(&config, &keys::open_store(&config)?)?,
         Some(_) => keys::check_folder(&config)?,
@@ -68,11 +70,19 @@ fn check_file(config: &Config) -> Outcome {
     }
     let checked = keys::check_pepper(config).and_then(|()| keys::check_plans_of_file(config));
     match checked {
-        Err(OpenError::Store(fault)) => print_line(format_args!(
+        Err(OpenError::Store(fault)) if !is_unusable(&fault) => print_line(format_args!(
             "not checked: whether the pepper and the plans of the keys are right ({fault})"
         )),
         checked => Ok(checked?),
     }
+}
+
+/// Whether the fault is in the file. Otherwise the user may lack permission.
+const fn is_unusable(fault: &StoreError) -> bool {
+    matches!(
+        fault,
+        StoreError::NotALedger { .. } | StoreError::Newer { .. } | StoreError::Damaged { .. }
+    )
 }
 
 /// The differences, and those of them that a reload does not apply.

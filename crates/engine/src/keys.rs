@@ -128,21 +128,42 @@ pub fn accept_loss(config: &Config) -> Result<Store, OpenError> {
     )?)
 }
 
+/// Checks the URLs of the database and of the server that limits are shared through, and the files with
+/// their authorities. Connects to neither.
+///
+/// # Errors
+///
+/// One of them cannot be read.
+pub fn check_servers(config: &Config) -> Result<(), OpenError> {
+    server(config)?;
+    limit_server(config)?;
+    Ok(())
+}
+
 /// Checks that the folder of the store exists. The first opening creates the file.
 ///
 /// # Errors
 ///
-/// There is no such folder.
+/// There is no such folder, or the path of the file is a folder.
 pub fn check_folder(config: &Config) -> Result<(), OpenError> {
-    let folder = config.store.path.parent();
+    let file = &config.store.path;
+    let at = KeyPath::root().key("store").key("path");
+    let is_folder = file.as_os_str().is_empty() || file.is_dir();
+    if config.store.postgres.is_none() && is_folder {
+        let fault = at.fault(format!(
+            "a folder cannot be the database: name a file, such as {}",
+            file.join("tollgate.db").display()
+        ));
+        return Err(config.locate([fault]).into());
+    }
+    let folder = file.parent();
     let folder = folder.filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     if folder.is_dir() {
         return Ok(());
     }
-    let path = KeyPath::root().key("store").key("path");
     let shown = folder.display();
-    let fault = path.fault(format!(
+    let fault = at.fault(format!(
         "there is no folder {shown}: make it for the user of the gateway alone \
          (install -d -m 700 {shown})"
     ));

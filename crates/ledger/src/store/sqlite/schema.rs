@@ -94,9 +94,14 @@ const PEPPER: &str = "SELECT value FROM settings WHERE name = 'pepper'";
 /// Checks that a file was made under the pepper of `hasher`. Only reads it, and makes none.
 ///
 /// # Errors
-/// It was made under another pepper, there is no file, or it cannot be read.
+/// It was made under another pepper, there is no file, it is no ledger or a newer one, or it cannot be
+/// read.
 pub fn check_pepper(path: &Path, hasher: &KeyHasher) -> Result<(), StoreError> {
     let file = open_reader(path)?;
+    if check(&file, path)? == 0 {
+        // The first opening makes the tables.
+        return Ok(());
+    }
     let read = || -> rusqlite::Result<Option<Vec<u8>>> {
         file.query_row(PEPPER, [], |row| row.get(0)).optional()
     };
