@@ -87,11 +87,53 @@ const NEVER: &[&str] = &[
     "request-id",
 ];
 
+/// Answer headers that the gateway sets.
+const OF_ANSWERS: &[&str] = &[
+    "content-type",
+    "retry-after",
+    "retry-after-ms",
+    "vary",
+    "x-attempts",
+    "x-cost",
+    "x-dropped-fields",
+    "x-model",
+    "x-output-limit",
+    "x-route-reason",
+    "x-should-retry",
+];
+
+/// The beginnings of further ones.
+const OF_ANSWERS_BEGIN: &[&str] = &[
+    "access-control-",
+    "anthropic-ratelimit-input-",
+    "anthropic-ratelimit-output-",
+    "anthropic-ratelimit-requests-",
+    "anthropic-ratelimit-tokens-",
+    "x-ratelimit-",
+    "x-token-count-",
+];
+
 fn build(value: &Value, _: &Services) -> Built {
     let settings: Settings = settings(value)?;
     let mut faults = Vec::new();
-    let to_provider = names("pass_to_provider", &settings.pass_to_provider, &mut faults);
-    let to_caller = names("pass_to_caller", &settings.pass_to_caller, &mut faults);
+    // They pass in any case.
+    let passes = |name: &HeaderName| [VERSION, OPENAI_BETA].contains(name);
+    let to_provider = names(
+        "pass_to_provider",
+        &settings.pass_to_provider,
+        passes,
+        &mut faults,
+    );
+    let is_set = |name: &HeaderName| {
+        let name = name.as_str();
+        OF_ANSWERS.contains(&name) || OF_ANSWERS_BEGIN.iter().any(|it| name.starts_with(*it))
+    };
+    let to_caller = names(
+        "pass_to_caller",
+        &settings.pass_to_caller,
+        is_set,
+        &mut faults,
+    );
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -103,17 +145,26 @@ fn build(value: &Value, _: &Services) -> Built {
     .into())
 }
 
-fn names(setting: &str, texts: &[String], faults: &mut Vec<SettingsFault>) -> Vec<HeaderName> {
+/// The headers of a setting. `is_own`: the gateway decides on the header without it.
+fn names(
+    setting: &str,
+    texts: &[String],
+    is_own: impl Fn(&HeaderName) -> bool,
+    faults: &mut Vec<SettingsFault>,
+) -> Vec<HeaderName> {
     let mut names = Vec::with_capacity(texts.len());
     for (place, text) in texts.iter().enumerate() {
         let fault = match text.parse::<HeaderName>() {
-            Ok(name) if !NEVER.contains(&name.as_str()) => {
+            Ok(name) if NEVER.contains(&name.as_str()) => format!(
+                "{name} cannot pass: it carries a credential or an identity, or belongs to one connection"
+            ),
+            Ok(name) if is_own(&name) => {
+                format!("the gateway sets {name} without this setting: leave it out")
+            }
+            Ok(name) => {
                 names.push(name);
                 continue;
             }
-            Ok(name) => format!(
-                "{name} cannot pass: it carries a credential or an identity, or belongs to one connection"
-            ),
             Err(_) => format!("{text:?} is not a header name"),
         };
         faults.push(SettingsFault {
@@ -188,9 +239,16 @@ impl Headers {
             }
             _ => {}
         }
+        let is_messages = request.endpoint.format() == Some(Format::Messages);
         for name in &self.to_provider {
             for value in headers.get_all(name) {
-                upstream.push((name.clone(), value.clone()));
+                let value = match *name == BETA {
+                    // It has passed above.
+                    true if is_messages => None,
+                    true => self.allowed_betas(value),
+                    false => Some(value.clone()),
+                };
+                upstream.extend(value.map(|value| (name.clone(), value)));
             }
         }
     }
@@ -353,6 +411,20 @@ mod tests {
     }
 
     #[test]
+    fn a_beta_of_another_format_passes_only_if_it_is_listed() {
+        for (listed, sent) in [("x-trace", &[][..]), ("anthropic-beta", &["a-1"])] {
+            let mut scene =
+                Scene::new(Endpoint::ChatCompletions, &[("anthropic-beta", "a-1, b-2")]);
+            let settings =
+                format!(r#"{{"anthropic_beta": ["a-1"], "pass_to_provider": ["{listed}"]}}"#);
+            assert!(matches!(scene.run(&KIND, &settings), Ok(Verdict::Continue)));
+            let headers = scene.request.upstream_headers.iter();
+            let values: Vec<_> = headers.map(|(_, value)| value.to_str().unwrap()).collect();
+            assert_eq!(values, sent);
+        }
+    }
+
+    #[test]
     fn only_allowed_headers_of_a_provider_reach_the_client() {
         let scene = Scene::new(Endpoint::Messages, &[]);
         let mut upstream = HeaderMap::new();
@@ -386,6 +458,28 @@ mod tests {
             let answer = scene.answer(&KIND, "{}", Some(&upstream));
             assert_eq!(answer[CONTENT_TYPE], caller);
         }
+    }
+
+    #[test]
+    fn a_header_that_the_gateway_sets_cannot_come_from_the_other_side() {
+        let own = [
+            "x-ratelimit-limit-requests",
+            "Access-Control-Allow-Origin",
+            "x-output-limit",
+            "x-dropped-fields",
+            "content-type",
+        ];
+        let settings = serde_json::json!({
+            "pass_to_provider": ["x-cost", "Anthropic-Version", "openai-beta"],
+            "pass_to_caller": own,
+        });
+        let faults = faults(&KIND, &settings.to_string());
+        let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
+        let of_caller: Vec<_> = (0..own.len())
+            .map(|index| format!("pass_to_caller[{index}]"))
+            .collect();
+        assert_eq!(paths[..2], ["pass_to_provider[1]", "pass_to_provider[2]"]);
+        assert_eq!(paths[2..], of_caller);
     }
 
     #[test]

@@ -54,6 +54,9 @@ const RESERVED: &[&str] = &[
 /// Headers that carry a provider's credential, and belong where credentials stand.
 const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key", "x-goog-api-key"];
 
+/// The header of messages whose values a filter can limit.
+const BETA: &str = "anthropic-beta";
+
 /// A base URL in its parts.
 struct Address {
     is_tls: bool,
@@ -392,7 +395,14 @@ impl<'a> Builder<'a> {
         let path = path.key("pass_headers");
         let mut built = Vec::new();
         for (place, name) in settings.pass_headers.iter().enumerate() {
-            built.extend(self.header_name(name, &path.index(place)));
+            let at = path.index(place);
+            if name.eq_ignore_ascii_case(BETA) {
+                let message =
+                    format!("list '{BETA}' in `pass_to_provider` of the filter `headers` instead");
+                self.fault(&at, message);
+                continue;
+            }
+            built.extend(self.header_name(name, &at));
         }
         built
     }
