@@ -102,7 +102,7 @@ impl Reloader {
             config: Arc::new(config),
             material,
         };
-        let view = held.view(Cause::Start, Vec::new(), &places.started, None);
+        let view = held.view(Cause::Start, Vec::new(), &places.started);
         let serving = Arc::new(ArcSwap::from_pointee(held.serving(view)));
         Self {
             watch: Watch::over(&held.config),
@@ -240,6 +240,7 @@ impl Reloader {
                 Err(fault) => return Err(self.failed(cause, how, fault)),
             }
             if !how.dry_run {
+                self.note_failure(None);
                 events::reloaded(ReloadOutcome::Unchanged);
                 log::info!("the configuration was reloaded: nothing has changed");
             }
@@ -303,10 +304,7 @@ impl Reloader {
         self.last_number = self.last_number.saturating_add(1);
         let number = self.last_number;
         let before = std::mem::replace(&mut self.held, Held { number, ..next });
-        let failure = self.serving.load().view.last_failure.clone();
-        let mut view = self
-            .held
-            .view(cause, first(&changes), &self.places.started, failure);
+        let mut view = self.held.view(cause, first(&changes), &self.places.started);
         view.previous = Some(PreviousView {
             number: before.number,
             hash: before.config.hash(),
@@ -375,19 +373,26 @@ impl Reloader {
         }
         events::reloaded(ReloadOutcome::Failed);
         log::error!("the configuration is unchanged:\n{message}");
-        let serving = self.serving.load();
-        let mut view = serving.view.clone();
-        view.last_failure = Some(FailureView {
+        self.note_failure(Some(FailureView {
             at: clock::now().as_str().to_owned(),
             cause,
             message,
-        });
+        }));
+        refusal
+    }
+
+    /// Shows operators the outcome of the last reload.
+    fn note_failure(&self, last_failure: Option<FailureView>) {
+        let serving = self.serving.load();
+        let view = ConfigurationView {
+            last_failure,
+            ..serving.view.clone()
+        };
         self.serving.store(Arc::new(Serving {
             view,
             settings: serving.settings.clone(),
             config: Arc::clone(&serving.config),
         }));
-        refusal
     }
 }
 
@@ -484,13 +489,7 @@ fn report(view: &ConfigurationView, changes: &[Change]) {
 }
 
 impl Held {
-    fn view(
-        &self,
-        cause: Cause,
-        changes: Vec<Change>,
-        started: &Started,
-        last_failure: Option<FailureView>,
-    ) -> ConfigurationView {
+    fn view(&self, cause: Cause, changes: Vec<Change>, started: &Started) -> ConfigurationView {
         ConfigurationView {
             number: self.number,
             hash: self.config.hash(),
@@ -499,7 +498,7 @@ impl Held {
             changes,
             needs_restart: needs_restart(started, &self.config),
             previous: None,
-            last_failure,
+            last_failure: None,
         }
     }
 

@@ -141,6 +141,12 @@ async fn a_faulty_configuration_changes_nothing_and_every_fault_is_reported() {
     none.assert_error(409, "invalid_request");
     let failed = r#"tollgate_configuration_reloads_total{outcome="failed"}"#;
     assert_eq!(gateway.sample(failed).await, Some(1.0));
+
+    // The files are correct again.
+    gateway.rewrite(gateway.config());
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
+    let now = api(&gateway, "GET", "/api/v1/configuration").await.json();
+    assert_eq!(now["last_failure"], Value::Null, "{now}");
 }
 
 #[tokio::test]

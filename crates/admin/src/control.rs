@@ -29,7 +29,7 @@ pub struct ConfigurationView {
     pub needs_restart: Vec<String>,
     /// The one before, which a rollback brings back.
     pub previous: Option<PreviousView>,
-    /// The last attempt to replace it that failed.
+    /// The last reload, if it has failed.
     pub last_failure: Option<FailureView>,
 }
 
