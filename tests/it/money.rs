@@ -298,6 +298,7 @@ async fn a_plan_gives_both_and_the_check_names_models_without_a_price() {
         .model("priced", json!(["sim/upstream-model"]))
         .with("models.priced.price", price())
         .model("unpriced", json!(["sim/upstream-model"]))
+        .model("any/*", json!(["sim"]))
         .with(
             "plans.both",
             json!({"tokens": "10k", "money": "25.00", "validity": "30d"}),
@@ -323,6 +324,7 @@ async fn a_plan_gives_both_and_the_check_names_models_without_a_price() {
         warning.contains("'both'") && warning.contains("unpriced"),
         "{warning}"
     );
+    assert!(warning.contains("any/*"), "{warning}");
     assert!(!warning.contains(" priced"), "{warning}");
 }
 

@@ -168,9 +168,10 @@ fn unpriced(config: &Config) -> String {
     let Some((plan, _)) = plans.next() else {
         return String::new();
     };
-    let models = config.catalog.models().iter();
-    let models =
-        models.filter(|it| !it.is_auto() && !it.deployments.is_empty() && !it.is_priced(&[]));
+    let models = config
+        .catalog
+        .all()
+        .filter(|it| !it.is_auto() && !it.deployments.is_empty() && !it.is_priced(&[]));
     let names: Vec<&str> = models.map(|model| &*model.id).collect();
     if names.is_empty() {
         return String::new();
