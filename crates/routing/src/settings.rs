@@ -530,6 +530,7 @@ pub struct ModelSettings {
     #[serde(default)]
     pub recommended: bool,
     /// When it was released, in seconds since 1970. Default: the start of 2026.
+    #[schemars(range(max = 253_402_300_799_u64))]
     pub created: Option<u64>,
     /// Most tokens of input and output together. Reports of more input are cut to it. Default:
     /// unknown; requests are not checked, and reports are cut to 2,000,000.

@@ -103,6 +103,17 @@ filters: [key, modell, {nam: x}]
     assert!(!reported.concat().contains("hunter2"));
 }
 
+/// The list of models could not show it.
+#[test]
+fn a_date_in_milliseconds_is_a_fault() {
+    let dated = "m-1: {family: f, created: 1767225600000}";
+    let text = GOOD.replace("m-1: {family: f}", dated);
+    assert_eq!(
+        faults(&text),
+        ["x.yaml:6:29: models.m-1.created: must be at most 253402300799"]
+    );
+}
+
 #[test]
 fn a_fault_inside_an_entry_with_a_short_form_keeps_its_message_and_place() {
     let with = |provider: &str, deployment: &str| {
