@@ -6,6 +6,8 @@ pub(super) const AUTO: &str = "auto";
 pub(super) const ALL_GROUPS: &str = "all";
 /// Names stand in metrics and headers: no longer than this.
 const MAX_BYTES: usize = 128;
+/// Keys are limited to groups by their names: no longer than a key can have.
+const MAX_GROUP_BYTES: usize = 64;
 
 /// Whether a model identifier is a pattern.
 pub(super) fn is_wildcard(id: &str) -> bool {
@@ -19,12 +21,12 @@ pub(super) fn check_model(name: &str) -> Result<(), String> {
             "'{AUTO}' is reserved; configure its candidates under `auto`"
         ));
     }
-    check(name, "a model name", ".-_:/@+")
+    check(name, "a model name", ".-_:/@+", MAX_BYTES)
 }
 
 /// A provider or family name.
 pub(super) fn check_plain(name: &str, what: &str) -> Result<(), String> {
-    check(name, what, ".-_")
+    check(name, what, ".-_", MAX_BYTES)
 }
 
 /// The name of a rule of `auto`. It begins with a letter, so that it is not a position.
@@ -32,7 +34,7 @@ pub(super) fn check_rule(name: &str) -> Result<(), String> {
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err("the name of a rule begins with a letter".to_owned());
     }
-    check(name, "the name of a rule", "-_")
+    check(name, "the name of a rule", "-_", MAX_BYTES)
 }
 
 /// A model group.
@@ -42,12 +44,12 @@ pub(super) fn check_group(name: &str) -> Result<(), String> {
             "'{ALL_GROUPS}' means every group; give this one a name of its own"
         ));
     }
-    check(name, "a group", ".-_")
+    check(name, "a group", ".-_", MAX_GROUP_BYTES)
 }
 
-fn check(name: &str, what: &str, extra: &str) -> Result<(), String> {
+fn check(name: &str, what: &str, extra: &str, most: usize) -> Result<(), String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || extra.contains(c);
-    let is_valid = name.len() <= MAX_BYTES
+    let is_valid = name.len() <= most
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(is_allowed);
     if is_valid {
@@ -55,7 +57,7 @@ fn check(name: &str, what: &str, extra: &str) -> Result<(), String> {
     }
     let extra: Vec<_> = extra.chars().map(String::from).collect();
     Err(format!(
-        "{what} begins with a letter or digit and holds letters, digits and {} only, at most {MAX_BYTES} of them",
+        "{what} begins with a letter or digit and holds letters, digits and {} only, at most {most} of them",
         extra.join(" ")
     ))
 }

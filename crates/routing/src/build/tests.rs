@@ -455,6 +455,7 @@ fn every_fault_in_models_is_reported_once() {
         "families": {
             "f": {"group": "g", "deployments": ["a", "nowhere"]},
             "n": {},
+            "long": {"group": "g".repeat(65)},
         },
         "models": {
             "auto": {"family": "f"},
@@ -483,6 +484,7 @@ fn every_fault_in_models_is_reported_once() {
     .unwrap_err();
     let expected = [
         "families.n: 'group' is missing",
+        "families.long.group: a group begins with a letter or digit and holds letters, digits and . - _ only, at most 64 of them",
         "models.d.group: 'all' means every group; give this one a name of its own",
         "families.f.deployments[1]: no provider 'nowhere'; known are a, b",
         "models.auto: 'auto' is reserved; configure its candidates under `auto`",
@@ -500,7 +502,7 @@ fn every_fault_in_models_is_reported_once() {
         "aliases.two: 'two' is a model of its own; an alias must be a name that is free",
         "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
         "aliases.auto: 'auto' is reserved; configure its candidates under `auto`",
-        "auto.family: no family 'other'; known are f, n",
+        "auto.family: no family 'other'; known are f, n, long",
         "auto.candidates[1]: no model 'missing' among the 10 known",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
