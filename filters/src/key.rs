@@ -9,7 +9,7 @@ use tollgate_filter::{
     Built, Filter, FilterKind, Head, KeyDirectory, KeyLookup, Phases, RequestContext, Services,
     Verdict, no_settings,
 };
-use tollgate_types::{ErrorCode, LimitHit, PublicError};
+use tollgate_types::{ErrorCode, Format, LimitHit, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "key",
@@ -39,7 +39,8 @@ impl Filter for Key {
         request: &mut RequestContext,
     ) -> Result<Verdict, PublicError> {
         // Taken out, so that no later filter can leak it.
-        let credential = request.credential.take().ok_or_else(missing)?;
+        let credential = request.credential.take();
+        let credential = credential.ok_or_else(|| missing(request.format()))?;
         let lookup = self.keys.lookup(credential.expose(), request.client);
         let identity = match lookup.await {
             KeyLookup::Known(identity) => identity,
@@ -63,11 +64,17 @@ impl Filter for Key {
     }
 }
 
-fn missing() -> PublicError {
+fn missing(format: Option<Format>) -> PublicError {
+    let header = match format {
+        Some(Format::Gemini) => "x-goog-api-key",
+        _ => "x-api-key",
+    };
     PublicError::new(
         ErrorCode::MissingApiKey,
-        "no API key was sent: send it as 'Authorization: Bearer <API key>' or as \
-         'x-api-key: <API key>'",
+        format!(
+            "no API key was sent: send it as 'Authorization: Bearer <API key>' or as \
+             '{header}: <API key>'"
+        ),
     )
 }
 
@@ -116,6 +123,17 @@ mod tests {
         assert!(matches!(verdict, Ok(Verdict::Continue)));
         assert!(scene.has_waited);
         assert!(scene.request.identity.is_some());
+    }
+
+    #[test]
+    fn the_error_for_a_missing_key_names_the_header_of_the_format() {
+        for (endpoint, header) in [
+            (Endpoint::Messages, "'x-api-key:"),
+            (Endpoint::GenerateContent, "'x-goog-api-key:"),
+        ] {
+            let error = refusal(Scene::new(endpoint, &[]).run(&KIND, "null"));
+            assert!(error.message.contains(header), "{error}");
+        }
     }
 
     #[test]
