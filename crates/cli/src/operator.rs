@@ -13,8 +13,9 @@ use tollgate_settings::Environment;
 /// The operator port of a gateway, as a command takes it.
 #[derive(Args)]
 pub(super) struct OperatorPort {
-    /// The operator port of the gateway, such as `http://127.0.0.1:9080`. Default: `admin.listen` of
-    /// the configuration. The token comes from TOLLGATE_ADMIN_TOKEN, else from the configuration.
+    /// The operator port of the gateway, such as `http://127.0.0.1:9080`; the token comes from
+    /// TOLLGATE_ADMIN_TOKEN. Default: `admin.listen` of the configuration, with its token unless the
+    /// variable is set.
     #[arg(long, value_name = "URL")]
     at: Option<String>,
     /// The admin token.
