@@ -49,8 +49,8 @@ struct Export {
     /// The format of the output.
     #[arg(long, default_value = "csv")]
     format: Format,
-    /// The file to write; an existing one is replaced once the export is complete. Default: standard
-    /// output.
+    /// The file to write; an existing one is replaced once the export is complete. Default, or `-`:
+    /// standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -94,7 +94,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let now = Clock::system().now();
     let query = query(order, now)?;
     let config = super::ledger::existing(&arguments.config.path)?;
-    if order.format == Format::Parquet && order.output.is_none() && io::stdout().is_terminal() {
+    let target = order.output.as_deref().filter(|it| it.as_os_str() != "-");
+    if order.format == Format::Parquet && target.is_none() && io::stdout().is_terminal() {
         return Err(
             "parquet is binary and cannot go to a terminal: name a file with --output".into(),
         );
@@ -112,7 +113,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         .flat_map(|by| by.columns())
         .copied()
         .collect();
-    let output = Output::to(order.output.as_deref())?;
+    let output = Output::to(target)?;
     let mut table: Box<dyn Table> = match order.format {
         Format::Csv => Box::new(csv::Csv::new(output, &columns)),
         Format::Parquet => Box::new(parquet::Parquet::new(output, &columns)?),

@@ -71,7 +71,9 @@ async fn sums_are_those_that_the_keys_see_in_a_stable_order() {
             assert_eq!(line[place], seen[name].to_string(), "{name}: {line:?}");
         }
     }
-    assert_eq!(found, lines(&gateway, &[]).await);
+    for arguments in [&["--output", "-"][..], &[]] {
+        assert_eq!(found, lines(&gateway, arguments).await);
+    }
     let mut ids: Vec<_> = found[1..].iter().map(|line| &line[0]).collect();
     ids.sort();
     assert_eq!(
