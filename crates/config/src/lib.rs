@@ -351,6 +351,7 @@ impl<'a> Loader<'a> {
         let admin_token = settings.admin.token.as_ref().and_then(|source| {
             let token = source.resolve(self.environment, &folder(&token_path));
             long_enough(token, AdminSettings::MIN_TOKEN_CHARS, &token_path)
+                .and_then(|token| sendable(token, &token_path))
                 .map_err(|fault| faults.push(fault))
                 .ok()
         });
@@ -455,6 +456,14 @@ fn long_enough(
         )));
     }
     Ok(secret)
+}
+
+/// Refuses a token that no request can have: spaces around the value of a header are not part of it.
+fn sendable(token: Secret, path: &KeyPath) -> Result<Secret, Fault> {
+    if token.expose().ends_with(' ') {
+        return Err(path.fault("the token ends in a space, which no header can carry: remove it"));
+    }
+    Ok(token)
 }
 
 fn locate(tree: &Node, fault: Fault, part: Part) -> Located {

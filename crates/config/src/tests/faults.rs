@@ -331,6 +331,22 @@ fn a_secret_that_can_be_guessed_is_refused_with_what_makes_a_better_one() {
 }
 
 #[test]
+fn an_admin_token_that_ends_in_a_space_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let text = format!("admin: {{token: 'file:{}'}}\n{GOOD}", file.display());
+    std::fs::write(&file, "0123456789abcdef \n").unwrap();
+    assert_eq!(
+        faults(&text),
+        [
+            "x.yaml:1:16: admin.token: the token ends in a space, which no header can carry: remove it"
+        ]
+    );
+    std::fs::write(&file, "0123456789abcdef\n").unwrap();
+    assert_eq!(faults(&text), [""; 0]);
+}
+
+#[test]
 fn a_hidden_character_is_a_fault_in_every_key_and_in_every_value_but_texts_for_callers() {
     let hidden = "control characters and invisible characters are not allowed here; found";
     let text = GOOD
