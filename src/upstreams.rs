@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tollgate_routing::{BodyPatch, Http2, MODEL, Provider, Purpose, Target};
 use tollgate_settings::{Fault, KeyPath};
@@ -58,6 +58,8 @@ pub struct Pool {
     lookup_failure: Mutex<Option<String>>,
     template: HttpPeer,
     next_peer: AtomicUsize,
+    /// The provider has refused a request over HTTP/2 because it requires HTTP/1.1.
+    requires_http1: AtomicBool,
     bases: Bases,
 }
 
@@ -184,6 +186,7 @@ impl Pool {
             lookup_failure: Mutex::new(None),
             template,
             next_peer: AtomicUsize::new(0),
+            requires_http1: AtomicBool::new(false),
             bases: bases(provider)?,
         })
     }
@@ -204,7 +207,19 @@ impl Pool {
             _ => clock::steady_ms(Instant::now()),
         };
         let peer = Address::choose(&addresses, &self.next_peer, now)?;
-        Some(Box::new(peer.clone()))
+        let mut peer = Box::new(peer.clone());
+        if self.requires_http1.load(Ordering::Relaxed) {
+            peer.options.alpn = ALPN::H1;
+        }
+        Some(peer)
+    }
+
+    /// The provider requires HTTP/1.1: further peers use it, if the configuration allows both versions.
+    pub fn require_http1(&self) {
+        // Pingora itself would go on using the HTTP/2 connections that it keeps.
+        if self.provider.http2 == Http2::Auto {
+            self.requires_http1.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Its addresses, as far as they are known.

@@ -449,6 +449,9 @@ impl ProxyHttp for Gateway {
         if error.etype == failure::ATTEMPT_FAILED {
             return error;
         }
+        if error.etype == ErrorType::H2Downgrade {
+            outcome::requires_http1(exchange);
+        }
         let committed = is_committed(session);
         if *error.esource() == ErrorSource::Downstream {
             if sends_body && session.upstream_body_bytes_sent() == Some(0) {

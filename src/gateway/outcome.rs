@@ -67,6 +67,13 @@ pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) {
     }
 }
 
+/// Notes that the provider of the current attempt requires HTTP/1.1. The failure is reported separately.
+pub fn requires_http1(exchange: &Exchange) {
+    if let Some(candidate) = exchange.attempts.current() {
+        candidate.pool.require_http1();
+    }
+}
+
 /// The tokens of the current attempt are known: corrects the charge of its limits.
 pub fn used(exchange: &mut Exchange, usage: &Usage) {
     if let Some((ticket, _)) = exchange.attempts.ticket() {

@@ -22,8 +22,19 @@ struct Hasty {
     spoken: Arc<[AtomicUsize; 2]>,
 }
 
+/// What a provider does with a request over HTTP/2.
+#[derive(Clone, Copy)]
+enum OverHttp2 {
+    Answers,
+    RequiresHttp1,
+}
+
 impl Hasty {
     async fn saying(status: u16, tls: Option<support::Identity>) -> Self {
+        Self::start(status, OverHttp2::Answers, tls).await
+    }
+
+    async fn start(status: u16, over_http2: OverHttp2, tls: Option<support::Identity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let spoken: Arc<[AtomicUsize; 2]> = Arc::default();
@@ -35,10 +46,10 @@ impl Hasty {
                 let (acceptor, counted) = (acceptor.clone(), Arc::clone(&counted));
                 tokio::spawn(async move {
                     match acceptor {
-                        None => answer(stream, status, &counted).await,
+                        None => answer(stream, status, over_http2, &counted).await,
                         Some(acceptor) => {
                             let stream = acceptor.accept(stream).await.unwrap();
-                            answer(stream, status, &counted).await;
+                            answer(stream, status, over_http2, &counted).await;
                         }
                     }
                 });
@@ -58,6 +69,7 @@ impl Hasty {
 async fn answer(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     status: u16,
+    over_http2: OverHttp2,
     counted: &[AtomicUsize; 2],
 ) {
     let mut begin = [0; 24];
@@ -65,7 +77,7 @@ async fn answer(
         return;
     }
     if begin.starts_with(b"PRI ") {
-        return answer_http2(stream, status, &counted[1]).await;
+        return answer_http2(stream, status, over_http2, &counted[1]).await;
     }
     counted[0].fetch_add(1, Ordering::SeqCst);
     let mut head = begin.to_vec();
@@ -89,8 +101,11 @@ async fn answer(
 async fn answer_http2(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     status: u16,
+    over_http2: OverHttp2,
     counted: &AtomicUsize,
 ) {
+    /// `HTTP_1_1_REQUIRED` (RFC 9113, section 7).
+    const HTTP1_REQUIRED: &[u8] = &[0, 0, 0, 13];
     let status = status.to_string();
     let head = block(&[(":status", &status), ("content-type", "application/json")]);
     let mut said = frame(SETTINGS, 0, 0, &[]);
@@ -101,13 +116,16 @@ async fn answer_http2(
             return;
         };
         counted.fetch_add(1, Ordering::SeqCst);
-        said = [
-            frame(HEADERS, END_HEADERS, begun, &head),
-            frame(DATA, END_STREAM, begun, REFUSAL),
-            // No fault: the rest of the body is not wanted (RFC 9113, section 8.1).
-            frame(RST_STREAM, 0, begun, &[0; 4]),
-        ]
-        .concat();
+        said = match over_http2 {
+            OverHttp2::RequiresHttp1 => frame(RST_STREAM, 0, begun, HTTP1_REQUIRED),
+            OverHttp2::Answers => [
+                frame(HEADERS, END_HEADERS, begun, &head),
+                frame(DATA, END_STREAM, begun, REFUSAL),
+                // No fault: the rest of the body is not wanted (RFC 9113, section 8.1).
+                frame(RST_STREAM, 0, begun, &[0; 4]),
+            ]
+            .concat(),
+        };
     }
 }
 
@@ -179,6 +197,19 @@ async fn a_provider_that_is_to_be_asked_over_http2_alone_is() {
     let answer = gateway.send(&request(&gateway, 2 * KIB * KIB)).await;
     answer.assert_error(503, "service_unavailable");
     assert_eq!(hasty.spoken(), [0, 2]);
+}
+
+#[tokio::test]
+async fn a_provider_that_requires_http_1_1_is_asked_over_it() {
+    let authority = Authority::new();
+    let tls = Some(authority.issue("provider.test"));
+    let hasty = Hasty::start(413, OverHttp2::RequiresHttp1, tls).await;
+    let gateway = gateway(&hasty, &authority, "auto").await;
+    for spoken in [[1, 1], [2, 1]] {
+        let answer = gateway.send(&request(&gateway, KIB)).await;
+        answer.assert_error(413, "upstream_error");
+        assert_eq!(hasty.spoken(), spoken);
+    }
 }
 
 /// Says so much of an answer, and resets the connection.
