@@ -116,7 +116,7 @@ struct Record {
     succeeded: f64,
     /// When the last failure happened.
     at: u64,
-    /// Openings since it last stayed closed for `max_cooldown`.
+    /// Openings since it last stayed closed for `max_cooldown`, without those for a wait that a provider asked for.
     openings: u32,
     closed_at: u64,
     /// When it last opened or closed; 0: never.
@@ -356,18 +356,21 @@ impl Record {
         if is_calm {
             self.openings = 0;
         }
-        let openings = self.openings;
+        let (cooldown, openings) = match severity {
+            Severity::Rests(asked) => (asked.min(policy.max_retry_after), self.openings),
+            _ => (
+                cooldown(policy, self.openings, random),
+                self.openings.saturating_add(1),
+            ),
+        };
         *self = Self {
-            openings: openings.saturating_add(1),
+            openings,
             at: now,
             changed_at: now,
             last_failure: self.last_failure,
             ..Self::default()
         };
-        match severity {
-            Severity::Rests(asked) => asked.min(policy.max_retry_after),
-            _ => cooldown(policy, openings, random),
-        }
+        cooldown
     }
 }
 

@@ -217,6 +217,20 @@ fn a_wait_that_was_asked_for_is_kept_within_its_bound() {
 }
 
 #[test]
+fn a_wait_that_was_asked_for_does_not_lengthen_the_next_cooldown() {
+    let breaker = Breaker::default();
+    let mut now = SECOND;
+    for _ in 0..6 {
+        let mut pass = breaker.enter(now).unwrap();
+        let severity = Severity::Rests(Duration::from_millis(200));
+        breaker.failed(&mut pass, severity, &policy(), now, MIDDLE);
+        now += SECOND;
+        assert_eq!(succeed(&breaker, now), Some(Change::Closed));
+    }
+    assert_eq!(open(&breaker, now).as_secs(), 5);
+}
+
+#[test]
 fn attempts_that_began_before_it_opened_neither_close_nor_prolong_it() {
     let breaker = Breaker::default();
     let mut late_success = breaker.enter(SECOND).unwrap();
