@@ -36,11 +36,12 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         let code = fault.provider_code.as_deref();
         fault.provider_code = code.map(|code| proof.without_secret(code).into());
     }
-    // No breaker stays open for longer, so no client has to wait for longer.
-    if let Some(policy) = candidate.and_then(|it| it.handle.policy()) {
-        fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
-    }
     let deployment = candidate.map(|it| &*it.deployment);
+    if let Some(deployment) = deployment {
+        // No client has to wait for longer, and no breaker stays open for longer.
+        let longest = deployment.provider.max_retry_after;
+        fault.retry_after = fault.retry_after.map(|it| it.min(longest));
+    }
     // Under a pattern, the client has chosen the name; elsewhere, it has chosen the path.
     let is_of_model = exchange.stage.admitted().is_some();
     let named =

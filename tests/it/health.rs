@@ -293,6 +293,20 @@ async fn a_callers_wait_is_no_longer_than_that_of_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_callers_wait_is_no_longer_than_that_of_the_gateway_if_no_breaker_opens() {
+    let provider = Provider::start().await;
+    let health = json!({"enabled": false, "max_retry_after": "20s"});
+    let config = Config::of(&provider).with("routing.health", health);
+    let gateway = Gateway::start(config).await;
+    for status in [429, 503] {
+        let orders = format!("status-{status}+retry-after-50000");
+        let answer = gateway.ask(CHAT, "test-model", &orders, json!({})).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.header("retry-after"), Some("20"));
+    }
+}
+
+#[tokio::test]
 async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 2, "cooldown": "300ms", "max_cooldown": "300ms"});

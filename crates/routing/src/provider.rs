@@ -39,6 +39,8 @@ pub struct Provider {
     pub tokenizer: Option<Tokenizer>,
     /// When the breakers of it, its deployments and its credentials open. `None`: never.
     pub health: Option<BreakerPolicy>,
+    /// The longest wait that it may ask for.
+    pub max_retry_after: Duration,
     /// How it is looked after beside the requests.
     pub check: Option<Check>,
     /// Its paths that are open; `None` if none are.

@@ -108,6 +108,7 @@ impl<'a> Builder<'a> {
         let authority = HeaderValue::from_str(&address.authority)
             .map_err(|_| self.fault(&path.key("address"), "the host cannot stand in a header"))
             .ok()?;
+        let health = self.build_health(settings.health.as_ref(), path);
         Some(Provider {
             name: name.into(),
             host: address.host.into(),
@@ -122,7 +123,8 @@ impl<'a> Builder<'a> {
             capabilities: settings.capabilities.clone(),
             stream_events,
             tokenizer: settings.tokenizer,
-            health: self.build_health(settings.health.as_ref(), path),
+            health: health.policy(),
+            max_retry_after: health.max_retry_after.get(),
             check: self.build_check(settings.check.as_ref(), path),
             passthrough,
             endpoints,

@@ -2,13 +2,13 @@
 
 use super::Builder;
 use super::provider::is_path;
-use crate::health::{BreakerPolicy, Limits};
+use crate::health::Limits;
 use crate::settings::{CheckSettings, DeploymentSettings, HealthSettings, LimitSettings};
 use crate::{Affinity, Check};
 use http::HeaderName;
 use tollgate_settings::{KeyPath, TokenCount};
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     pub(super) fn build_affinity(&mut self) -> Affinity {
         let settings = &self.settings.routing.affinity;
         let path = KeyPath::root().key("routing").key("affinity");
@@ -36,13 +36,13 @@ impl Builder<'_> {
 
     pub(super) fn build_health(
         &mut self,
-        own: Option<&HealthSettings>,
+        own: Option<&'a HealthSettings>,
         path: &KeyPath,
-    ) -> Option<BreakerPolicy> {
+    ) -> &'a HealthSettings {
         if let Some(own) = own {
             self.check_health(own, &path.key("health"));
         }
-        own.unwrap_or(&self.settings.routing.health).policy()
+        own.unwrap_or(&self.settings.routing.health)
     }
 
     fn check_health(&mut self, settings: &HealthSettings, path: &KeyPath) {

@@ -27,8 +27,6 @@ pub struct BreakerPolicy {
     pub cooldown: Duration,
     /// The longest cooldown. A breaker that stayed closed for this time starts again with the first.
     pub max_cooldown: Duration,
-    /// The longest wait that a provider may ask for.
-    pub max_retry_after: Duration,
 }
 
 /// How long a probe is the only request, in milliseconds. A provider that has recovered must not wait for traffic until
@@ -357,7 +355,7 @@ impl Record {
             self.openings = 0;
         }
         let (cooldown, openings) = match severity {
-            Severity::Rests(asked) => (asked.min(policy.max_retry_after), self.openings),
+            Severity::Rests(asked) => (asked, self.openings),
             _ => (
                 cooldown(policy, self.openings, random),
                 self.openings.saturating_add(1),

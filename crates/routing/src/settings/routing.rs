@@ -173,7 +173,6 @@ impl HealthSettings {
             window: self.window.get(),
             cooldown: self.cooldown.get(),
             max_cooldown: self.max_cooldown.get(),
-            max_retry_after: self.max_retry_after.get(),
         })
     }
 }
