@@ -6,7 +6,7 @@
 use super::exchange::Exchange;
 use crate::{clock, events};
 use pingora_core::upstreams::peer::HttpPeer;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
 use tollgate_routing::health::Blame;
 use tollgate_types::Usage;
@@ -32,7 +32,7 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
 pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     let blame = blame(fault);
     if let Some((ticket, _)) = exchange.attempts.ticket() {
-        let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
+        let (wait, now) = (wait(fault), clock::steady_ms(Instant::now()));
         // Under a wildcard, the client has chosen the name that the provider does not know.
         let is_made_up = matches!(
             ticket.handle().deployment.upstream_model,
@@ -106,6 +106,13 @@ pub fn not_sent(exchange: &mut Exchange) {
         ticket.not_sent(clock::steady_ms(Instant::now()));
     }
     over(exchange);
+}
+
+/// How long a provider has asked all requests to wait. Beside other failures, `retry-after` is about this request.
+fn wait(fault: &UpstreamFault) -> Option<Duration> {
+    use FaultClass as C;
+    let is_for_all = matches!(fault.class, C::RateLimit | C::Busy | C::Quota);
+    fault.retry_after.filter(|_| is_for_all)
 }
 
 /// The scope that a failure counts against.

@@ -370,6 +370,22 @@ async fn a_429_with_a_wait_is_obeyed_and_passed_on() {
 }
 
 #[tokio::test]
+async fn a_wait_beside_a_500_or_a_403_keeps_no_other_request_away() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    let fail = async |status: u16| {
+        let orders = format!("status-{status}+retry-after-60");
+        let answer = gateway.ask(CHAT, "test-model", &orders, json!({})).await;
+        answer.assert_error(502, "upstream_error");
+    };
+    fail(500).await;
+    let deployment = breaker("deployment", "sim", "sim/upstream-model", "");
+    gateway.sample_is(&deployment, 0.0).await;
+    fail(403).await;
+    ask(&gateway, "test-model").await.assert_ok();
+}
+
+#[tokio::test]
 async fn after_a_429_the_other_credential_is_asked() {
     let limited = json_answer(
         "429 Too Many Requests",
