@@ -408,24 +408,31 @@ async fn a_kept_connection_that_breaks_within_a_large_body_is_no_failure() {
 /// It may have been worked on, and paid for.
 #[tokio::test]
 async fn a_kept_connection_that_breaks_over_a_request_is_a_failure_and_the_next_is_asked() {
-    let works = Act::Pause(Duration::from_millis(2500));
-    let upstream = Upstream::playing([Act::send(whole_answer()), Act::ReadRequest, works]).await;
-    let provider = Provider::start().await;
-    let config = Config::new()
-        .provider("raw", support::provider(upstream.address))
-        .provider("sim", support::provider(provider.address))
-        .model(
-            "test-model",
-            json!([{"provider": "raw"}, {"provider": "sim", "priority": 1}]),
-        );
-    let gateway = Gateway::start(config).await;
-    let ask = async || gateway.ask(CHAT, "test-model", "", json!({})).await;
-    ask().await.assert_ok();
-    let answer = ask().await;
-    answer.assert_ok();
-    assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
-    assert_eq!(upstream.requests(), 2, "it was not sent again");
-    assert_eq!(provider.handle.counters().requests, 1);
+    for works in [
+        Act::Pause(Duration::from_millis(2500)),
+        Act::send("HTTP/1.1 100 Continue\r\n\r\n"),
+        Act::send("HTTP/1.1 200 OK\r\ncontent-type: appl"),
+    ] {
+        let script = [Act::send(whole_answer()), Act::ReadRequest, works.clone()];
+        let upstream = Upstream::playing(script).await;
+        let provider = Provider::start().await;
+        let config = Config::new()
+            .provider("raw", support::provider(upstream.address))
+            .provider("sim", support::provider(provider.address))
+            .model(
+                "test-model",
+                json!([{"provider": "raw"}, {"provider": "sim", "priority": 1}]),
+            );
+        let gateway = Gateway::start(config).await;
+        let ask = async || gateway.ask(CHAT, "test-model", "", json!({})).await;
+        ask().await.assert_ok();
+        let answer = ask().await;
+        answer.assert_ok();
+        let attempts = answer.header("x-attempts");
+        assert_eq!(attempts, Some("2"), "{works:?}: {answer:?}");
+        assert_eq!(upstream.requests(), 2, "{works:?}: it was not sent again");
+        assert_eq!(provider.handle.counters().requests, 1);
+    }
 }
 
 #[tokio::test]

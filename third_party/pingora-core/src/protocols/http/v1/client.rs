@@ -402,6 +402,9 @@ impl HttpSession {
                 ));
             }
 
+            // A server that has answered, be it with a 1xx, has received the request.
+            let is_unanswered = already_read == 0 && self.response_header.is_none();
+
             let stream = &mut self.underlying_stream;
             let buf = &mut self.response_header_read_buf;
             let read_fut = poll_fn(|cx| {
@@ -438,7 +441,9 @@ impl HttpSession {
                             "while reading response headers, bytes already read: {already_read}",
                         ),
                     );
-                    e.retry = RetryType::ReusedOnly;
+                    if is_unanswered {
+                        e.retry = RetryType::ReusedOnly;
+                    }
                     return self.fail_response_header_read(e);
                 }
                 Ok(_) => {
@@ -454,7 +459,7 @@ impl HttpSession {
                         e,
                     );
                     // Likely OSError, typical if a previously reused connection drops it
-                    if true_io_error {
+                    if true_io_error && is_unanswered {
                         e.retry = RetryType::ReusedOnly;
                     } // else: not safe to retry TLS error
                     return self.fail_response_header_read(e);
@@ -1026,6 +1031,27 @@ mod tests_stream {
         assert_eq!(http_stream.read_response().await.unwrap(), header.len());
         assert_eq!(http_stream.get_header_bytes("content-length"), b"3");
         assert_eq!(http_stream.read_body_ref().await.unwrap().unwrap(), b"abc");
+    }
+
+    #[tokio::test]
+    async fn only_an_unanswered_request_may_be_sent_again() {
+        for (answered, may_be_sent_again) in [
+            (&b""[..], true),
+            (&b"HTTP/1.1 200 OK\r\nContent-Le"[..], false),
+            (&b"HTTP/1.1 100 Continue\r\n\r\n"[..], false),
+        ] {
+            let (near, mut far) = tokio::io::duplex(1024);
+            far.write_all(answered).await.unwrap();
+            drop(far);
+            let mut http_stream = HttpSession::new(Box::new(near));
+            let mut read = http_stream.read_response().await;
+            if read.is_ok() {
+                read = http_stream.read_response().await;
+            }
+            let error = read.unwrap_err();
+            let is_reused_only = matches!(error.retry, RetryType::ReusedOnly);
+            assert_eq!(is_reused_only, may_be_sent_again, "{error}");
+        }
     }
 
     #[tokio::test]
