@@ -222,6 +222,11 @@ impl Pool {
         }
     }
 
+    /// Whether it has an address.
+    pub fn has_address(&self) -> bool {
+        !self.addresses.load().is_empty()
+    }
+
     /// Its addresses, as far as they are known.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let addresses = self.addresses.load();

@@ -331,6 +331,7 @@ impl Attempts {
 
     /// Removes the next candidate: it cannot serve the request.
     pub fn leave_out(&mut self) {
+        self.ready = None;
         if self.next < self.candidates.len() {
             self.candidates.remove(self.next);
         }
@@ -457,14 +458,30 @@ pub fn make_ready(
     refusal.map_or(Ok(()), Err)
 }
 
-/// The peer of the next attempt: the address of the next candidate that has one. `None`: there is none, or
-/// the time of the request is over.
-pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
-    while Instant::now() < exchange.request_ends() {
+/// Prepares the request for the next candidate that has an address and can carry it, and leaves out the
+/// candidates before it.
+pub fn prepare_next(exchange: &mut Exchange) {
+    loop {
         if !exchange.attempts.is_ready() {
             // After an error, the last resorts are left.
             let _ = make_ready(exchange, None);
         }
+        let next = exchange.attempts.next_candidate();
+        let Some(next) = next.filter(|it| !it.pool.has_address()) else {
+            return;
+        };
+        let provider = &next.deployment.provider.name;
+        let fault = UpstreamFault::unreachable();
+        events::upstream_fault(&exchange.id, provider, None, &fault, None);
+        exchange.attempts.leave_out();
+    }
+}
+
+/// The peer of the next attempt: the address of the next candidate that has one. `None`: there is none, or
+/// the time of the request is over.
+pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
+    while Instant::now() < exchange.request_ends() {
+        prepare_next(exchange);
         let admitted = exchange.stage.admitted();
         let tokens = admitted.map_or(0, |it| it.facts().likely_input_tokens());
         let is_unbilled = exchange.is_unbilled();
@@ -476,9 +493,6 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         let ready = attempts.ready.take();
         let candidate = attempts.advance()?;
         let Some(mut peer) = candidate.pool.peer() else {
-            let provider = &candidate.deployment.provider.name;
-            let fault = UpstreamFault::unreachable();
-            events::upstream_fault(&exchange.id, provider, None, &fault, None);
             continue;
         };
         let began = Instant::now();

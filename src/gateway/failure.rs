@@ -5,7 +5,7 @@
 use super::exchange::Exchange;
 use super::stage::Stage;
 use super::streamed_body::StreamedBody;
-use super::{count, open_path, outcome, respond, stored, trace};
+use super::{attempt, count, open_path, outcome, respond, stored, trace};
 use crate::events;
 use crate::upstreams::is_out_of_files;
 use pingora_core::upstreams::peer::HttpPeer;
@@ -92,7 +92,9 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let left = exchange
         .request_ends()
         .saturating_duration_since(Instant::now());
-    let next = if attempts.has_next() {
+    // Before it counts the candidates: some cannot be asked.
+    attempt::prepare_next(exchange);
+    let next = if exchange.attempts.has_next() {
         Some(None)
     } else if count::is_count(exchange) {
         // The gateway counts itself, which is faster.

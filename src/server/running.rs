@@ -14,7 +14,7 @@ impl Running for Snapshot {
 
     fn has_address(&self, provider: &str) -> bool {
         let pool = self.upstreams.pool(provider);
-        pool.is_some_and(|pool| pool.peer().is_some())
+        pool.is_some_and(|pool| pool.has_address())
     }
 
     fn holder<'a>(&'a self, identity: &'a Identity, id: &'a str) -> Holding<'a> {

@@ -609,3 +609,37 @@ async fn an_only_candidate_is_asked_again_once_and_not_before_its_retry_after() 
     assert_eq!(answer.header("x-attempts"), None);
     assert_eq!(answer.header("retry-after"), Some("60"));
 }
+
+#[tokio::test]
+async fn an_only_candidate_is_asked_again_if_no_other_can_be_asked() {
+    let provider = Provider::start().await;
+    let busy = json!({"provider": "sim", "upstream_model": "sim-status-503", "priority": 1});
+    let mut messages_alone = support::provider(provider.address);
+    messages_alone["formats"] = json!(["messages"]);
+    let config = Config::of(&provider)
+        .with("failover", json!({"pause": "10ms"}))
+        .with("routing.health", json!({"enabled": false}))
+        .provider("nowhere", support::provider_at("http://nowhere.invalid:81"))
+        .provider("messages", messages_alone)
+        .model("before", json!(["nowhere", busy]))
+        .model(
+            "behind",
+            json!([busy, {"provider": "nowhere", "priority": 2}]),
+        )
+        .model(
+            "unfit",
+            json!([busy, {"provider": "messages", "priority": 2}]),
+        );
+    let gateway = Gateway::start(config).await;
+    for model in ["before", "behind", "unfit"] {
+        // A provider of messages gives one answer.
+        let answer = gateway.ask(CHAT, model, "", json!({"n": 2})).await;
+        answer.assert_error(503, "service_unavailable");
+        assert_eq!(
+            answer.header("x-attempts"),
+            Some("2"),
+            "{model}: {answer:?}"
+        );
+    }
+    assert_eq!(provider.received().len(), 6);
+}
