@@ -169,6 +169,10 @@ impl Answer {
         matches!(self.reader, Some(AnswerReader::Stream(_)))
     }
 
+    const fn is_translated_whole(&self) -> bool {
+        matches!(self.reader, Some(AnswerReader::TranslatedWhole(_)))
+    }
+
     /// Reads a piece of the body. `written`: the bytes of the answer's body that Pingora has written.
     pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
         self.unflushed.forget(written);
@@ -254,7 +258,8 @@ impl Answer {
         self.held.append(ready);
         match self.can_commit(end) {
             Ok(false) => Next::Hold,
-            Ok(true) => self.commit(end),
+            // A translated answer is written when it is complete.
+            Ok(true) => self.commit(end || self.is_translated_whole()),
             Err(fault) => self.fail(Vec::new(), fault),
         }
     }
@@ -276,12 +281,15 @@ impl Answer {
             // Written when it is complete; given up as soon as it is not JSON.
             Some(AnswerReader::TranslatedWhole(translator)) => match translator.kind_so_far() {
                 Some(AnswerKind::Broken) => Err(translator.fault(&[])),
-                _ => Ok(end),
+                _ => Ok(!self.held.is_empty()),
             },
             Some(AnswerReader::Whole(answer)) => match answer.kind_so_far() {
                 // The usage can follow the error.
                 Some(AnswerKind::Error)
-                    if end || is_late() || (is_full && !answer.has_room(held_size)) =>
+                    if end
+                        || answer.is_whole()
+                        || is_late()
+                        || (is_full && !answer.has_room(held_size)) =>
                 {
                     Err(answer.fault(&join(&mut self.held)))
                 }

@@ -240,7 +240,8 @@ pub struct WholeAnswer {
 }
 
 impl WholeAnswer {
-    /// Reads a piece. Returns the answer after the last one.
+    /// Reads a piece. Returns the answer once it is complete, even if the provider continues. Nothing is read
+    /// after it.
     fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
         /// Memory per byte: in a list that doubles as it grows, and in the translation.
         const OF_A_BYTE: u64 = 4;
@@ -253,7 +254,7 @@ impl WholeAnswer {
         };
         keep(&mut self.permit, size.saturating_mul(of_a_byte))?;
         self.translator.push(chunk);
-        match end {
+        match end || self.translator.scanner().is_whole() {
             true => self.translator.finish().map(Some),
             false => Ok(None),
         }

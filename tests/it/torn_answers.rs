@@ -221,6 +221,54 @@ async fn a_whole_answer_ends_as_usual_though_its_connection_breaks() {
     }
 }
 
+/// A gateway with a provider of chat completions that plays this script.
+async fn translating(script: impl Into<Vec<Act>>) -> (Upstream, Gateway) {
+    let upstream = Upstream::playing(script).await;
+    let mut chat_alone = support::provider(upstream.address);
+    chat_alone["formats"] = json!(["chat"]);
+    let config = config()
+        .provider("raw", chat_alone)
+        .model("test-model", json!(["raw"]));
+    let gateway = Gateway::start(config).await;
+    (upstream, gateway)
+}
+
+#[tokio::test]
+async fn a_translated_answer_that_is_whole_passes_though_its_end_is_missing() {
+    let whole = body(100);
+    let longer = whole.clone() + "\n\n";
+    for answer in [
+        Framing::Chunked.cut(&whole, whole.len()),
+        // More was announced.
+        Framing::Length.cut(&longer, whole.len()),
+    ] {
+        let (upstream, gateway) = translating([Act::send(&*answer)]).await;
+        let translated = gateway.ask(MESSAGES, "test-model", "", json!({})).await;
+        translated.assert_ok();
+        assert_eq!(translated.json()["usage"]["output_tokens"], 20);
+        let line = gateway.line_of(&translated).await;
+        assert_eq!(line["outcome"], "completed", "{line}");
+        assert_eq!(line["charged"], 30, "{line}");
+        assert_eq!(upstream.requests(), 1, "it was bought once");
+        let (_open, gateway) = translating([Act::send(answer), Act::Hang]).await;
+        let translated = gateway.ask(MESSAGES, "test-model", "", json!({}));
+        support::bounded("an answer", translated).await.assert_ok();
+    }
+}
+
+#[tokio::test]
+async fn a_whole_error_behind_a_200_is_an_error_though_its_end_is_missing() {
+    let error = json!({"error": {"message": "x", "type": "server_error"}}).to_string();
+    let longer = error.clone() + "\n\n";
+    let answer = Framing::Length.cut(&longer, error.len());
+    let (_open, gateway) = translating([Act::send(answer), Act::Hang]).await;
+    for path in [CHAT, MESSAGES] {
+        let answer = gateway.ask(path, "test-model", "", json!({}));
+        let answer = support::bounded("an error", answer).await;
+        answer.assert_error(502, "upstream_error");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_for_which_there_is_no_memory_passes_as_it_comes() {
     const HELD: usize = 200_000;
