@@ -4,7 +4,7 @@
 //! event, an answer in one piece when it is complete or too large to be held. Until then the next candidate
 //! can take over without the client noticing, and the status can depend on the body.
 
-use super::deadlines::Progress;
+use super::deadlines::{LONGEST_HELD, Progress};
 use super::reader::{
     AnswerReader, Expectation, ExpectedBody, content_length, is_of_type, kept_size,
 };
@@ -14,7 +14,7 @@ use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tollgate_traces::KeptBody;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerReport};
@@ -24,8 +24,6 @@ use tollgate_wire::usage::ReportedUsage;
 
 /// The most bytes that are held of a stream, an error or a body of unknown kind.
 const MOST_HELD: usize = 64 * 1024;
-/// The longest time that comments, pings and the body of an error are held.
-const LONGEST_HELD: Duration = Duration::from_secs(10);
 
 /// The answer of the current attempt.
 #[derive(Default)]
@@ -192,9 +190,13 @@ impl Answer {
     /// The failure that the head and the held part of an error report, if the rest does not arrive.
     pub fn reported_fault(&self) -> Option<UpstreamFault> {
         let head = self.head.as_ref()?;
-        let is_error =
-            matches!(self.reader, Some(AnswerReader::Error)) && self.stage == Stage::Buffered;
-        is_error.then(|| classify_answer(head, &join(&mut self.held.clone())))
+        let is_held = self.is_error() && self.stage == Stage::Buffered;
+        is_held.then(|| classify_answer(head, &join(&mut self.held.clone())))
+    }
+
+    /// Whether its head has the status of an error.
+    pub const fn is_error(&self) -> bool {
+        matches!(self.reader, Some(AnswerReader::Error))
     }
 
     /// Ends the attempt with this failure, unless the answer has ended.
@@ -412,6 +414,7 @@ impl Answer {
     pub fn progress(&self) -> Progress {
         match &self.reader {
             Some(AnswerReader::Stream(events)) => events.progress(),
+            Some(AnswerReader::Error) => Progress::Error,
             _ => Progress::Piece,
         }
     }

@@ -3,6 +3,9 @@
 use std::time::{Duration, Instant};
 use tollgate_routing::AnswerTimeouts;
 
+/// The longest time that comments, pings and the body of an error are held.
+pub const LONGEST_HELD: Duration = Duration::from_secs(10);
+
 /// The deadlines of the current attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -26,6 +29,8 @@ enum Phase {
     Token,
     /// Content flows: the time of the last content, and the number of its event.
     Flow(Instant, u64),
+    /// An error has begun at this time.
+    Error(Instant),
 }
 
 /// How far an answer has come.
@@ -33,6 +38,8 @@ enum Phase {
 pub enum Progress {
     /// A piece of an answer that is not a stream.
     Piece,
+    /// A part of an error, whose status is known.
+    Error,
     /// A stream without content so far.
     Preamble,
     /// A stream with this many events, without pings.
@@ -86,6 +93,8 @@ impl Deadlines {
             }
             (Progress::Events(count), _) => Phase::Flow(now, count),
             (Progress::Piece, _) => Phase::Flow(now, 0),
+            (Progress::Error, Phase::Error(since)) => Phase::Error(since),
+            (Progress::Error, _) => Phase::Error(now),
         };
     }
 
@@ -104,16 +113,21 @@ impl Deadlines {
             ),
             Phase::Token => (self.began, first_token),
             Phase::Flow(since, _) => (since, between_events),
+            Phase::Error(since) if self.streams => {
+                let taken = since.saturating_duration_since(self.began);
+                (since, LONGEST_HELD.min(first_token.saturating_sub(taken)))
+            }
+            Phase::Error(since) => (since, LONGEST_HELD.min(between_events)),
         };
         let end = since.checked_add(bound);
         end.map_or(self.request_ends, |end| end.min(self.request_ends))
     }
 
     /// Whether a piece that is forwarded now has arrived too late. Once content flows, this is unknown here:
-    /// the piece can have waited for a client that did not read.
+    /// the piece can have waited for a client that did not read. An error is never too late for its class.
     pub fn are_over(&self, now: Instant) -> bool {
         match self.phase {
-            Phase::Flow(..) => now >= self.request_ends,
+            Phase::Flow(..) | Phase::Error(_) => now >= self.request_ends,
             Phase::Head | Phase::Token => now >= self.end(),
         }
     }

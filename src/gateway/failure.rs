@@ -204,12 +204,15 @@ pub fn is_slow_client(exchange: &Exchange, error: &Error) -> bool {
 
 /// The failure if the connection to a provider has an error.
 pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
+    // A provider that has sent an error may close the connection before it has read the body, or leave its
+    // answer unfinished.
+    if let Some(fault) = exchange.answer.reported_fault()
+        && !exchange.timer.is_over(Instant::now())
+    {
+        return fault;
+    }
     if exchange.timer.has_fired() {
         return UpstreamFault::response_timeout();
-    }
-    // A provider that has sent an error may close the connection before it has read the body.
-    if let Some(fault) = exchange.answer.reported_fault() {
-        return fault;
     }
     match error.etype {
         ErrorType::ReadTimedout => UpstreamFault::response_timeout(),

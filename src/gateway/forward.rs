@@ -27,14 +27,14 @@ pub fn take_piece(
     let next = exchange.answer.push(piece, end, written);
     match next {
         // After a time-out has shut the connection down, its end looks like the end of the answer.
-        Next::Fail(_) if exchange.timer.has_fired() => {
+        Next::Fail(_) if exchange.timer.has_fired() && !exchange.answer.is_error() => {
             Next::Fail(UpstreamFault::response_timeout())
         }
         next => {
-            exchange.timer.note(exchange.answer.progress(), now);
             drain::look(exchange);
-            if end {
-                exchange.timer.stop();
+            match end {
+                true => exchange.timer.stop(),
+                false => exchange.timer.note(exchange.answer.progress(), now),
             }
             next
         }

@@ -32,6 +32,7 @@ pub struct AttemptTimer {
     relies_on_watch: bool,
     /// An attempt of this request could not be watched.
     is_unwatched: bool,
+    is_http2: bool,
 }
 
 /// Shows whether a client does not read, so that its provider is not blamed for the delay.
@@ -85,15 +86,19 @@ impl AttemptTimer {
         self.sent = Some(now);
         // Over HTTP/2 a write that takes too long ends the attempt by itself.
         self.sends_over = self.connection.filter(|_| !is_http2);
+        self.is_http2 = is_http2;
         let Some(deadlines) = &mut self.deadlines else {
             return true;
         };
         deadlines.connected(now);
-        if !deadlines.need_a_watch(now) {
+        let needs_a_watch = deadlines.need_a_watch(now);
+        if is_http2 {
+            // Pingora can close this connection before the hooks of its answer run.
+            self.socket = self.take_socket();
+        }
+        if !needs_a_watch {
             return true;
         }
-        let looked_at = self.socket.take();
-        let socket = looked_at.or_else(|| self.connection.take().and_then(Socket::of));
         let backlog = match source {
             BacklogSource::Connection(backlog) => Some(backlog),
             BacklogSource::Stream => {
@@ -101,10 +106,25 @@ impl AttemptTimer {
                 self.pieces.clone()
             }
         };
-        let (silence, request) = (deadlines.end(), deadlines.request_ends());
-        self.watch = socket.and_then(|it| Watch::begin(it, is_http2, backlog, silence, request));
+        self.begin_watch(backlog);
         self.is_unwatched = self.watch.is_none();
         !(self.is_unwatched && self.relies_on_watch)
+    }
+
+    fn take_socket(&mut self) -> Option<Socket> {
+        let connection = self.connection.take();
+        let looked_at = self.socket.take();
+        looked_at.or_else(|| connection.and_then(Socket::of))
+    }
+
+    fn begin_watch(&mut self, backlog: Option<DownstreamBacklog>) {
+        let Some(deadlines) = self.deadlines else {
+            return;
+        };
+        let (silence, request) = (deadlines.end(), deadlines.request_ends());
+        let is_http2 = self.is_http2;
+        let socket = self.take_socket();
+        self.watch = socket.and_then(|it| Watch::begin(it, is_http2, backlog, silence, request));
     }
 
     /// Wraps the body that is about to be sent. If the provider does not take it within `longest`, which must
@@ -160,11 +180,15 @@ impl AttemptTimer {
             return;
         };
         deadlines.note(progress, now);
+        let silence_ends = deadlines.end();
         if let Some(unanswered) = self.unanswered.take() {
             unanswered.end();
         }
-        if let Some(watch) = &self.watch {
-            watch.set(deadlines.end());
+        match &self.watch {
+            Some(watch) => watch.set(silence_ends),
+            // The time-out of a read is longer. Nothing of an error goes to the client unread.
+            None if progress == Progress::Error => self.begin_watch(None),
+            None => {}
         }
     }
 
@@ -211,6 +235,7 @@ impl AttemptTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use tollgate_routing::AnswerTimeouts;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -222,6 +247,28 @@ mod tests {
             between_events: 2 * SECOND,
         };
         Deadlines::new(bounds, true, None, now, now + 60 * SECOND)
+    }
+
+    #[test]
+    fn an_error_is_watched_even_if_nothing_before_it_is() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let now = Instant::now();
+        let bounds = AnswerTimeouts {
+            first_byte: SECOND,
+            first_token: SECOND,
+            between_events: SECOND,
+        };
+        for is_http2 in [false, true] {
+            let deadlines = Deadlines::new(bounds, false, None, now, now + 60 * SECOND);
+            let mut timer = AttemptTimer::begin(deadlines, now, &AttemptTimer::default());
+            timer.connected(ours.as_raw_fd(), false);
+            assert!(timer.watch(BacklogSource::Stream, is_http2));
+            timer.note(Progress::Piece, now);
+            assert!(timer.watch.is_none());
+            timer.note(Progress::Error, now);
+            assert!(timer.watch.is_some());
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ struct Hasty {
 #[derive(Clone, Copy)]
 enum OverHttp2 {
     Answers,
+    DoesNotEnd,
     RequiresHttp1,
 }
 
@@ -118,6 +119,11 @@ async fn answer_http2(
         counted.fetch_add(1, Ordering::SeqCst);
         said = match over_http2 {
             OverHttp2::RequiresHttp1 => frame(RST_STREAM, 0, begun, HTTP1_REQUIRED),
+            OverHttp2::DoesNotEnd => [
+                frame(HEADERS, END_HEADERS, begun, &head),
+                frame(DATA, 0, begun, REFUSAL),
+            ]
+            .concat(),
             OverHttp2::Answers => [
                 frame(HEADERS, END_HEADERS, begun, &head),
                 frame(DATA, END_STREAM, begun, REFUSAL),
@@ -210,6 +216,14 @@ async fn a_provider_that_requires_http_1_1_is_asked_over_it() {
         answer.assert_error(413, "upstream_error");
         assert_eq!(hasty.spoken(), spoken);
     }
+}
+
+#[tokio::test]
+async fn an_error_over_http2_that_does_not_end_is_the_error_of_its_head() {
+    let hasty = Hasty::start(429, OverHttp2::DoesNotEnd, None).await;
+    let gateway = gateway(&hasty, &Authority::new(), "always").await;
+    let answer = gateway.send(&request(&gateway, KIB)).await;
+    answer.assert_error(429, "rate_limit_exceeded");
 }
 
 /// Says so much of an answer, and resets the connection.

@@ -181,6 +181,48 @@ async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
 }
 
 #[tokio::test]
+async fn an_error_that_does_not_end_is_the_error_of_its_head() {
+    const HELD: Duration = Duration::from_secs(10);
+    let body = r#"{"error":{"message":"slow down","type":"rate_limit_error"}}"#;
+    let more = body.len() + 10;
+    let answer = format!(
+        "HTTP/1.1 429 Slow\r\ncontent-type: application/json\r\nretry-after: 7\r\n\
+         content-length: {more}\r\n\r\n{body}"
+    );
+    let upstream = Upstream::playing([Act::send(answer), Act::Hang]).await;
+    let healthy = Provider::start().await;
+    // The second one ends before the longest hold.
+    join_all(
+        [json!({"read": LATE}), all_but("between_events")].map(async |timeouts| {
+            let config = Config::new()
+                .provider("open", support::provider(upstream.address))
+                .provider("healthy", support::provider(healthy.address))
+                .with("providers.open.timeouts", timeouts)
+                .with("routing.health", json!({"enabled": false}))
+                .model("alone", json!(["open"]))
+                .model(
+                    "two",
+                    json!(["open", {"provider": "healthy", "priority": 1}]),
+                );
+            let gateway = Gateway::start(config).await;
+            let begun = Instant::now();
+            join_all([false, true].map(async |stream| {
+                let alone = ask(&gateway, CHAT, "alone", stream);
+                let two = ask(&gateway, CHAT, "two", stream);
+                let (alone, two) = futures::future::join(alone, two).await;
+                alone.assert_error(429, "rate_limit_exceeded");
+                assert_eq!(alone.header("retry-after"), Some("7"), "{alone:?}");
+                two.assert_ok();
+                assert_eq!(two.header("x-attempts"), Some("2"), "{two:?}");
+            }))
+            .await;
+            assert!(begun.elapsed() < HELD + SLACK, "{:?}", begun.elapsed());
+        }),
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_request_has_an_end_however_much_comes() {
     let provider = Provider::start().await;
     for http2 in HTTP {

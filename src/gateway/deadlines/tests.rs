@@ -58,6 +58,26 @@ fn a_whole_answer_has_its_head_and_then_its_pieces() {
 }
 
 #[test]
+fn the_rest_of_an_error_is_awaited_for_ten_seconds_or_until_another_bound() {
+    let (began, mut stream) = deadlines(true);
+    let mut whole = Deadlines {
+        streams: false,
+        ..stream
+    };
+    for it in [&mut stream, &mut whole] {
+        it.note(Progress::Error, began + 30 * MS);
+        it.note(Progress::Error, began + 45 * MS);
+        assert!(!it.are_over(began + 999 * MS), "its class is known");
+        assert!(it.are_over(began + 1000 * MS));
+    }
+    assert_eq!(stream.end(), began + 100 * MS);
+    assert_eq!(whole.end(), began + 50 * MS);
+    whole.bounds.between_events = Duration::MAX;
+    whole.request_ends = began + 60_000 * MS;
+    assert_eq!(whole.end(), began + 30 * MS + LONGEST_HELD);
+}
+
+#[test]
 fn a_first_token_that_is_due_before_the_head_is_due_counts_for_the_head_too() {
     let (began, mut it) = deadlines(true);
     it.bounds.first_token = 10 * MS;
