@@ -52,8 +52,8 @@ pub enum ReasoningForm {
     /// Chat: one entry of `reasoning_details` as a JSON object, without its `text` or
     /// `summary`, which the caller shows.
     Details,
-    /// Chat: unsigned reasoning text that the caller shows beside the seal. The
-    /// payload is the name of the field that it came in.
+    /// Unsigned reasoning text that the caller shows beside the seal. The payload is the name of
+    /// the field of chat that it came in, whatever its format.
     Shown,
     /// Chat: the same, where the caller does not want to see it: the payload is the text.
     Hidden,

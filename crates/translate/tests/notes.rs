@@ -55,6 +55,31 @@ fn a_thinking_block_returns_to_the_backend_that_signed_it() {
 }
 
 #[test]
+fn thinking_is_enabled_only_if_the_turn_that_goes_on_begins_with_a_thought() {
+    let target = Target {
+        messages: MessagesCapabilities {
+            adaptive_thinking: false,
+            ..MessagesCapabilities::ALL
+        },
+        ..Target::new("upstream-model", "backend")
+    };
+    for (form, expected) in [
+        (ReasoningForm::Signature, Some("enabled")),
+        (ReasoningForm::Redacted, Some("enabled")),
+        // It has no signature, and is left out.
+        (ReasoningForm::Shown, None),
+    ] {
+        let mut asked = responses_with(&sealed("backend", form, "", "x"));
+        asked["reasoning"] = json!({"effort": "low"});
+        let asked = serde_json::to_vec(&asked).unwrap();
+        let sent = request(Format::Responses, Format::Messages, &asked, &target).unwrap();
+        let sent = body(&sent);
+        let thinking = sent.pointer("/thinking/type").and_then(Value::as_str);
+        assert_eq!(thinking, expected, "{form:?}: {sent}");
+    }
+}
+
+#[test]
 fn redacted_thinking_returns_as_what_it_was() {
     let seal = sealed("backend", ReasoningForm::Redacted, "", "opaque");
     let translated = translate(Format::Responses, Format::Messages, &responses_with(&seal));

@@ -1,6 +1,7 @@
 //! What a caller can rely on, beside the right form.
 
 use crate::{strict, support::*};
+use serde_json::json;
 use std::sync::Arc;
 use tollgate_translate::{
     AskedReasoning, StreamTranslator, TranslationNotes,
@@ -96,6 +97,37 @@ fn reasoning_comes_back_to_its_provider_alone() {
             (ReasoningForm::Signature, "Eu/sB+==")
         );
         assert_eq!(seal::open(Backend::new("south"), sealed), None);
+    }
+}
+
+#[test]
+fn reasoning_without_a_signature_is_sealed_for_its_provider() {
+    let gemini = json!({"responseId": "r", "candidates": [{"index": 0, "finishReason": "STOP", "content": {
+        "role": "model", "parts": [{"text": "Hm.", "thought": true}, {"text": "Yes."}]}}]});
+    let converse = json!({"stopReason": "end_turn", "usage": {"inputTokens": 1, "outputTokens": 1},
+        "output": {"message": {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": "Hm."}}}, {"text": "Yes."}]}}});
+    let responses = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}]});
+    let messages = json!({"id": "msg_1", "type": "message", "role": "assistant", "stop_reason": "end_turn",
+        "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}]});
+    for (provider, answer) in [
+        (Format::Gemini, gemini),
+        (Format::Converse, converse),
+        (Format::Responses, responses),
+        (Format::Messages, messages),
+    ] {
+        for caller in others(provider) {
+            let answer = translate_body(&notes(caller, provider), &answer.to_string(), 100);
+            let summary = strict::body(caller, &answer.unwrap()).unwrap();
+            assert_eq!(summary.thinking, "Hm.", "{provider} to {caller}");
+            let [sealed] = summary.state.as_slice() else {
+                panic!("{provider} to {caller}: {summary:?}");
+            };
+            let native = seal::open(Backend::new("north"), sealed).unwrap();
+            assert_eq!(native.form, ReasoningForm::Shown, "{provider} to {caller}");
+        }
     }
 }
 

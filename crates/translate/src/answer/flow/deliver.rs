@@ -101,7 +101,7 @@ impl Flow {
         let sizes = open.citations.iter().map(Citation::size);
         self.release(sizes.fold(0, usize::saturating_add));
         self.keep_cited(&mut open);
-        let blob = blob.or_else(|| self.unsigned(&open));
+        let blob = blob.or_else(|| Self::unsigned(&open));
         let sealed = self.sealed(blob.as_ref());
         let end = match &sealed {
             Some(sealed) => BlockEnd::Sealed(sealed),
@@ -118,11 +118,10 @@ impl Flow {
         seal::seal(backend, blob.form, &blob.item_id, &blob.payload)
     }
 
-    /// Chat providers rarely sign reasoning. It is sealed with its provider all the same, so that it
-    /// goes back to that provider only.
-    fn unsigned(&self, open: &Open) -> Option<Blob> {
-        let is_theirs = !self.provider().signs_reasoning && open.key.kind == Kind::Thinking;
-        is_theirs.then(|| Blob {
+    /// Chat providers rarely sign reasoning, and others do not always. It is sealed with its provider all
+    /// the same, so that it goes back to that provider only.
+    fn unsigned(open: &Open) -> Option<Blob> {
+        (open.key.kind == Kind::Thinking).then(|| Blob {
             form: ReasoningForm::Shown,
             item_id: String::new(),
             payload: "reasoning_content".to_owned(),

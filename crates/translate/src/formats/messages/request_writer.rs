@@ -61,10 +61,12 @@ impl Writer<'_, '_> {
             return false;
         };
         let calls = last.blocks.iter().any(|it| matches!(it, Block::Call(_)));
+        let is_thinking = |form| matches!(form, ReasoningForm::Signature | ReasoningForm::Redacted);
         let is_kept = match last.blocks.first() {
             Some(Block::Thought(thought)) => thought
                 .state
-                .is_some_and(|state| crate::seal::open(self.backend(), &state.decode()).is_some()),
+                .and_then(|state| crate::seal::open(self.backend(), &state.decode()))
+                .is_some_and(|native| is_thinking(native.form)),
             _ => false,
         };
         calls && !is_kept
