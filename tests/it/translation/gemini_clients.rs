@@ -318,45 +318,49 @@ async fn tokens_are_counted_and_models_listed_as_google_does() {
 #[tokio::test]
 async fn a_provider_of_gemini_gets_no_seal_of_another_provider() {
     let (simulated, gateway) = gateway().await;
-    let asked = json!({
-        "contents": [user("Use the look tool.")],
-        "tools": [{"functionDeclarations": [{"name": "look"}]}],
-        "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH"}},
-    });
-    let answer = gateway
-        .send(&request(&gateway, "by-messages", "generateContent", &asked))
-        .await;
-    answer.assert_ok();
-    let content = answer.json()["candidates"][0]["content"].clone();
-    assert!(
-        content.to_string().contains("\"thoughtSignature\":\"dGcx"),
-        "{content}"
-    );
     let mut settings = provider(simulated.address);
     settings["formats"] = json!(["gemini"]);
     let config = gateway.config().provider("google", settings);
     gateway.rewrite(config.model("by-gemini", json!(["google"])));
     gateway.signal("HUP").await;
     gateway.log_line("was reloaded").await;
-    let mut next = asked.clone();
-    next["contents"] = json!([
-        asked["contents"][0], content,
-        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {}}}]},
-    ]);
-    // The simulated provider has no such path, and keeps what it was sent.
-    let answer = gateway
-        .send(&request(&gateway, "by-gemini", "generateContent", &next))
-        .await;
-    assert_ne!(answer.status, 200);
-    let sent: Value = serde_json::from_slice(&simulated.last().body).unwrap();
-    let parts = sent["contents"][1]["parts"].as_array().unwrap();
-    let call = parts
-        .iter()
-        .find(|part| part["functionCall"].is_object())
-        .unwrap();
-    assert_eq!(
-        call["thoughtSignature"], "skip_thought_signature_validator",
-        "{sent}"
-    );
-    assert!(!sent.to_string().contains("dGcx"), "{sent}");
+    let thinking = json!({"thinkingConfig": {"thinkingLevel": "HIGH"}});
+    // The second one does not think, and seals nothing.
+    for (model, config) in [("by-messages", thinking), ("by-chat", json!({}))] {
+        let asked = json!({
+            "contents": [user("Use the look tool.")],
+            "tools": [{"functionDeclarations": [{"name": "look"}]}],
+            "generationConfig": config,
+        });
+        let answer = gateway
+            .send(&request(&gateway, model, "generateContent", &asked))
+            .await;
+        answer.assert_ok();
+        let content = answer.json()["candidates"][0]["content"].clone();
+        assert!(
+            content.to_string().contains("\"thoughtSignature\":\"dGcx"),
+            "{content}"
+        );
+        let mut next = asked.clone();
+        next["contents"] = json!([
+            asked["contents"][0], content,
+            {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {}}}]},
+        ]);
+        // The simulated provider has no such path, and keeps what it was sent.
+        let answer = gateway
+            .send(&request(&gateway, "by-gemini", "generateContent", &next))
+            .await;
+        assert_ne!(answer.status, 200);
+        let sent: Value = serde_json::from_slice(&simulated.last().body).unwrap();
+        let parts = sent["contents"][1]["parts"].as_array().unwrap();
+        let call = parts
+            .iter()
+            .find(|part| part["functionCall"].is_object())
+            .unwrap();
+        assert_eq!(
+            call["thoughtSignature"], "skip_thought_signature_validator",
+            "{sent}"
+        );
+        assert!(!sent.to_string().contains("dGcx"), "{sent}");
+    }
 }

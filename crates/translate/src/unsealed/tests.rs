@@ -179,3 +179,19 @@ fn seals_leave_the_signatures_of_gemini_and_a_call_gets_one_that_is_not_checked(
         assert_eq!(unsealed.dropped, ["contents[].parts[].thoughtSignature"]);
     }
 }
+
+#[test]
+fn a_call_of_another_model_gets_a_signature_without_notice() {
+    let call = json!({"functionCall": {"name": "f"}, "thoughtSignature": "dGcxLg=="});
+    let body = json!({"contents": [{"role": "model", "parts": [call]}]});
+    for (checks, signature) in [
+        (true, Some("skip_thought_signature_validator")),
+        (false, None),
+    ] {
+        let unsealed = without_seals(Format::Gemini, body.to_string().as_bytes(), checks).unwrap();
+        let cleared: serde_json::Value = serde_json::from_slice(&unsealed.body).unwrap();
+        let part = &cleared["contents"][0]["parts"][0];
+        let found = part.get("thoughtSignature").map(|it| it.as_str().unwrap());
+        assert_eq!((found, unsealed.dropped), (signature, vec![]));
+    }
+}

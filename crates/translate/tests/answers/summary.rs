@@ -182,7 +182,9 @@ pub fn of_parts(parts: &[Value]) -> Summary {
         }
         let signature = STANDARD.decode(text(&part["thoughtSignature"])).unwrap();
         let lines = String::from_utf8(signature).unwrap();
-        let seals = lines.lines().map(|line| line.split(' ').next().unwrap());
+        // A line without a space seals nothing.
+        let seals = lines.lines().filter_map(|line| line.split_once(' '));
+        let seals = seals.map(|(seal, _)| seal);
         summary.state.extend(seals.map(str::to_owned));
     }
     summary

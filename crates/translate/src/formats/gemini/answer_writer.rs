@@ -48,6 +48,7 @@ struct Parts {
     contents: String,
     /// Seals and texts of reasoning, as lines.
     lines: String,
+    has_call: bool,
 }
 
 impl Parts {
@@ -129,6 +130,11 @@ impl Parts {
         let args = args.replace(['\n', '\r'], " ");
         out.key("args").raw(args.as_bytes());
         out.end_object();
+        let is_first = !std::mem::replace(&mut self.has_call, true);
+        if is_first && self.lines.is_empty() {
+            // The client can send it to a model that refuses calls without a signature.
+            self.lines.push_str(seals::NOTHING);
+        }
         self.signature(out);
         out.end_object();
         true

@@ -8,7 +8,7 @@ use base64::{
     alphabet::{STANDARD, URL_SAFE},
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use tollgate_wire::peek::ENCODED_SEAL_TAG;
+use tollgate_wire::peek::{ENCODED_SEAL_TAG, SEAL_TAG};
 
 /// Some SDKs write base64 in the alphabet of URLs, or without padding.
 const EITHER: GeneralPurposeConfig =
@@ -17,6 +17,10 @@ const EITHER: GeneralPurposeConfig =
 /// The longest signature that is decoded, in bytes. Decoding takes a multiple of its length in
 /// memory, which is not reserved.
 const LONGEST: usize = 4 * 1024 * 1024;
+
+/// The line of a signature that seals nothing. It marks the calls of other models: a Gemini model gets a
+/// signature that it accepts in its place.
+pub(crate) const NOTHING: &str = SEAL_TAG;
 
 /// A piece of reasoning.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,11 +40,6 @@ pub(crate) fn append(lines: &mut String, state: &str, text: &str) {
 /// The signature of some lines.
 pub(crate) fn encode(lines: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(lines)
-}
-
-/// Whether a signature holds seals.
-pub(crate) fn is_encoded(signature: &str) -> bool {
-    decode(signature).is_some()
 }
 
 /// The reasoning in a signature; `None` if the gateway has not made it.
@@ -63,7 +62,8 @@ pub(crate) fn decode(signature: &str) -> Option<Vec<SealedThought>> {
             text: serde_json::from_str(text).ok()?,
         })
     };
-    lines.lines().map(thought).collect()
+    let lines = lines.lines().filter(|line| *line != NOTHING);
+    lines.map(thought).collect()
 }
 
 #[cfg(test)]
@@ -87,6 +87,7 @@ mod tests {
         let other = signature.replace('+', "-").replace('/', "_");
         let other = other.trim_end_matches('=');
         assert_eq!(decode(other), Some(thoughts));
+        assert_eq!(decode(&encode(NOTHING)), Some(Vec::new()));
         for foreign in [
             "",
             "CiQB",

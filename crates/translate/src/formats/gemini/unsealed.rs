@@ -36,12 +36,15 @@ impl Unsealer {
 
     /// Newer models refuse calls without a signature, and do not check one value of it.
     fn gemini_part(&mut self, part: Value<'_>) {
-        let is_seal = |value: Value<'_>| value.as_str().is_some_and(|it| seals::is_encoded(&it));
-        if !spelled(part, "thoughtSignature").is_some_and(is_seal) {
+        let signature = spelled(part, "thoughtSignature").and_then(|it| it.as_str());
+        let Some(sealed) = signature.and_then(|it| seals::decode(&it)) else {
             self.out.raw(part.raw());
             return;
+        };
+        match sealed.is_empty() {
+            true => self.is_changed = true,
+            false => self.leave_out(SIGNATURE),
         }
-        self.leave_out(SIGNATURE);
         let is_signed = self.checks_signatures && spelled(part, "functionCall").is_some();
         self.out.begin_object();
         for (key, value) in part.members() {
