@@ -7,7 +7,7 @@
 use crate::{
     Refusal, Strict,
     document::{Document, Kind, Text, Value},
-    formats::messages::thinking::without_members,
+    formats::messages::thinking::{goes_on_unthought, without_members},
     request::{reasoning::beside_tools, scope::member, write::shared::REMINDER},
 };
 use bytes::Bytes;
@@ -558,6 +558,10 @@ impl Fitter<'_> {
         }
         if !is("adaptive") || can.adaptive_thinking {
             return true;
+        }
+        if goes_on_unthought(top) {
+            // Adaptive thinking may begin without the earlier thought, enabled thinking may not.
+            return false;
         }
         let effort = member(top, "output_config").and_then(|config| member(config, "effort"));
         let effort = effort.and_then(|effort| serde_json::from_slice(effort.raw()).ok());

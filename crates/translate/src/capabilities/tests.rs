@@ -342,6 +342,23 @@ fn messages_fits_what_its_provider_accepts() {
 }
 
 #[test]
+fn adaptive_thinking_is_not_enabled_where_an_answer_goes_on_without_its_thought() {
+    let call = json!({"type": "tool_use", "id": "a", "name": "b", "input": {}});
+    let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]});
+    let body = |blocks: Json| {
+        json!({"max_tokens": 20000, "thinking": {"type": "adaptive"},
+            "messages": [{"role": "assistant", "content": blocks}, result]})
+    };
+    let (fitted, dropped) = sent(Format::Messages, &least(), &body(json!([call])));
+    assert_eq!(fitted.get("thinking"), None, "{fitted}");
+    assert_eq!(dropped, ["thinking"]);
+    let thought = json!({"type": "thinking", "thinking": "", "signature": "EqQB"});
+    let (fitted, dropped) = sent(Format::Messages, &least(), &body(json!([thought, call])));
+    assert_eq!(fitted["thinking"]["type"], "enabled", "{fitted}");
+    assert_eq!(dropped, [""; 0]);
+}
+
+#[test]
 fn a_field_that_must_not_be_dropped_is_refused() {
     let body = Bytes::from_static(br#"{"top_k":1,"messages":[]}"#);
     let strict = ["top_k".to_owned()];

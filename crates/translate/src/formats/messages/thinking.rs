@@ -43,7 +43,7 @@ fn forces_a_tool(top: Value<'_>) -> bool {
 
 /// Whether the answer goes on from a turn that did not begin with a thought: after a tool, or
 /// because that turn comes last of all.
-fn goes_on_unthought(top: Value<'_>) -> bool {
+pub(crate) fn goes_on_unthought(top: Value<'_>) -> bool {
     let messages = member(top, "messages").into_iter();
     let (mut last, mut comes_last) = (None, false);
     for message in messages.flat_map(Value::elements) {
