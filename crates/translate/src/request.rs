@@ -167,13 +167,14 @@ fn instruct_json(conversation: &mut Conversation<'_>, scope: &mut Scope<'_>) {
 }
 
 /// Messages goes on with an answer that is begun; no other format does, and newer models of
-/// messages do not either.
+/// messages do not either. Writers leave out turns without content.
 fn check_last_turn(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Result<(), Refusal> {
     let prefills = [scope.from, scope.to]
         .map(rules)
         .iter()
         .any(|it| it.has_begun_answers);
-    match conversation.turns.last() {
+    let mut turns = conversation.turns.iter().rev();
+    match turns.find(|turn| turn.has_content()) {
         Some(last) if prefills && last.role == Role::Assistant => {
             let message = "begins the answer, and this model does not go on with one: end with what the user says";
             Err(calls::refuse_turn(last, scope, message.to_owned()))

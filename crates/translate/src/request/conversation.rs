@@ -82,6 +82,18 @@ pub(crate) struct Turn<'d> {
     pub(crate) at: Option<usize>,
 }
 
+impl Turn<'_> {
+    /// Whether it says something: many formats refuse empty texts and messages.
+    pub(crate) fn has_content(&self) -> bool {
+        self.blocks.iter().any(|block| match block {
+            Block::Text(text) => !text.words.is_blank(),
+            Block::Refusal(text) => !text.is_empty(),
+            Block::Thought(_) | Block::Search(_) => false,
+            Block::Image(_) | Block::Document(_) | Block::Call(_) | Block::Result(_) => true,
+        })
+    }
+}
+
 /// A piece of a turn.
 #[derive(Debug)]
 pub(crate) enum Block<'d> {

@@ -33,7 +33,7 @@ impl Writer<'_, '_> {
         self.limit("max_tokens", plan.max_tokens);
         self.automatic_caching(conversation);
         let (system, turns) = split(&conversation.turns);
-        let mut said = turns.iter().filter(|turn| has_content(turn));
+        let mut said = turns.iter().filter(|turn| turn.has_content());
         let only_instructs = said.all(|turn| turn.role.instructs());
         self.system(system)?;
         self.messages_tools(conversation)?;
@@ -141,7 +141,7 @@ impl Writer<'_, '_> {
                 (if knows { "system" } else { "user" }, !knows)
             }
         };
-        if !has_content(turn) {
+        if !turn.has_content() {
             self.forget_blocks(turn);
             return Ok(());
         }
@@ -369,16 +369,6 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Whether anything of a turn is written: the format refuses empty texts and messages.
-fn has_content(turn: &Turn<'_>) -> bool {
-    turn.blocks.iter().any(|block| match block {
-        Block::Text(block) => is_said(&block.words),
-        Block::Refusal(text) => !text.is_empty(),
-        Block::Thought(_) | Block::Search(_) => false,
-        _ => true,
-    })
-}
-
 /// The instructions before the conversation, and the conversation. A request must have a
 /// conversation: if it has instructions only, the last message with content becomes the
 /// conversation, unless it was no message of the caller's list.
@@ -388,7 +378,7 @@ fn split<'c, 'd>(turns: &'c [Turn<'d>]) -> (&'c [Turn<'d>], &'c [Turn<'d>]) {
         .take_while(|turn| turn.role.instructs())
         .count();
     if leading == turns.len()
-        && let Some(last) = turns.iter().rposition(has_content)
+        && let Some(last) = turns.iter().rposition(Turn::has_content)
         && turns.get(last).is_some_and(|it| it.at.is_some())
     {
         leading = last;
