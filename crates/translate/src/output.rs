@@ -44,11 +44,6 @@ impl Output {
         &self.bytes
     }
 
-    /// Takes back what was written behind the first `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.bytes.truncate(len);
-    }
-
     /// Empties the document and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -88,6 +88,27 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
+    /// Leaves out what was searched for and thought in a turn that says nothing.
+    pub(crate) fn forget_blocks(&mut self, turn: &Turn<'_>) {
+        for block in &turn.blocks {
+            match block {
+                Block::Search(search) => self.forget_search(search),
+                Block::Thought(thought) => self.forget_thought(thought),
+                _ => {}
+            }
+        }
+    }
+
+    /// The turns with content: if one without were left out later, both of its neighbours could be of one
+    /// side.
+    pub(crate) fn with_content<'c, 'd>(&mut self, turns: &'c [Turn<'d>]) -> Vec<&'c Turn<'d>> {
+        let (said, silent): (Vec<_>, Vec<_>) = turns.iter().partition(|turn| turn.has_content());
+        for turn in silent {
+            self.forget_blocks(turn);
+        }
+        said
+    }
+
     /// The texts of instructions, without empty ones.
     ///
     /// # Errors

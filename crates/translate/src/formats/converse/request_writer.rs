@@ -85,7 +85,13 @@ impl Writer<'_, '_> {
         self.out.key("messages").begin_array();
         let start = self.out.as_bytes().len();
         // The two sides must take turns.
-        let is_model = |turn: &Turn<'_>| turn.role == Role::Assistant;
+        let is_model = |turn: &&Turn<'_>| turn.role == Role::Assistant;
+        let turns = self.with_content(turns);
+        if let Some(first) = turns.first().filter(|turn| is_model(turn)) {
+            let message =
+                "begins the conversation, which the user must begin for this model's provider";
+            return Err(self.refuse_turn(first, message));
+        }
         for turns in turns.chunk_by(|one, next| is_model(one) == is_model(next)) {
             self.converse_message(turns, documents)?;
         }
@@ -109,16 +115,14 @@ impl Writer<'_, '_> {
     /// Turns of one side, as one message.
     fn converse_message(
         &mut self,
-        turns: &[Turn<'_>],
+        turns: &[&Turn<'_>],
         documents: &mut Documents,
     ) -> Result<(), Refusal> {
         let is_model = turns.iter().any(|turn| turn.role == Role::Assistant);
-        let before = self.out.as_bytes().len();
         self.out.item().begin_object();
         let role = if is_model { "assistant" } else { "user" };
         self.out.key("role").string(role);
         self.out.key("content").begin_array();
-        let start = self.out.as_bytes().len();
         // Results first: the provider refuses a message after calls that does not begin with them.
         for turn in turns {
             for block in &turn.blocks {
@@ -131,11 +135,6 @@ impl Writer<'_, '_> {
             for block in &turn.blocks {
                 self.converse_block(block, turn, documents)?;
             }
-        }
-        if self.out.as_bytes().len() == start {
-            // Nothing is said, and a message must have content.
-            self.out.truncate(before);
-            return Ok(());
         }
         self.out.end_array();
         self.out.end_object();

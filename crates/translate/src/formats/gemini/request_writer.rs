@@ -58,8 +58,11 @@ impl Writer<'_, '_> {
         self.out.key("contents").begin_array();
         let start = self.out.as_bytes().len();
         // Results must stand in one content, and providers refuse contents without parts.
-        let is_model = |turn: &Turn<'_>| turn.role == Role::Assistant;
-        for turns in turns.chunk_by(|one, next| is_model(one) == is_model(next)) {
+        let is_model = |turn: &&Turn<'_>| turn.role == Role::Assistant;
+        for turns in self
+            .with_content(turns)
+            .chunk_by(|one, next| is_model(one) == is_model(next))
+        {
             self.gemini_content(turns, &calls)?;
             // A call can have the id of an earlier one, whose results stand before it.
             calls.extend(calls_of(turns));
@@ -85,14 +88,11 @@ impl Writer<'_, '_> {
     }
 
     /// Turns of one side, as one content.
-    fn gemini_content(&mut self, turns: &[Turn<'_>], calls: &Calls<'_, '_>) -> Result<(), Refusal> {
-        let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
-        if !blocks.any(has_part) {
-            for turn in turns {
-                self.gemini_forget(turn);
-            }
-            return Ok(());
-        }
+    fn gemini_content(
+        &mut self,
+        turns: &[&Turn<'_>],
+        calls: &Calls<'_, '_>,
+    ) -> Result<(), Refusal> {
         let is_model = turns.iter().any(|turn| turn.role == Role::Assistant);
         self.out.item().begin_object();
         let role = if is_model { "model" } else { "user" };
@@ -115,17 +115,6 @@ impl Writer<'_, '_> {
         self.out.end_array();
         self.out.end_object();
         Ok(())
-    }
-
-    /// Leaves out what is not said in a turn without parts.
-    fn gemini_forget(&mut self, turn: &Turn<'_>) {
-        for block in &turn.blocks {
-            match block {
-                Block::Thought(thought) => self.forget_thought(thought),
-                Block::Search(search) => self.forget_search(search),
-                _ => {}
-            }
-        }
     }
 
     fn gemini_block(
@@ -278,21 +267,12 @@ impl Writer<'_, '_> {
     }
 }
 
-fn calls_of<'c, 'd>(turns: &'c [Turn<'d>]) -> impl Iterator<Item = (Cow<'d, str>, &'c Call<'d>)> {
+fn calls_of<'c, 'd>(turns: &[&'c Turn<'d>]) -> impl Iterator<Item = (Cow<'d, str>, &'c Call<'d>)> {
     let blocks = turns.iter().flat_map(|turn| &turn.blocks);
     blocks.filter_map(|block| match block {
         Block::Call(call) => Some((call.id.decode(), call)),
         _ => None,
     })
-}
-
-fn has_part(block: &Block<'_>) -> bool {
-    match block {
-        Block::Text(block) => is_said(&block.words),
-        Block::Refusal(text) => !text.is_empty(),
-        Block::Thought(_) | Block::Search(_) => false,
-        Block::Image(_) | Block::Document(_) | Block::Call(_) | Block::Result(_) => true,
-    }
 }
 
 /// The type that the end of an address names, for providers that ask for one.

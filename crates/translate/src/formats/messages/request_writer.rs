@@ -177,17 +177,6 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Leaves out what was searched for and thought in a turn that says nothing.
-    fn forget_blocks(&mut self, turn: &Turn<'_>) {
-        for block in &turn.blocks {
-            match block {
-                Block::Search(search) => self.forget_search(search),
-                Block::Thought(thought) => self.forget_thought(thought),
-                _ => {}
-            }
-        }
-    }
-
     fn messages_block(
         &mut self,
         block: &Block<'_>,
