@@ -431,7 +431,12 @@ impl Fitter<'_> {
                 Kind::String if reminds => self.remind(content),
                 Kind::Array => match texts(content).filter(|_| joins) {
                     Some(texts) => {
-                        let between: &[u8] = if is("tool") { b"\\n" } else { b"\\n\\n" };
+                        // The texts of an answer are pieces of one.
+                        let between: &[u8] = match () {
+                            () if is("assistant") => b"",
+                            () if is("tool") => b"\\n",
+                            () => b"\\n\\n",
+                        };
                         self.join(content, &texts, reminds, between);
                     }
                     None if !self.can.cache_breakpoints => {

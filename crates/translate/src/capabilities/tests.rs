@@ -261,6 +261,16 @@ fn a_later_instruction_becomes_a_reminder_of_the_user() {
 }
 
 #[test]
+fn texts_of_an_answer_are_pieces_of_one() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let pieces = json!([text("The capital is "), text("Par"), text("is.")]);
+    let body = json!({"messages": [{"role": "assistant", "content": pieces}]});
+    let (fitted, _) = sent(Format::Chat, &least(), &body);
+    let answer = json!({"role": "assistant", "content": "The capital is Paris."});
+    assert_eq!(fitted, json!({"messages": [answer]}));
+}
+
+#[test]
 fn responses_fits_what_its_provider_accepts() {
     let mark = json!({"mode": "explicit"});
     let body = json!({"model": "m", "include": ["a", "reasoning.encrypted_content"], "input": [

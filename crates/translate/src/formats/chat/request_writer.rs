@@ -12,7 +12,9 @@ use crate::{
     document::{Document, Text, Value},
     names::ToolKind,
     request::{
-        conversation::{Block, CallResult, Conversation, File, Image, Input, Role, Source, Turn},
+        conversation::{
+            Block, CallResult, Conversation, File, Image, Input, Role, Source, TextBlock, Turn,
+        },
         reasoning,
         scope::member,
     },
@@ -240,7 +242,16 @@ impl Writer<'_, '_> {
         }
         let knows_parts = self.scope.target.chat.openai || turn.role == Role::User;
         if !knows_parts {
-            self.chat_joined(blocks);
+            // The texts of an answer are pieces of one.
+            let between = match turn.role {
+                Role::Assistant => "",
+                _ => "\n\n",
+            };
+            let texts = blocks.iter().filter_map(|block| match block {
+                Block::Text(text) => Some(text),
+                _ => None,
+            });
+            self.chat_joined(texts, between);
             return Ok(());
         }
         self.out.begin_array();
@@ -252,17 +263,17 @@ impl Writer<'_, '_> {
     }
 
     /// Texts in one string, for providers that know no parts here.
-    fn chat_joined(&mut self, blocks: &[Block<'_>]) {
+    fn chat_joined<'c, 'd: 'c>(
+        &mut self,
+        texts: impl IntoIterator<Item = &'c TextBlock<'d>>,
+        between: &str,
+    ) {
         self.out.begin_string();
-        let mut is_first = true;
-        for block in blocks {
-            if let Block::Text(block) = block {
-                self.out.text(if is_first { "" } else { "\n\n" });
-                is_first = false;
-                pieces(&mut self.out, &block.words);
-                if let Some(mark) = block.cache {
-                    self.scope.note_dropped(mark.path);
-                }
+        for (at, text) in texts.into_iter().enumerate() {
+            self.out.text(if at == 0 { "" } else { between });
+            pieces(&mut self.out, &text.words);
+            if let Some(mark) = text.cache {
+                self.scope.note_dropped(mark.path);
             }
         }
         self.out.end_string();
