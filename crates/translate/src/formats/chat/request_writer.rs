@@ -78,8 +78,7 @@ impl Writer<'_, '_> {
     /// `has_begun`: a user or assistant turn stands before.
     fn chat_turn(&mut self, turn: &Turn<'_>, has_begun: bool) -> Result<(), Refusal> {
         if has_begun && turn.role.instructs() && !self.scope.target.chat.system_in_the_middle {
-            self.chat_reminder(turn);
-            return Ok(());
+            return self.chat_reminder(turn);
         }
         match turn.role {
             Role::System => self.chat_instructions(turn, "system"),
@@ -110,22 +109,28 @@ impl Writer<'_, '_> {
     }
 
     /// An instruction in the middle, for providers that take them from the user alone.
-    fn chat_reminder(&mut self, turn: &Turn<'_>) {
+    fn chat_reminder(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let texts = self.instruction_texts(std::slice::from_ref(turn))?;
+        if texts.is_empty() {
+            return Ok(());
+        }
         self.out.item().begin_object();
         self.out.key("role").string("user");
         self.out.key("content").begin_string();
         let [open, close] = REMINDER;
         self.out.text(open);
-        for block in &turn.blocks {
-            if let Block::Text(block) = block {
-                pieces(&mut self.out, &block.words);
-                self.out.text("\n");
+        for text in texts {
+            pieces(&mut self.out, &text.words);
+            self.out.text("\n");
+            if let Some(mark) = text.cache {
+                self.scope.note_dropped(mark.path);
             }
         }
-        // Each block ends its line.
+        // Each text ends its line.
         self.out.text(close.trim_start());
         self.out.end_string();
         self.out.end_object();
+        Ok(())
     }
 
     /// Results first, each a message of its own; then what they could not hold, and what
