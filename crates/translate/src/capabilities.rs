@@ -283,6 +283,15 @@ fn texts<'d>(content: Value<'d>) -> Option<Vec<Text<'d>>> {
     content.elements().map(text).collect()
 }
 
+/// The texts of a message; `None` if it has other parts.
+fn said<'d>(message: Value<'d>) -> Option<Vec<Text<'d>>> {
+    let content = member(message, "content")?;
+    match content.text() {
+        Some(text) => Some(vec![text]),
+        None => texts(content),
+    }
+}
+
 /// Collects the changes of a body.
 struct Fitter<'a> {
     can: &'a Capabilities,
@@ -410,7 +419,11 @@ impl Fitter<'_> {
     fn chat_messages(&mut self, messages: Value<'_>) {
         let can = self.can.chat;
         let mut has_begun = false;
-        for message in messages.elements() {
+        let joined = match can.system_in_the_middle {
+            true => 0,
+            false => self.join_leading(messages),
+        };
+        for message in messages.elements().skip(joined) {
             let Some(role) = member(message, "role") else {
                 continue;
             };
@@ -448,6 +461,51 @@ impl Fitter<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Joins the instructions at the beginning into one message; returns how many these were, 0 if they stay
+    /// as they are.
+    fn join_leading(&mut self, messages: Value<'_>) -> usize {
+        let instructs = |message: &Value<'_>| {
+            let role = member(*message, "role");
+            is_text(role, "system") || is_text(role, "developer")
+        };
+        let leading: Vec<_> = messages.elements().take_while(instructs).collect();
+        let [first, rest @ ..] = leading.as_slice() else {
+            return 0;
+        };
+        let said: Option<Vec<_>> = leading.iter().copied().map(said).collect();
+        let content = member(*first, "content");
+        let (Some(content), Some(said), Some(last)) = (content, said, rest.last()) else {
+            return 0;
+        };
+        let is_given = |message: &Value<'_>, name| {
+            let value = member(*message, name);
+            value.is_some_and(|value| !value.is_null())
+        };
+        if rest.iter().any(|message| is_given(message, "name")) {
+            self.drop("messages[].name");
+        }
+        let parts = rest
+            .iter()
+            .filter_map(|message| member(*message, "content"));
+        let mut parts = parts.flat_map(Value::elements);
+        if parts.any(|part| is_given(&part, "prompt_cache_breakpoint")) {
+            self.drop("messages[].content[].prompt_cache_breakpoint");
+        }
+        let is_developer = leading
+            .iter()
+            .all(|message| is_text(member(*message, "role"), "developer"));
+        if let Some(role) = member(*first, "role")
+            && !(is_developer && self.can.chat.developer_role)
+        {
+            self.set_role(role, "system");
+        }
+        let mut said = said.concat();
+        said.retain(|text| !text.is_blank());
+        self.join(content, &said, false, b"\\n\\n");
+        self.replace(first.span().end..last.span().end, Bytes::new());
+        leading.len()
     }
 
     /// Turns an instruction, a string, into a reminder.

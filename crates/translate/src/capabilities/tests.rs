@@ -261,6 +261,37 @@ fn a_later_instruction_becomes_a_reminder_of_the_user() {
 }
 
 #[test]
+fn the_first_instructions_become_one_message() {
+    let mut can = Capabilities::default();
+    can.chat.system_in_the_middle = false;
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let marked =
+        json!({"type": "text", "text": "c", "prompt_cache_breakpoint": {"mode": "explicit"}});
+    let go = json!({"role": "user", "content": "Go."});
+    let one = json!({"role": "developer", "content": [text("a"), text("b")]});
+    let two = json!({"role": "developer", "name": "n", "content": [marked, text("")]});
+    let body = json!({"messages": [one, two, go]});
+    let (fitted, dropped) = sent(Format::Chat, &can, &body);
+    let joined = json!({"role": "developer", "content": "a\n\nb\n\nc"});
+    assert_eq!(fitted, json!({"messages": [joined, go]}));
+    let left_out = [
+        "messages[].name",
+        "messages[].content[].prompt_cache_breakpoint",
+    ];
+    assert_eq!(dropped, left_out);
+    can.chat.developer_role = false;
+    let body = json!({"messages": [one, {"role": "system", "content": "\n"}]});
+    let (fitted, _) = sent(Format::Chat, &can, &body);
+    let joined = json!({"role": "system", "content": "a\n\nb"});
+    assert_eq!(fitted, json!({"messages": [joined]}));
+    // Such a message is not joined.
+    let image =
+        json!({"role": "system", "content": [{"type": "image_url", "image_url": {"url": "u"}}]});
+    let body = json!({"messages": [{"role": "system", "content": "a"}, image, go]});
+    assert_eq!(sent(Format::Chat, &can, &body).0, body);
+}
+
+#[test]
 fn texts_of_an_answer_are_pieces_of_one() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let pieces = json!([text("The capital is "), text("Par"), text("is.")]);

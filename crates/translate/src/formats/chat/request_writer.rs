@@ -43,7 +43,7 @@ impl Writer<'_, '_> {
         self.out.key("messages").begin_array();
         let start = self.out.as_bytes().len();
         let mut has_begun = false;
-        for turn in &conversation.turns {
+        for turn in self.chat_leading(&conversation.turns)? {
             has_begun |= !turn.role.instructs();
             self.chat_turn(turn, has_begun)?;
         }
@@ -73,6 +73,31 @@ impl Writer<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Joins the instructions at the beginning for providers that take one message of them; returns the turns
+    /// that are still to be written.
+    fn chat_leading<'c, 'd>(&mut self, turns: &'c [Turn<'d>]) -> Result<&'c [Turn<'d>], Refusal> {
+        let count = turns.iter().take_while(|it| it.role.instructs()).count();
+        let (leading, rest) = turns.split_at_checked(count).unwrap_or_default();
+        if count < 2 || self.scope.target.chat.system_in_the_middle {
+            return Ok(turns);
+        }
+        let texts = self.instruction_texts(leading)?;
+        if texts.is_empty() {
+            return Ok(rest);
+        }
+        let is_developer = leading.iter().all(|it| it.role == Role::Developer);
+        let role = match is_developer && self.scope.target.chat.developer_role {
+            true => "developer",
+            false => "system",
+        };
+        self.out.item().begin_object();
+        self.out.key("role").string(role);
+        self.out.key("content");
+        self.chat_joined(texts, "\n\n");
+        self.out.end_object();
+        Ok(rest)
     }
 
     /// `has_begun`: a user or assistant turn stands before.
