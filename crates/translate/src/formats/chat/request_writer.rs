@@ -360,11 +360,11 @@ impl Writer<'_, '_> {
     fn chat_assistant(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
         let has_calls = turn.blocks.iter().any(|it| matches!(it, Block::Call(_)));
         let mut has_text = false;
-        let mut refusal = None;
+        let mut refusals = Vec::new();
         for block in &turn.blocks {
             match block {
                 Block::Text(_) => has_text = true,
-                Block::Refusal(words) => refusal = Some(*words),
+                Block::Refusal(words) => refusals.push(*words),
                 Block::Call(_) | Block::Thought(_) => {}
                 Block::Search(search) => self.forget_search(search),
                 other => {
@@ -373,7 +373,7 @@ impl Writer<'_, '_> {
                 }
             }
         }
-        if !has_calls && !has_text && refusal.is_none() {
+        if !has_calls && !has_text && refusals.is_empty() {
             self.forget_thoughts(turn);
             return Ok(());
         }
@@ -386,8 +386,12 @@ impl Writer<'_, '_> {
         } else {
             self.out.raw(b"null");
         }
-        if let Some(refusal) = refusal {
-            text(self.out.key("refusal"), refusal);
+        if !refusals.is_empty() {
+            self.out.key("refusal").begin_string();
+            for refusal in refusals {
+                self.out.escaped(refusal.json());
+            }
+            self.out.end_string();
         }
         if has_calls {
             self.chat_calls(turn);
