@@ -200,7 +200,7 @@ impl Writer<'_, '_> {
                 Block::Text(block) => {
                     self.out.text(between);
                     pieces(&mut self.out, &block.words);
-                    // A mark within a result has no place in its one string.
+                    // A mark within a result has no place in its one string, and is not counted.
                     if let Some(mark) = block.cache {
                         self.scope.note_dropped(mark.path);
                     }

@@ -47,7 +47,7 @@ impl MarkBudget {
             .iter()
             .flat_map(|turn| &turn.blocks)
             .map(|block| match block {
-                Block::Result(result) => marked(&result.content),
+                Block::Result(result) if scope.rules.has_result_marks => marked(&result.content),
                 other => usize::from(is_marked(&other)),
             })
             .sum();
