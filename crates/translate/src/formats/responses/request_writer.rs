@@ -249,6 +249,10 @@ impl Writer<'_, '_> {
             blocks => {
                 let first_text = blocks.iter().position(|it| matches!(it, Block::Text(_)));
                 self.out.begin_array();
+                if result.is_error && first_text.is_none() {
+                    let nothing = Block::Text(TextBlock::of(Words::Made(String::new())));
+                    self.responses_part(&nothing, turn, true)?;
+                }
                 for (at, block) in blocks.iter().enumerate() {
                     let says_error = result.is_error && first_text == Some(at);
                     self.responses_part(block, turn, says_error)?;
