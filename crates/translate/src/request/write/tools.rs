@@ -50,15 +50,9 @@ impl Writer<'_, '_> {
                 .scope
                 .refusal("tool_choice", "demands a call, and no tool is offered")),
             Some(Choice::Tool { name, namespace }) => {
-                let is_chosen = |tool: &Tool<'_>| {
-                    tool.name.is_same(name)
-                        && namespace.is_none_or(|chosen| {
-                            tool.namespace.is_some_and(|it| it.is_same(chosen))
-                        })
-                };
-                match conversation.tools.iter().any(is_chosen) {
-                    true => Ok(()),
-                    false => Err(self.unknown_choice(name)),
+                match Self::chosen(conversation, name, namespace) {
+                    Some(_) => Ok(()),
+                    None => Err(self.unknown_choice(name)),
                 }
             }
             _ => Ok(()),
@@ -71,15 +65,23 @@ impl Writer<'_, '_> {
         self.scope.refusal("tool_choice", message)
     }
 
-    /// The tool that a choice names, for its namespace and kind.
+    /// The tool that a choice names, for its namespace and kind. A choice without a namespace means a tool
+    /// without one, or the first of that name.
     pub(crate) fn chosen<'c, 'd>(
         conversation: &'c Conversation<'d>,
         name: Text<'d>,
+        namespace: Option<Text<'d>>,
     ) -> Option<&'c Tool<'d>> {
-        conversation
-            .tools
-            .iter()
-            .find(|tool| tool.name.is_same(name))
+        let named = || {
+            let tools = conversation.tools.iter();
+            tools.filter(|tool| tool.name.is_same(name))
+        };
+        let exact = named().find(|tool| match (tool.namespace, namespace) {
+            (None, None) => true,
+            (Some(own), Some(chosen)) => own.is_same(chosen),
+            _ => false,
+        });
+        exact.or_else(|| named().next().filter(|_| namespace.is_none()))
     }
 
     pub(crate) fn kind(tool: &Tool<'_>) -> ToolKind {

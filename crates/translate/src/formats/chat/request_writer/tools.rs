@@ -43,7 +43,7 @@ impl Writer<'_, '_> {
             // Chat has no search that could be chosen.
             Some(Choice::Search) => {}
             Some(Choice::Tool { name, namespace }) => {
-                let tool = Self::chosen(conversation, name);
+                let tool = Self::chosen(conversation, name, namespace);
                 let kind = tool.map(Self::kind).unwrap_or_default();
                 let word = match kind == ToolKind::Custom && self.has_custom_tools() {
                     true => "custom",

@@ -47,7 +47,7 @@ impl Writer<'_, '_> {
         };
         self.out.key("mode").string(mode);
         if let Choice::Tool { name, namespace } = choice {
-            let tool = Self::chosen(conversation, name);
+            let tool = Self::chosen(conversation, name, namespace);
             let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
             self.out.key("allowedFunctionNames").begin_array();
             self.out.item();

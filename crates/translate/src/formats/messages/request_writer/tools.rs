@@ -51,7 +51,7 @@ impl Writer<'_, '_> {
                 self.out.key("name").string("web_search");
             }
             Choice::Tool { name, namespace } => {
-                let tool = Self::chosen(conversation, name);
+                let tool = Self::chosen(conversation, name, namespace);
                 self.out.key("type").string("tool");
                 self.out.key("name");
                 let namespace = namespace.or(tool.and_then(|tool| tool.namespace));

@@ -52,7 +52,7 @@ impl Writer<'_, '_> {
                 self.out.end_object();
             }
             Some(Choice::Tool { name, namespace }) => {
-                let tool = Self::chosen(conversation, name);
+                let tool = Self::chosen(conversation, name, namespace);
                 let kind = tool.map(Self::kind).unwrap_or_default();
                 self.out.key("tool_choice").begin_object();
                 self.out.key("type").string(match kind {
@@ -60,6 +60,7 @@ impl Writer<'_, '_> {
                     ToolKind::Function => "function",
                 });
                 self.out.key("name");
+                let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
                 self.tool_name(name, namespace, kind);
                 self.out.end_object();
             }
