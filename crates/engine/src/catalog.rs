@@ -125,7 +125,7 @@ impl Indexed {
                     asked.any(|it| it.format_for(*format).is_some())
                 })
                 .collect(),
-            responses_for: [Format::Chat, Format::Messages]
+            responses_for: Format::OF_CLIENTS
                 .into_iter()
                 .filter(|format| {
                     let mut asked = model.deployments.iter();

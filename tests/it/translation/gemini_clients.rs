@@ -314,6 +314,19 @@ async fn tokens_are_counted_and_models_listed_as_google_does() {
     assert_eq!(simulated.handle.counters().requests, 0);
 }
 
+#[tokio::test]
+async fn a_limit_below_the_minimum_of_responses_is_reported_as_raised() {
+    let (simulated, gateway) = gateway().await;
+    let mut asked = said("Say something nice.");
+    asked["generationConfig"] = json!({"maxOutputTokens": 5});
+    let asked = request(&gateway, "by-responses", "generateContent", &asked);
+    let answer = gateway.send(&asked).await;
+    answer.assert_ok();
+    let sent: Value = serde_json::from_slice(&simulated.last().body).unwrap();
+    assert_eq!(sent["max_output_tokens"], 16, "{sent}");
+    assert_eq!(answer.header("x-output-limit"), Some("16"));
+}
+
 /// The history of a conversation can come from a translated answer.
 #[tokio::test]
 async fn a_provider_of_gemini_gets_no_seal_of_another_provider() {
