@@ -339,7 +339,7 @@ impl ResponsesReader {
             ItemKind::Function | ItemKind::Custom => {
                 let key = Key::new(Kind::Tool, index, 0);
                 if !has_contents {
-                    flow.arguments(key, item.contents())?;
+                    flow.arguments(key, RawText::escaped(&item.contents()))?;
                 }
                 flow.end(key, None)
             }

@@ -4,12 +4,13 @@ use crate::{
     answer::{
         json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
-        read::{self, owned},
+        read::{self, as_contents, has_members, owned},
         text::RawText,
     },
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use serde::Deserialize;
+use std::borrow::Cow;
 
 /// An output item, whole or as it begins in a stream.
 #[derive(Debug, Default, Deserialize)]
@@ -74,10 +75,16 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The arguments or the input of a call. Items of other kinds have objects there.
-    pub(super) fn contents(&self) -> RawText<'a> {
-        let contents = self.arguments.or(self.input);
-        contents.and_then(RawText::of).unwrap_or_default()
+    /// The arguments or the input of a call, escaped. Some providers write arguments as an object.
+    pub(super) fn contents(&self) -> Cow<'a, str> {
+        let Some(contents) = self.arguments.or(self.input) else {
+            return Cow::Borrowed("");
+        };
+        match RawText::of(contents) {
+            Some(text) => Cow::Borrowed(text.as_str()),
+            None if has_members(contents) => Cow::Owned(as_contents(contents)),
+            None => Cow::Borrowed(""),
+        }
     }
 
     /// The texts of a reasoning item: its summary, then the reasoning itself.
