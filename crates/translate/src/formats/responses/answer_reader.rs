@@ -37,6 +37,8 @@ struct OpenItem {
     kind: ItemKind,
     /// Something of its contents has come; then what is repeated at its end is known.
     has_contents: bool,
+    /// Parts of a message up to the last one of which something has come.
+    parts: u64,
     /// The part of the summary, or of the reasoning, that came last.
     last_part: Option<(PartKind, u64)>,
 }
@@ -252,6 +254,7 @@ impl ResponsesReader {
             index,
             kind,
             has_contents: false,
+            parts: 0,
             last_part: None,
         });
         self.items.last_mut().ok_or(Broken)
@@ -277,7 +280,11 @@ impl ResponsesReader {
 
     fn text(&mut self, kind: Kind, event: &Event<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let piece = event.piece()?;
-        self.item(ItemKind::Message, event)?.has_contents |= !piece.is_empty();
+        let item = self.item(ItemKind::Message, event)?;
+        if !piece.is_empty() {
+            let parts = event.content_index.unwrap_or(0).saturating_add(1);
+            item.parts = item.parts.max(parts);
+        }
         flow.logprobs(&logprobs::entries(event.logprobs)?);
         flow.piece(event.part_key(kind)?, piece)
     }
@@ -319,16 +326,15 @@ impl ResponsesReader {
     /// Ends an item, of which perhaps nothing was heard before.
     fn end(&mut self, index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let place = self.items.iter().position(|open| open.index == index);
-        let has_contents = match place {
-            Some(place) => self.items.remove(place).has_contents,
+        let (has_contents, parts) = match place.map(|place| self.items.remove(place)) {
+            Some(open) => (open.has_contents, open.parts),
             None => {
                 call(index, item, flow)?;
-                false
+                (false, 0)
             }
         };
         match item.kind() {
-            ItemKind::Message if !has_contents => whole_message(index, item, flow),
-            ItemKind::Message => end_parts(index, item, flow),
+            ItemKind::Message => end_message(index, item, parts, flow),
             ItemKind::Reasoning => {
                 let key = Key::new(Kind::Thinking, index, 0);
                 if !has_contents {
@@ -388,28 +394,24 @@ fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A message of which no piece has come before its end.
-fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
+/// Ends the parts of a message, and reads those of which nothing has come: all behind the first `known`.
+fn end_message(index: u64, item: &Item<'_>, known: u64, flow: &mut Flow) -> Result<(), Failure> {
     for (part, place) in item.content.iter().flatten().zip(0..) {
         let text = Key::new(Kind::Text, index, place);
+        let refusal = Key::new(Kind::Refusal, index, place);
+        if place < known {
+            flow.end(text, None)?;
+            flow.end(refusal, None)?;
+            continue;
+        }
         flow.logprobs(&logprobs::entries(part.logprobs)?);
         flow.piece(text, part.text.unwrap_or_default())?;
         for annotation in part.annotations.iter().flatten() {
             cite(text, *annotation, flow)?;
         }
         flow.end(text, None)?;
-        let refusal = Key::new(Kind::Refusal, index, place);
         flow.piece(refusal, part.refusal.unwrap_or_default())?;
         flow.end(refusal, None)?;
-    }
-    Ok(())
-}
-
-/// The parts of a message end with it at the latest.
-fn end_parts(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
-    for (_, place) in item.content.iter().flatten().zip(0..) {
-        flow.end(Key::new(Kind::Text, index, place), None)?;
-        flow.end(Key::new(Kind::Refusal, index, place), None)?;
     }
     Ok(())
 }
