@@ -48,8 +48,7 @@ struct KnownCall {
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Chunk<'a> {
-    #[serde(default)]
-    choices: Vec<Choice<'a>>,
+    choices: Option<Vec<Choice<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,7 +79,7 @@ impl Choice<'_> {
 impl ReadAnswer for ChatReader {
     fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let chunk: Chunk<'_> = document(data)?;
-        for choice in &chunk.choices {
+        for choice in chunk.choices.iter().flatten() {
             // Other formats have one answer, and the request asks for one.
             if choice.index.is_some_and(|index| index > 0) {
                 return Err(Broken);
@@ -95,7 +94,7 @@ impl ReadAnswer for ChatReader {
 
     fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let answer: Chunk<'_> = document(data)?;
-        let [choice] = answer.choices.as_slice() else {
+        let Some([choice]) = answer.choices.as_deref() else {
             return Err(Broken);
         };
         choice.logprobs(flow)?;
