@@ -5,6 +5,7 @@
 //! the object that a format needs. Repairs nothing.
 
 use crate::answer::text::RawText;
+use std::borrow::Cow;
 use tollgate_wire::json::{Container, JsonError, Lexer, Sink, unescape_into};
 
 /// A check of arguments in pieces.
@@ -71,6 +72,8 @@ pub(crate) struct CustomInput {
     place: Place,
     /// An escape that a piece has cut: it leaves when it is whole.
     escape: String,
+    /// The first half of a pair at the end of a piece, as it was written.
+    half: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +96,13 @@ impl CustomInput {
     /// Reads the next piece of the arguments, and appends what of the input is whole, as the
     /// contents of a JSON string.
     pub(crate) fn push(&mut self, piece: RawText<'_>, input: &mut String) {
-        for c in piece.unescape().chars() {
+        let joined = match self.half.as_str() {
+            "" => Cow::Borrowed(piece.as_str()),
+            half => Cow::Owned(format!("{half}{}", piece.as_str())),
+        };
+        let (whole, half) = split_half(&joined);
+        half.clone_into(&mut self.half);
+        for c in RawText::escaped(whole).unescape().chars() {
             self.step(c, input);
         }
     }
@@ -155,6 +164,21 @@ impl CustomInput {
 
 /// The length of `\uXXXX`.
 const UNIT: usize = 6;
+
+/// Cuts the first half of a pair off the end of contents.
+fn split_half(contents: &str) -> (&str, &str) {
+    let whole = || (contents, "");
+    let at = contents.len().checked_sub(UNIT);
+    let Some((before, last)) = at.and_then(|at| contents.split_at_checked(at)) else {
+        return whole();
+    };
+    // A backslash behind another one is a character.
+    let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\');
+    match last.starts_with("\\u") && !is_whole_escape(last) && backslashes.count() % 2 == 0 {
+        true => (before, last),
+        false => whole(),
+    }
+}
 
 /// Whether an escape, or a pair of them, is complete.
 fn is_whole_escape(escape: &str) -> bool {

@@ -86,6 +86,24 @@ fn the_input_of_a_custom_tool_comes_out_as_it_was_meant_in_any_pieces() {
 }
 
 #[test]
+fn a_pair_may_come_in_two_pieces() {
+    let head = r#"{\"input\":\"x"#;
+    let pieces = |cut: &[&str]| {
+        let cut = cut.iter().map(|it| (*it).to_owned());
+        let (found, is_whole) = input(&cut.collect::<Vec<_>>());
+        assert!(is_whole, "{found}");
+        found
+    };
+    let half = format!(r"{head}\ud83d");
+    assert_eq!(pieces(&[&half, r#"\ude00y\"}"#]), "x😀y");
+    assert_eq!(pieces(&[&half, "", r#"\ude00y\"}"#]), "x😀y");
+    assert_eq!(pieces(&[&half, r#"y\"}"#]), "x\u{fffd}y");
+    // Backslashes of the input itself.
+    let escaped = format!(r"{head}\\\\ud83d");
+    assert_eq!(pieces(&[&escaped, r#"\ude00\"}"#]), "x\\\\ud83d\u{fffd}");
+}
+
+#[test]
 fn half_a_pair_does_not_swallow_the_end() {
     let piece = r#"{\"input\":\"a\\ud83d\"}"#.to_owned();
     assert_eq!(raw_input(&piece), (r"a\ud83d".to_owned(), true));
