@@ -20,7 +20,7 @@ use crate::{
         },
         stops::Stops,
         text::RawText,
-        write::Write,
+        write::{Write, keep_logprobs},
     },
     fingerprint::Fingerprint,
     formats::{self, ClientRules, ProviderRules, rules},
@@ -76,6 +76,8 @@ pub(crate) struct Flow {
     cited: String,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.
     stops: Option<Stops>,
+    /// How likely the tokens of the next piece of text are that may hold such a sequence.
+    token_logprobs: String,
 }
 
 impl Flow {
@@ -105,6 +107,7 @@ impl Flow {
             input: String::new(),
             searches: 0,
             cited: String::new(),
+            token_logprobs: String::new(),
         }
     }
 
@@ -246,8 +249,10 @@ impl Flow {
     /// How likely the tokens of the next piece of text are: entries with commas between.
     /// A text that waits has none.
     pub(crate) fn logprobs(&mut self, entries: &str) {
-        if !entries.is_empty() && !self.has_stopped() {
-            self.writer.logprobs(entries);
+        match self.stops {
+            _ if entries.is_empty() || self.has_stopped() => {}
+            Some(_) => keep_logprobs(&mut self.token_logprobs, entries),
+            None => self.writer.logprobs(entries),
         }
     }
 

@@ -50,6 +50,25 @@ pub(crate) fn entries(list: Option<Raw<'_>>) -> Result<String, Failure> {
     Ok(line.strip_prefix('[').unwrap_or_default().to_owned())
 }
 
+/// The entries of a text that was cut off behind so many bytes.
+pub(crate) fn within(entries: &str, bytes: usize) -> String {
+    /// What `entries` writes always.
+    #[derive(Deserialize)]
+    #[serde(bound(deserialize = "'de: 'a"))]
+    struct Bytes<'a> {
+        bytes: Vec<Raw<'a>>,
+    }
+    let list = format!("[{entries}]");
+    let list: Vec<Raw<'_>> = json::read(&list).unwrap_or_default();
+    let mut end = 0_usize;
+    let kept = list.iter().map(|entry| entry.get()).take_while(|entry| {
+        let token: Result<Bytes<'_>, _> = json::read(entry);
+        end = end.saturating_add(token.map_or(0, |token| token.bytes.len()));
+        end <= bytes
+    });
+    kept.collect::<Vec<_>>().join(",")
+}
+
 impl Entry<'_> {
     fn members(&self, out: &mut Output) {
         escaped(out.key("token"), self.token.as_str());

@@ -27,6 +27,11 @@ impl Stops {
         })
     }
 
+    /// How much of the text may be the beginning of a sequence, in bytes.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// The sequence that ended the text.
     pub(crate) fn found(&self) -> Option<&str> {
         self.sequences.get(self.found?).map(String::as_str)

@@ -124,6 +124,46 @@ fn a_whole_answer_ends_at_the_sequence_and_reports_what_its_provider_did() {
     assert_eq!(messages["stop_sequence"], "END");
 }
 
+#[test]
+fn log_probabilities_end_with_the_text() {
+    let token = |token: &str| json!({"token": token, "logprob": -0.5, "bytes": token.as_bytes(), "top_logprobs": []});
+    let tokens = ["one ", "ü", "END", " two"];
+    let list: Vec<_> = tokens.iter().map(|it| token(it)).collect();
+    let shown = |list: &Value| -> Vec<String> {
+        let entries = list.as_array().unwrap().iter();
+        entries
+            .map(|it| it["token"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let body = json!({
+        "id": "resp_1", "object": "response", "status": "completed", "model": "m",
+        "output": [{"type": "message", "id": "m", "role": "assistant", "content": [
+            {"type": "output_text", "text": tokens.concat(), "annotations": [], "logprobs": list}]}],
+        "usage": {"input_tokens": 3, "output_tokens": 9, "total_tokens": 12},
+    });
+    let ask = |stop: &[&str]| {
+        let answer = translate_body(&stopping(Format::Chat, stop), &body.to_string(), 7).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        shown(&answer["choices"][0]["logprobs"]["content"])
+    };
+    assert_eq!(ask(&["END"]), ["one ", "ü"]);
+    assert_eq!(ask(&["no such sequence"]), tokens);
+    let delta = |tokens: &[&str]| {
+        let list: Vec<_> = tokens.iter().map(|it| token(it)).collect();
+        let event = json!({"type": "response.output_text.delta", "output_index": 0,
+            "content_index": 0, "delta": tokens.concat(), "logprobs": list});
+        format!("data: {event}\n\n")
+    };
+    let stream = message(&[]).concat() + &delta(&["a"]) + &delta(&["b", "END", "c"]);
+    let seen = translate(&stopping(Format::Chat, &["END"]), [stream.as_bytes()]);
+    let found: Vec<_> = events(&seen.out)
+        .iter()
+        .filter_map(|(_, data)| serde_json::from_str::<Value>(data).ok())
+        .filter_map(|event| event.pointer("/choices/0/logprobs/content").map(shown))
+        .collect();
+    assert_eq!(found.concat(), ["a", "b"], "{}", seen.out);
+}
+
 proptest! {
     #[test]
     fn the_caller_reads_the_same_text_however_the_stream_is_cut(

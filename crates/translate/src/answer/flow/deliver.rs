@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     answer::{
+        logprobs,
         parts::{
             Blob, Citation,
             Failure::{self, Broken, Unfit},
@@ -55,8 +56,18 @@ impl Flow {
         let Some(stops) = &mut self.stops else {
             return self.writer.delta(piece, &mut self.out);
         };
+        let held = stops.held_bytes();
         let mut text = Output::default();
         stops.push(piece, &mut text);
+        let mut entries = std::mem::take(&mut self.token_logprobs);
+        if stops.found().is_some() {
+            let text = std::str::from_utf8(text.as_bytes()).map_err(|_| Broken)?;
+            let left = RawText::escaped(text).unescape().len();
+            entries = logprobs::within(&entries, left.saturating_sub(held));
+        }
+        if !entries.is_empty() {
+            self.writer.logprobs(&entries);
+        }
         self.deliver_escaped(&text)
     }
 
