@@ -12,7 +12,7 @@ use crate::{
         },
         write::{
             Writer,
-            shared::{REMINDER, base64, is_said, misplaced, pieces, text, words},
+            shared::{REMINDER, base64, document_format, is_said, misplaced, pieces, text, words},
         },
     },
     seal::ReasoningForm,
@@ -342,23 +342,8 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The format of a document of this media type.
-fn document_format(media_type: &str) -> Option<&'static str> {
-    Some(match media_type {
-        "application/pdf" => "pdf",
-        "text/plain" => "txt",
-        "text/csv" => "csv",
-        "text/html" => "html",
-        "text/markdown" => "md",
-        "application/msword" => "doc",
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
-        "application/vnd.ms-excel" => "xls",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
-        _ => return None,
-    })
-}
-
-/// The name of a document. The provider takes letters, digits, hyphens, brackets and single blanks.
+/// The name of a document. The provider takes letters, digits, hyphens, brackets and single blanks, and
+/// each name once: all but the first have their number in theirs, and so has a first that looks like them.
 fn document_name(file: &File<'_>, number: usize) -> String {
     const LONGEST: usize = 200;
     let name = file.name.map(|it| it.decode()).unwrap_or_default();
@@ -368,7 +353,9 @@ fn document_name(file: &File<'_>, number: usize) -> String {
     name.truncate(LONGEST);
     match name.trim() {
         "" => format!("document-{number}"),
-        name if number > 1 => format!("{name} ({number})"),
+        name if number > 1 || name.ends_with(')') || name.starts_with("document-") => {
+            format!("{name} ({number})")
+        }
         name => name.to_owned(),
     }
 }

@@ -224,7 +224,11 @@ fn guessed_type(name: Option<Text<'_>>) -> &'static str {
     let name = name.map(Text::decode).unwrap_or_default();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     match extension.to_ascii_lowercase().as_str() {
-        "txt" | "md" | "csv" | "log" => "text/plain",
+        "txt" | "md" | "csv" | "log" | "json" | "xml" | "yaml" | "yml" | "html" => "text/plain",
+        "doc" => "application/msword",
+        "docx" => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "xls" => "application/vnd.ms-excel",
+        "xlsx" => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
         _ => PDF,
     }
 }

@@ -21,9 +21,6 @@ use memchr::memchr2;
 use std::borrow::Cow;
 use tollgate_wire::json::Lexer;
 
-/// The name of a file without one.
-const FILE_NAME: &str = "document.pdf";
-
 /// How many marks for caching a target takes: the last ones count.
 const MAX_MARKS: usize = 4;
 
@@ -267,7 +264,14 @@ impl Writer<'_, '_> {
     pub(crate) fn file_name(&mut self, file: &File<'_>) {
         match file.name {
             Some(name) if !name.is_empty() => text(self.out.key("filename"), name),
-            _ => self.out.key("filename").string(FILE_NAME),
+            _ => {
+                let format = match &file.source {
+                    Source::Data { media_type, .. } => document_format(media_type),
+                    Source::Url(_) => None,
+                };
+                let name = format!("document.{}", format.unwrap_or("pdf"));
+                self.out.key("filename").string(&name);
+            }
         }
     }
 
@@ -316,6 +320,22 @@ impl Writer<'_, '_> {
 /// The text around an instruction in the middle of a conversation, for targets that take instructions only at
 /// its beginning.
 pub(crate) const REMINDER: [&str; 2] = ["<system-reminder>\n", "\n</system-reminder>"];
+
+/// The format of a document of this media type, as its name ends.
+pub(crate) fn document_format(media_type: &str) -> Option<&'static str> {
+    Some(match media_type {
+        "application/pdf" => "pdf",
+        "text/plain" => "txt",
+        "text/csv" => "csv",
+        "text/html" => "html",
+        "text/markdown" => "md",
+        "application/msword" => "doc",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "application/vnd.ms-excel" => "xls",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        _ => return None,
+    })
+}
 
 /// Whether words are worth sending.
 pub(crate) fn is_said(words: &Words<'_>) -> bool {
