@@ -7,7 +7,10 @@
 use crate::{
     Refusal, Strict,
     document::{Document, Kind, Text, Value},
-    formats::messages::thinking::{goes_on_unthought, without_members},
+    formats::{
+        gemini::spelling::spelled,
+        messages::thinking::{goes_on_unthought, without_members},
+    },
     request::{reasoning::beside_tools, scope::member, write::shared::REMINDER},
 };
 use bytes::Bytes;
@@ -195,8 +198,8 @@ fn check_stops(format: Format, top: Value<'_>, can: &Capabilities) -> Result<(),
         Format::Chat => (member(top, "stop"), "stop"),
         Format::Messages => (member(top, "stop_sequences"), "stop_sequences"),
         Format::Gemini => {
-            let config = member(top, "generationConfig");
-            let stops = config.and_then(|config| member(config, "stopSequences"));
+            let config = spelled(top, "generationConfig");
+            let stops = config.and_then(|config| spelled(config, "stopSequences"));
             (stops, "generationConfig.stopSequences")
         }
         _ => return Ok(()),
@@ -249,7 +252,7 @@ fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static st
             unless(messages.thinking_can_be_disabled, &["disabled"]);
             unless(messages.structured_output, &["output_config"]);
         }
-        Format::Gemini => unless(has_stops, &["stopSequences"]),
+        Format::Gemini => unless(has_stops, &["stopSequences", "stop_sequences"]),
         _ => {}
     }
     words

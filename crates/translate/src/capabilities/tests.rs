@@ -201,6 +201,11 @@ fn more_stop_sequences_than_the_provider_accepts_are_refused_by_name() {
             "generationConfig.stopSequences",
             json!({"generationConfig": {"stopSequences": ["a", "b", "c"]}}),
         ),
+        (
+            Format::Gemini,
+            "generationConfig.stopSequences",
+            json!({"generation_config": {"stop_sequences": ["a", "b", "c"]}}),
+        ),
     ] {
         let refusal = fit(format, &can, &body.to_string()).unwrap_err();
         assert_eq!(refusal.path, path);
@@ -252,7 +257,7 @@ fn a_later_instruction_becomes_a_reminder_of_the_user() {
     ]});
     let (sent, dropped) = sent(Format::Chat, &can, &body);
     let expected = json!({"messages": [
-        {"role": "system", "content": "a"}, {"role": "developer", "content": "b"},
+        {"role": "system", "content": "a\n\nb"},
         {"role": "user", "content": "c"},
         {"role": "user", "content": "<system-reminder>\nd\"\n</system-reminder>"},
         {"role": "user", "content": "<system-reminder>\ne\n\nf\n</system-reminder>"},
