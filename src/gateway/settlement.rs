@@ -82,7 +82,9 @@ impl SettlementGuard {
         );
         let mut usage = ending.reported.unwrap_or(ending.delivered);
         usage.output = usage.output.max(ending.least.output);
-        if is_whole && usage.total() > 0 {
+        // The first request has counted the same text.
+        let was_counted = due.has_ended && ending.reported.is_none();
+        if is_whole && !was_counted && usage.total() > 0 {
             let before = |cost| ChargedBefore { whole: usage, cost };
             *ending = Ending {
                 status: ending.status,

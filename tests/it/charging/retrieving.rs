@@ -258,6 +258,101 @@ async fn the_rest_of_a_response_has_its_tier_and_its_calls_of_tools() {
     gateway.verify().await;
 }
 
+/// A gateway before a provider that answers with `made` and shows `shown` when the response is retrieved.
+async fn storing(made: String, shown: &Value) -> Gateway {
+    let shown = support::json_answer("200 OK", "", &shown.to_string());
+    let service = Service::answering(move |seen| match &*seen.method {
+        "GET" => vec![Act::send(shown.clone())],
+        _ => vec![Act::send(made.clone())],
+    })
+    .await;
+    let mut provider = support::provider(service.address);
+    provider["formats"] = json!(["responses"]);
+    let config = Config::new()
+        .provider("raw", provider)
+        .model("test-model", json!(["raw"]));
+    Gateway::start(config).await
+}
+
+/// A response with this text.
+fn response(status: &str, text: &str, usage: &Value) -> Value {
+    let part = json!({"type": "output_text", "text": text, "annotations": []});
+    let message = json!({"id": "msg_1", "type": "message", "status": "completed",
+        "role": "assistant", "content": [part]});
+    let output = match text {
+        "" => json!([]),
+        _ => json!([message]),
+    };
+    json!({"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m",
+        "output": output, "usage": usage})
+}
+
+#[tokio::test]
+async fn a_response_without_usage_is_paid_for_when_it_is_retrieved_with_usage() {
+    let usage = json!({"input_tokens": 5000, "output_tokens": 1000, "total_tokens": 6000});
+    for (status, text, shown) in [
+        ("queued", "", &usage),
+        ("in_progress", "", &usage),
+        ("incomplete", "so", &usage),
+        ("completed", "so much", &usage),
+        // The provider never reports usage.
+        ("completed", "so much", &Value::Null),
+    ] {
+        let made = response(status, text, &Value::Null).to_string();
+        let made = support::json_answer("200 OK", "", &made);
+        let gateway = storing(made, &response("completed", "so much", shown)).await;
+        let answer = gateway
+            .post(RESPONSES, &ask(RESPONSES, false, json!({})))
+            .await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        let (_, first, count) = money(&line);
+        assert_eq!(count, "estimated", "{line}");
+        let whole = if shown.is_null() { first } else { 6000 };
+        for rest in [whole - first, 0] {
+            let got = gateway.get(&format!("{RESPONSES}/resp_1")).await;
+            got.assert_ok();
+            let line = gateway.line_of(&got).await;
+            assert_eq!(line["charged"].as_u64().unwrap_or(0), rest, "{line}");
+        }
+        gateway.has_spent(&gateway.key, whole).await;
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_the_gateway_has_cut_is_paid_for_when_it_is_retrieved() {
+    let usage = json!({"input_tokens": 5000, "output_tokens": 1000, "total_tokens": 6000});
+    let began = response("in_progress", "", &Value::Null);
+    let item = json!({"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "s", "tools": []});
+    let events = [
+        json!({"type": "response.created", "response": began}),
+        json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0,
+            "content_index": 0, "delta": "so"}),
+        json!({"type": "response.output_item.done", "output_index": 1, "item": item}),
+    ];
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let [created, delta, done] = events.map(|event| format!("data: {event}\n\n"));
+    let done = done.replace("\"tools\":[]", &format!("\"tools\":{deep}"));
+    let made =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{created}{delta}{done}");
+    let gateway = storing(made, &response("completed", "so much", &usage)).await;
+    let limit = json!({"max_output_tokens": 64});
+    let request = Request::post(RESPONSES, &ask(RESPONSES, true, limit)).key(&gateway.key);
+    let (_connection, answer) = begin(&gateway, &request, "response.failed").await;
+    let line = gateway.line_of(&answer).await;
+    let (outcome, first, count) = money(&line);
+    assert_eq!((outcome, count), ("incomplete", "estimated"), "{line}");
+    assert!(first < 6000, "{line}");
+    let got = gateway.get(&format!("{RESPONSES}/resp_1")).await;
+    got.assert_ok();
+    let line = gateway.line_of(&got).await;
+    let expected = ("completed", 6000 - first, "reported");
+    assert_eq!(money(&line), expected, "{line}");
+    gateway.has_spent(&gateway.key, 6000).await;
+    gateway.verify().await;
+}
+
 #[tokio::test]
 async fn where_the_provider_refuses_to_show_it_nothing_is_charged() {
     let (provider, gateway) = start().await;

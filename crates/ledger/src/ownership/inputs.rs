@@ -148,9 +148,16 @@ impl Inner {
         Ok(unpaid)
     }
 
-    /// What was due for a response that is forgotten is unknown, and it cannot be paid for.
+    /// What was due for a response that is forgotten is unknown, and it cannot be paid for. A response whose end
+    /// was seen counts as paid: some providers report no usage at all.
     fn is_unpaid(&self, request: &RequestId) -> Result<bool, StoreError> {
-        let is_forgotten = Timestamp::of_request(request) < self.ledger.owned_since();
-        Ok(!is_forgotten && !matches!(self.due_by(request)?, Due::Nothing))
+        if Timestamp::of_request(request) < self.ledger.owned_since() {
+            return Ok(false);
+        }
+        Ok(match self.due_by(request)? {
+            Due::Nothing => false,
+            Due::Rest(due) => !due.has_ended,
+            Due::Unknown => true,
+        })
     }
 }

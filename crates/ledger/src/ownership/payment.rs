@@ -1,7 +1,7 @@
 //! Whether a stored response has been paid for.
 //!
-//! A request whose caller disconnected, or whose provider broke off, is charged an estimate, while
-//! its provider may have finished and stored the whole response. The record of that request shows it.
+//! A request whose caller disconnected, whose provider broke off, or whose answer had no usage is charged an
+//! estimate, while its provider may have finished and stored the whole response. The record of that request shows it.
 //! The rest is charged when the response is retrieved, under a request id that is derived from the first one, so
 //! that charging it again changes nothing.
 
@@ -43,6 +43,8 @@ pub struct Payable {
     pub charged: Usage,
     /// What it cost; `None` if the price was unknown.
     pub cost: Option<Money>,
+    /// The request saw the response end, but no usage: only a report can show that more is due.
+    pub has_ended: bool,
 }
 
 impl Payable {
@@ -166,24 +168,35 @@ impl Inner {
         if is_final(&first.record) || self.database.request(&second)?.is_some() {
             return Ok(Due::Nothing);
         }
+        let has_ended = !is_cut(&first.record);
         Ok(Due::Rest(Payable {
             request: second,
             asked: first.record.model_asked.into(),
             served: first.record.model_served.into(),
             charged: first.record.usage,
             cost: first.record.cost,
+            has_ended,
         }))
     }
 }
 
-/// Whether the usage is that of the whole response: its end was seen, or its provider reported the usage.
+/// Whether the provider has reported the usage of the whole response. A report that was corrected at the end of
+/// the response is the same when the response is retrieved.
 fn is_final(record: &UsageRecord) -> bool {
-    let is_cut = matches!(
-        BillingState::from_name(&record.state),
-        Some(BillingState::ClientClosed | BillingState::UpstreamFailed)
-    );
     let is_reported = record.source.as_deref() == Some(CountSource::Reported.as_str());
-    !is_cut || (is_reported && record.usage.output > 0)
+    match is_cut(record) {
+        true => is_reported && record.usage.output > 0,
+        false => is_reported || record.clamped,
+    }
+}
+
+/// Whether the client did not get the end of the response. The gateway cuts unusable answers with an error.
+fn is_cut(record: &UsageRecord) -> bool {
+    match BillingState::from_name(&record.state) {
+        Some(BillingState::ClientClosed | BillingState::UpstreamFailed) => true,
+        Some(BillingState::Incomplete) => record.error.is_some(),
+        _ => false,
+    }
 }
 
 /// The request id of the second charge: always the same for a request.
@@ -232,6 +245,7 @@ mod tests {
                 ..Usage::default()
             },
             cost: None,
+            has_ended: false,
         };
         let used = Usage {
             input: 100,
