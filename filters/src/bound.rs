@@ -1,7 +1,9 @@
 //! The most tokens that a request can use, from its limits and those of its model.
 
 use tollgate_filter::{Catalog, RequestContext};
-use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts, UpperBound};
+use tollgate_types::{
+    LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, MOST_ROUNDS, RequestFacts, UpperBound,
+};
 
 /// The most output tokens of all answers: the request's limit, else the model's. The gateway raises the
 /// request's limit if the model thinks by default, or if the provider does not accept so small
@@ -51,10 +53,6 @@ pub(crate) fn likely_input(request: &RequestContext) -> u64 {
         (None, None) => 0,
     }
 }
-
-/// How often the model can read the whole input again in one request: after each call of a tool that
-/// the provider runs, and for each summary.
-const MOST_ROUNDS: u64 = 32;
 
 /// Assumptions about a request without its own values.
 #[derive(Clone, Copy, Debug)]

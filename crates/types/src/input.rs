@@ -28,6 +28,10 @@ pub const MOST_OF_A_MEDIUM: u64 = 6_192;
 /// models read.
 pub const LARGEST_WINDOW: u64 = 2_000_000;
 
+/// How often a model can read its input again in one request: after each call of a tool that the provider runs,
+/// and for each summary.
+pub const MOST_ROUNDS: u64 = 32;
+
 impl RequestFacts {
     /// The most tokens that the body can have: one per byte, in any field. Media and additions of
     /// providers count by their rules.

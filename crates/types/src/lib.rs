@@ -44,7 +44,7 @@ pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::{Format, PerFormat};
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
-pub use input::{InputCount, LARGEST_WINDOW, MOST_OF_A_MEDIUM, is_free_of_tokens};
+pub use input::{InputCount, LARGEST_WINDOW, MOST_OF_A_MEDIUM, MOST_ROUNDS, is_free_of_tokens};
 pub use limits::{Denied, Dimension, LimitHit, Limited, Limits};
 pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};

@@ -1,6 +1,6 @@
 //! The units of balances: a value for each, and the amounts that tokens take from a balance in each.
 
-use crate::{Money, Prices, Weights};
+use crate::{MOST_ROUNDS, Money, Prices, Weights};
 
 crate::named! {
     /// The unit of a balance, a grant or a charge.
@@ -160,6 +160,13 @@ impl Tariff {
             prices,
             tool_calls: 0,
         })
+    }
+
+    /// The most calls of a tool in a plausible report. Some models search without being asked to.
+    pub fn most_calls(&self) -> u64 {
+        /// As many as are reserved for one tool.
+        const LEAST: u64 = 10;
+        self.tool_calls.max(LEAST).saturating_mul(MOST_ROUNDS)
     }
 
     /// The most that a token takes from a balance in this unit; `None` if unknown.

@@ -98,6 +98,13 @@ impl UsageDetails {
         }
     }
 
+    /// The same, with at most so many calls of each tool.
+    #[must_use]
+    pub fn with_calls_within(mut self, most: u64) -> Self {
+        self.tool_calls = self.tool_calls.map(|calls| calls.min(most));
+        self
+    }
+
     /// The same, with parts reduced so that none exceeds its kind.
     #[must_use]
     pub fn within(self, usage: &Usage) -> Self {

@@ -183,7 +183,17 @@ impl Reservation {
         };
         let mut charge = Charge::by_rule(ending.state, &counts, bound, &tariff.weights);
         charge.clamped |= ending.absurd;
+        if charge.usage.total() > 0 && self.details(ending) != ending.details {
+            charge.source = CountSource::Estimated;
+            charge.clamped = true;
+        }
         charge
+    }
+
+    /// The reported parts, with plausible numbers of calls.
+    fn details(&self, ending: &Ending) -> UsageDetails {
+        let most = self.terms.tariff.most_calls();
+        ending.details.with_calls_within(most)
     }
 
     /// The cost of the charge, if the prices are known. The reported tier, parts and tool calls count for an
@@ -197,7 +207,7 @@ impl Reservation {
         }
         let details = match charge.usage.total() {
             0 => UsageDetails::default(),
-            _ => ending.details,
+            _ => self.details(ending),
         };
         self.prices
             .map(|prices| prices.cost(&charge.usage, &details))

@@ -88,6 +88,43 @@ async fn a_key_with_money_alone_is_charged_the_exact_cost() {
 }
 
 #[tokio::test]
+async fn more_calls_of_tools_than_plausible_are_cut_and_marked() {
+    let house = House::new();
+    let ledger = house.ledger();
+    let key = house.key_with(0, 1 << 40);
+    let mut prices = prices();
+    prices.special.tool_calls[0] = Money::from_nanos(NANOS);
+    for (covered, reported, charged) in [
+        (0, 320, 320),
+        (0, 1 << 40, 320),
+        (20, 640, 640),
+        (20, 641, 640),
+    ] {
+        let tariff = Tariff {
+            tool_calls: covered,
+            prices: Some(prices),
+            ..Tariff::default()
+        };
+        let mut bought = loop {
+            match ledger.reserve(&key, house.request(), bound(1), tariff) {
+                Reserve::Reserved(bought) => break bought,
+                Reserve::Refused(refused) => panic!("{refused:?}"),
+                Reserve::Wait(account) => account.wait().await.unwrap(),
+            }
+        };
+        bought.set_prices(Some(prices));
+        let mut ending = completed(1);
+        ending.details.tool_calls[0] = reported;
+        let settled = bought.settle(&ending);
+        let cost = Money::from_nanos((1 + charged) * NANOS);
+        assert_eq!(settled.cost, Some(cost), "{reported}");
+        assert_eq!(settled.clamped, reported != charged, "{reported}");
+        let is_reported = settled.source == CountSource::Reported;
+        assert_eq!(is_reported, reported == charged, "{reported}");
+    }
+}
+
+#[tokio::test]
 async fn with_both_a_request_needs_both_and_takes_neither_if_one_is_short() {
     let house = House::new();
     let key = house.key_with(100, 50 * NANOS);
