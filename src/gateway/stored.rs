@@ -19,8 +19,8 @@ use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
 use tollgate_types::{
-    ErrorCode, Format, Identity, OwnerFailure, PublicError, ReservationGuard as _, Shortage,
-    StoredAt, Tariff,
+    ErrorCode, Format, Identity, LARGEST_WINDOW, OwnerFailure, PublicError, ReservationGuard as _,
+    Shortage, StoredAt, Tariff,
 };
 
 /// The query parameters that the provider gets with a request for a stored item. `stream` is not one of them:
@@ -231,7 +231,11 @@ pub async fn reserve_due(
     };
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
-    let held = owned.reserve(&identity.key, &due, most, tariff).await;
+    let window = model.and_then(|model| model.context_window);
+    let window = window.unwrap_or(LARGEST_WINDOW);
+    let held = owned
+        .reserve(&identity.key, &due, most, window, tariff)
+        .await;
     let mut reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
     reservation.set_prices(tariff.prices);
     exchange.settlement.reserve_due(reservation, due, paying);

@@ -8,8 +8,8 @@ use tollgate_ledger::{
     Unpaid,
 };
 use tollgate_types::{
-    Claim, Format, KeyId, MaybeReady, NamedItem, OwnerFailure, RequestId, Shortage, StoredAt,
-    Tariff, Unavailable, UpperBound,
+    Claim, Format, KeyId, MOST_ROUNDS, MaybeReady, NamedItem, OwnerFailure, RequestId, Shortage,
+    StoredAt, Tariff, Unavailable, UpperBound,
 };
 
 /// The most owners of stored items in memory.
@@ -114,7 +114,8 @@ impl Owned {
         self.ownership.begin_paying(&id.into())
     }
 
-    /// Reserves the rest of the key's balance, up to `most` tokens of output, for the amount due.
+    /// Reserves the rest of the key's balance, up to `most` tokens of output, for the amount due. `window`: the most
+    /// input that the model can process at once.
     ///
     /// # Errors
     ///
@@ -124,15 +125,17 @@ impl Owned {
         key: &KeyId,
         due: &Payable,
         most: u64,
+        window: u64,
         tariff: Tariff,
     ) -> Result<Reservation, Shortage> {
+        // The first request can have offered hosted tools. The part that it has paid is not due.
+        let plausible = |most: u64, paid| most.saturating_mul(MOST_ROUNDS).saturating_sub(paid);
         let bound = UpperBound {
             input: 0,
             hidden_input: 0,
-            // The provider reports the usage of a stored response, so any report is plausible.
-            plausible_input: u64::MAX,
+            plausible_input: plausible(window, due.charged.total_input()),
             output: most,
-            plausible_output: u64::MAX,
+            plausible_output: plausible(most, due.charged.output),
             useful_output: 1,
         };
         let info = RequestInfo {

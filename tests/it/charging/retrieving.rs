@@ -354,6 +354,25 @@ async fn a_response_that_the_gateway_has_cut_is_paid_for_when_it_is_retrieved() 
 }
 
 #[tokio::test]
+async fn the_rest_of_a_response_is_at_most_what_the_model_can_process() {
+    let usage = json!({"input_tokens": 1_u64 << 50, "output_tokens": 1_u64 << 50});
+    let made = response("completed", "so much", &Value::Null).to_string();
+    let made = support::json_answer("200 OK", "", &made);
+    let gateway = storing(made, &response("completed", "so much", &usage)).await;
+    let body = ask(RESPONSES, false, json!({}));
+    let answer = gateway.post(RESPONSES, &body).await;
+    answer.assert_ok();
+    let first = money(&gateway.line_of(&answer).await).1;
+    let got = gateway.get(&format!("{RESPONSES}/resp_1")).await;
+    got.assert_ok();
+    let line = gateway.line_of(&got).await;
+    // The output that is reserved for a model without limits.
+    assert_eq!(money(&line), ("completed", 128_000, "estimated"), "{line}");
+    gateway.has_spent(&gateway.key, first + 128_000).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
 async fn where_the_provider_refuses_to_show_it_nothing_is_charged() {
     let (provider, gateway) = start().await;
     let (body, cost) = question(&provider).await;
