@@ -295,11 +295,11 @@ fn refuse_thinking_without_reason(
 
 /// Requests that no model endpoint serves, for any model.
 fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
-    if facts.background {
-        return Err(PublicError::invalid_request(
-            "'background' is not supported: send it as false, and 'stream' as true for a long answer",
-        )
-        .with_param("background"));
+    if let Some(field) = facts.background {
+        return Err(PublicError::invalid_request(format!(
+            "'{field}' is not supported: send it as false, and 'stream' as true for a long answer",
+        ))
+        .with_param(field));
     }
     if let Some(field) = facts.further_models {
         // The key's groups and the weights would not apply to the models that it names.

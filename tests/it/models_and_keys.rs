@@ -337,6 +337,12 @@ async fn stored_things_have_no_owner_until_the_gateway_knows_it() {
         .ask(RESPONSES, "beta-5.5", "", json!({"background": true}))
         .await;
     answer.assert_error(400, "invalid_request");
+    // It would be asked for at each candidate, because its answer is only an id.
+    let answer = gateway
+        .ask(CHAT, "beta-5.5", "", json!({"deferred": true}))
+        .await;
+    answer.assert_error(400, "invalid_request");
+    assert!(answer.message().contains("'deferred'"), "{answer:?}");
     assert_eq!(provider.handle.counters().requests, 0);
 }
 

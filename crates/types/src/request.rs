@@ -45,8 +45,9 @@ pub struct RequestFacts {
     pub tiers: Vec<AskedTier>,
     /// `inference_geo` other than `global`, which has its own price.
     pub regional: bool,
-    /// Responses only: `background: true`.
-    pub background: bool,
+    /// The field by which the request asks for an id instead of an answer, which it retrieves later: `background` of
+    /// responses, or `deferred` of xAI.
+    pub background: Option<&'static str>,
     /// Responses only: `store`, if given; providers store by default.
     pub store: Option<bool>,
     /// Messages only: `thread`, a conversation that the provider stores.

@@ -100,7 +100,7 @@ fn top(key: &[u8]) -> Slot {
         b"max_output_tokens" => Slot::OutputLimit,
         b"reasoning" => Slot::Settings(&location::REASONING),
         b"text" => Slot::Settings(&TEXT_SETTINGS),
-        b"background" => Slot::Background,
+        b"background" => Slot::Background("background"),
         b"store" => Slot::Store,
         b"previous_response_id" | b"conversation" => Slot::Reference,
         b"prompt" => Slot::Prompt,

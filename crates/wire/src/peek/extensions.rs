@@ -53,6 +53,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"serviceTier" => Slot::Tier("serviceTier"),
         b"inference_geo" => Slot::InferenceGeo,
 
+        b"deferred" => Slot::Background("deferred"),
         b"plugins" => Slot::Plugins,
         b"chat_template" => Slot::Template,
         b"search_parameters" => Slot::Search,

@@ -174,7 +174,8 @@ pub(crate) enum Slot {
     Tier(&'static str),
     /// Where the model runs.
     InferenceGeo,
-    Background,
+    /// Asks for an id instead of an answer; the field.
+    Background(&'static str),
     Store,
     Thread,
     /// `prompt_cache_key`: the name of a conversation.

@@ -165,7 +165,8 @@ fn the_facts_of_a_responses_request_are_found() {
     let Peeked { facts, spans, .. } = peek(Format::Responses, body).unwrap();
     assert_eq!(facts.output_limit, Some(64));
     assert_eq!(facts.effort, Some(Effort::None));
-    assert!(!facts.needs.reasoning && facts.needs.schema && facts.background);
+    assert!(!facts.needs.reasoning && facts.needs.schema);
+    assert_eq!(facts.background, Some("background"));
     assert_eq!(facts.store, Some(false));
     assert_eq!(facts.text_bytes, "HiBe kind".len() as u64);
     assert_eq!(

@@ -53,9 +53,10 @@ impl Walk {
                 self.found.facts.regional = !is_global && !matches!(value, Value::Null);
                 self.opaque(Slot::Ignored, value, span);
             }
-            Slot::Background => {
-                let background = flag("background", value, Null::IsAbsent, span)?;
-                self.found.facts.background = background.unwrap_or(false);
+            Slot::Background(field) => {
+                if flag(field, value, Null::IsAbsent, span)? == Some(true) {
+                    self.found.facts.background = Some(field);
+                }
             }
             Slot::Store => {
                 self.found.facts.store = flag("store", value, Null::IsAbsent, span)?;
