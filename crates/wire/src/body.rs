@@ -59,15 +59,13 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Sets the name of the model, unless the format keeps it in the
-    /// [address](crate::address). At most once per body.
+    /// Sets the name of the model. A body whose format keeps it in the [address](crate::address) gets none, unless
+    /// it has one. At most once per body.
     pub fn set_model(&mut self, name: &str) {
-        if self.rules.request.has_model_in_address {
-            return;
-        }
         let name = Value::from(name).to_string();
         match self.peeked.spans.model {
             Some(span) => self.splice.replace(span, name),
+            None if self.rules.request.has_model_in_address => {}
             None => self.members.push(format!("\"model\":{name}")),
         }
     }

@@ -360,6 +360,13 @@ async fn a_provider_with_a_counter_counts_for_clients_of_its_format() {
         assert_eq!(answer.header("x-token-count-source"), Some("local"));
     }
     assert_eq!(google.received.lock().len(), 1);
+    // A provider that is a gateway prefers the model of the body.
+    let mut named = said();
+    named["model"] = json!("models/alias");
+    let target = "/v1beta/models/alias:generateContent";
+    let answer = gateway.send(&of_client(&gateway, target, &named)).await;
+    answer.assert_ok();
+    assert_eq!(google.last().1["model"], "fine");
 }
 
 #[tokio::test]
@@ -385,6 +392,8 @@ async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
     let whole = "/v1beta/models/fine:generateContent";
     let with_both = format!("{whole}?key=other");
     let stored = json!({"contents": said()["contents"], "cachedContent": "cachedContents/1"});
+    let mut other = said();
+    other["model"] = json!("models/cut");
     let file = json!({"contents": [{"parts": [{"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/1"}}]}]});
     for (request, status, name) in [
         (Request::post(whole, &said()), 401, "UNAUTHENTICATED"),
@@ -414,6 +423,7 @@ async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
             400,
             "INVALID_ARGUMENT",
         ),
+        (of_client(&gateway, whole, &other), 400, "INVALID_ARGUMENT"),
         (of_client(&gateway, whole, &stored), 404, "NOT_FOUND"),
         (of_client(&gateway, whole, &file), 404, "NOT_FOUND"),
     ] {

@@ -57,6 +57,23 @@ fn the_model_is_renamed_and_escaped() {
 }
 
 #[test]
+fn a_model_beside_that_of_the_address_is_renamed_and_none_is_added() {
+    for (format, messages) in [
+        (Format::Gemini, r#""contents":[{"parts":[{"text":"a"}]}]"#),
+        (
+            Format::Converse,
+            r#""messages":[{"role":"user","content":[{"text":"a"}]}]"#,
+        ),
+    ] {
+        let named = format!(r#"{{"model":"models/a",{messages}}}"#);
+        let renamed = edited(format, &named, |edits| edits.set_model("b"));
+        assert_eq!(renamed, format!(r#"{{"model":"b",{messages}}}"#));
+        let plain = format!("{{{messages}}}");
+        assert_eq!(edited(format, &plain, |edits| edits.set_model("b")), plain);
+    }
+}
+
+#[test]
 fn the_output_limit_of_gemini_goes_into_its_settings() {
     for (settings, expected) in [
         ("", r#""generationConfig":{"maxOutputTokens":7},"contents""#),

@@ -85,7 +85,8 @@ fn top(key: &[u8]) -> Slot {
         b"system" => Slot::Content,
         b"inferenceConfig" => Slot::Settings(&INFERENCE_CONFIG),
         // The address has them.
-        b"model" | b"stream" => Slot::Json,
+        b"model" => Slot::PathModel("model"),
+        b"stream" => Slot::Json,
         _ => location::top(key),
     }
 }

@@ -91,7 +91,8 @@ fn top(key: &[u8]) -> Slot {
         b"cachedContent" | b"cached_content" => Slot::StoredId,
         b"generateContentRequest" | b"generate_content_request" => Slot::Within(Location::Counted),
         // The address has them.
-        b"model" | b"stream" => Slot::Json,
+        b"model" => Slot::PathModel("model"),
+        b"stream" => Slot::Json,
         _ => location::top(key),
     }
 }

@@ -132,8 +132,8 @@ pub(crate) enum Slot {
     /// The same as `HostedTools`, unless its `mode` is `off`.
     Search,
     Model,
-    /// The model of a request within a request, which must be that of the address.
-    CountedModel,
+    /// The model, which must be that of the address; the path of the field.
+    PathModel(&'static str),
     Stream,
     /// The output limit of the format.
     OutputLimit,
@@ -345,7 +345,7 @@ impl Location {
                 _ => Slot::Ignored,
             },
             Self::Counted => match key {
-                b"model" => Slot::CountedModel,
+                b"model" => Slot::PathModel("generateContentRequest.model"),
                 _ => (format.request.top)(key),
             },
         }

@@ -36,7 +36,7 @@ impl Walk {
     ) -> Result<(), PeekError> {
         match slot {
             Slot::Model => self.model(value, span)?,
-            Slot::CountedModel => self.counted_model(value, span)?,
+            Slot::PathModel(field) => self.path_model(field, value, span)?,
             Slot::Stream => {
                 let stream = flag("stream", value, self.null(), span)?;
                 self.found.facts.stream = stream.unwrap_or(false);
@@ -191,24 +191,31 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks the model of a request within a request: `models/` and the model of the address.
-    fn counted_model(&self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
+    /// Checks a model beside that of the address: the same, or `models/` and the same. That of the body itself is
+    /// replaced: providers that are gateways prefer it to the address.
+    fn path_model(
+        &mut self,
+        field: &'static str,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
         let asked = self.found.facts.model.as_deref();
         let is_same = match value {
+            // In the JSON of Google's APIs, null stands for an absent field.
+            Value::Null => return Ok(()),
             Value::Text(text) => {
                 let name = text.as_str();
                 asked.is_none() || asked == Some(name.strip_prefix("models/").unwrap_or(name))
             }
             _ => false,
         };
-        match is_same {
-            true => Ok(()),
-            false => fault(
-                "generateContentRequest.model",
-                "the model of the path",
-                span,
-            ),
+        if !is_same {
+            return fault(field, "the model of the path", span);
         }
+        if self.frames.len() == 1 {
+            self.found.spans.model = Some(span);
+        }
+        Ok(())
     }
 
     fn model(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {

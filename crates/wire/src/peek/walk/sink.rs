@@ -24,7 +24,7 @@ impl Sink for Walk {
             return Want::Nothing;
         }
         match self.slot() {
-            Some(Slot::Model | Slot::CountedModel | Slot::ToolModel) => {
+            Some(Slot::Model | Slot::PathModel(_) | Slot::ToolModel) => {
                 Want::Prefix(self.limits.model_bytes)
             }
             Some(
