@@ -78,7 +78,7 @@ impl Model {
         let (facts, identity) = (request.facts()?, request.identity()?);
         refuse_what_is_not_served(facts)?;
         self.refuse_other_advisers(facts, identity)?;
-        refuse_regions_without_price(facts, identity)?;
+        refuse_places_without_price(facts, identity)?;
         let own = facts.model.as_deref();
         let default = self.default_model.as_ref().filter(|_| own.is_none());
         let name = own.or(default.map(|name| &**name)).ok_or_else(|| {
@@ -265,17 +265,18 @@ impl Needs<'_> {
     }
 }
 
-/// Providers charge more for a region, and a price list has no factor for it.
-fn refuse_regions_without_price(
+/// Regions, and the providers behind another gateway, have prices of their own. A price list has no factor for them.
+fn refuse_places_without_price(
     facts: &RequestFacts,
     identity: &Identity,
 ) -> Result<(), PublicError> {
-    if facts.regional && identity.pays_money {
-        return Err(PublicError::invalid_request(
-            "'inference_geo' has no price here, and this key pays in money: leave it out",
-        ));
+    match facts.place.filter(|_| identity.pays_money) {
+        Some(field) => Err(PublicError::invalid_request(format!(
+            "'{field}' has no price here, and this key pays in money: leave it out"
+        ))
+        .with_param(field)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Clients send an effort by default, so it can be left out; a budget is deliberate.
@@ -393,9 +394,9 @@ mod tests {
     }
 
     #[test]
-    fn a_region_without_a_price_is_not_for_keys_that_pay_in_money() {
+    fn a_place_without_a_price_is_not_for_keys_that_pay_in_money() {
         let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-        scene.change_facts(|facts| facts.regional = true);
+        scene.change_facts(|facts| facts.place = Some("inference_geo"));
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let identity = scene.request.identity.as_mut().expect("an identity");
         std::sync::Arc::make_mut(identity).pays_money = true;

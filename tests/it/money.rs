@@ -329,7 +329,7 @@ async fn a_plan_gives_both_and_the_check_names_models_without_a_price() {
 }
 
 #[tokio::test]
-async fn a_region_is_not_for_keys_that_pay_in_money() {
+async fn a_place_is_not_for_keys_that_pay_in_money() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("providers.sim.formats", json!(["messages"]))
@@ -345,6 +345,13 @@ async fn a_region_is_not_for_keys_that_pay_in_money() {
     let refused = ask(json!("us"), &payer).await;
     refused.assert_error(400, "invalid_request");
     assert!(refused.message().contains("'inference_geo'"), "{refused:?}");
+    let more = json!({"max_tokens": 64, "provider": {"sort": "throughput"}});
+    let body = prompt(MESSAGES, "priced", SAID, more);
+    let refused = gateway
+        .send(&Request::post(MESSAGES, &body).key(&payer))
+        .await;
+    refused.assert_error(400, "invalid_request");
+    assert!(refused.message().contains("'provider'"), "{refused:?}");
     // The simulated provider may not know the field: the gateway sends the request.
     for (geo, key) in [(json!("global"), &payer), (json!("us"), &gateway.key)] {
         ask(geo.clone(), key).await;

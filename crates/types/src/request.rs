@@ -43,8 +43,9 @@ pub struct RequestFacts {
     pub thinking_budget: Option<u64>,
     /// The tiers other than the standard one that the request asks for.
     pub tiers: Vec<AskedTier>,
-    /// `inference_geo` other than `global`, which has its own price.
-    pub regional: bool,
+    /// The field that chooses where the model runs, at a price of its own: `inference_geo` other than `global`, or a
+    /// preference among the providers of a gateway.
+    pub place: Option<&'static str>,
     /// The field by which the request asks for an id instead of an answer, which it retrieves later: `background` of
     /// responses, or `deferred` of xAI.
     pub background: Option<&'static str>,

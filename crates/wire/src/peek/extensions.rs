@@ -52,6 +52,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"service_tier" => Slot::Tier("service_tier"),
         b"serviceTier" => Slot::Tier("serviceTier"),
         b"inference_geo" => Slot::InferenceGeo,
+        b"provider" => Slot::Place("provider"),
 
         b"deferred" => Slot::Background("deferred"),
         b"plugins" => Slot::Plugins,

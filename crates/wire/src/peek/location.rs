@@ -55,6 +55,8 @@ pub(crate) enum Location {
     Plugin,
     /// An object that names models besides `model`, if it has a member; the path of the field.
     FurtherModels(&'static str),
+    /// An object that chooses among the providers of a gateway, if it has a member; the path of the field.
+    Place(&'static str),
     /// How to search (xAI).
     Search,
     /// A whole request within a request that only asks for a count of its tokens (Gemini).
@@ -174,6 +176,8 @@ pub(crate) enum Slot {
     Tier(&'static str),
     /// Where the model runs.
     InferenceGeo,
+    /// Chooses among the providers of a gateway; the path of the field.
+    Place(&'static str),
     /// Asks for an id instead of an answer; the field.
     Background(&'static str),
     Store,
@@ -329,6 +333,9 @@ impl Location {
             },
             Self::GatewayOptions => match key {
                 b"models" => Slot::FurtherModels("providerOptions.gateway.models"),
+                b"only" => Slot::Place("providerOptions.gateway.only"),
+                b"order" => Slot::Place("providerOptions.gateway.order"),
+                b"sort" => Slot::Place("providerOptions.gateway.sort"),
                 _ => Slot::Ignored,
             },
             Self::Plugin => match key {
@@ -340,6 +347,7 @@ impl Location {
                 _ => Slot::Ignored,
             },
             Self::FurtherModels(field) => Slot::FurtherModels(field),
+            Self::Place(field) => Slot::Place(field),
             Self::Search => match key {
                 b"mode" => Slot::Switch,
                 _ => Slot::Ignored,

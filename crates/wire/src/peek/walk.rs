@@ -310,6 +310,7 @@ impl Walk {
             | Slot::Search
             | Slot::Switch
             | Slot::FurtherModels(_)
+            | Slot::Place(_)
             | Slot::Plugins
             | Slot::PluginId
             | Slot::ChangeKind

@@ -146,6 +146,39 @@ fn every_field_that_names_further_models_is_found() {
 }
 
 #[test]
+fn a_field_that_chooses_where_the_model_runs_is_found() {
+    let place = |members: &str| chat(members).unwrap().facts.place;
+    for (members, field) in [
+        (r#""inference_geo":"us""#, "inference_geo"),
+        (
+            r#""provider":{"data_collection":null,"order":["x"]}"#,
+            "provider",
+        ),
+        (r#""provider":{"max_price":{}}"#, "provider"),
+        (r#""provider":"x""#, "provider"),
+        (
+            r#""providerOptions":{"gateway":{"sort":"ttft"}}"#,
+            "providerOptions.gateway.sort",
+        ),
+        (
+            r#""providerOptions":{"gateway":{"only":["x"]}}"#,
+            "providerOptions.gateway.only",
+        ),
+    ] {
+        assert_eq!(place(members), Some(field), "{members}");
+    }
+    for members in [
+        r#""inference_geo":"global","provider":{}"#,
+        r#""provider":{"order":null,"allow_fallbacks":false}"#,
+        r#""providerOptions":{"anthropic":{"order":["x"]},"gateway":{"user":"x","order":null}}"#,
+        r#""metadata":{"provider":"x"}"#,
+    ] {
+        assert_eq!(place(members), None, "{members}");
+    }
+    refusal(chat(r#""extra_body":{"provider":{"order":["x"]}}"#));
+}
+
+#[test]
 fn the_models_that_tools_name_are_found_with_an_adviser() {
     let reported = |tools: &str| {
         let facts = messages(&format!(r#""tools":[{tools}]"#)).unwrap().facts;

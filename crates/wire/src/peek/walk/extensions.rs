@@ -1,5 +1,5 @@
 //! The part of the walk that reads fields which make a provider do more than answer with the
-//! named model: ask other models, run plugins.
+//! named model: ask other models, run plugins, choose among its own providers.
 
 use super::{Frame, Value, Walk};
 use crate::json::{Container, Span};
@@ -20,7 +20,7 @@ impl Walk {
         match (slot, value) {
             // An empty list or object asks for nothing.
             (
-                Slot::FurtherModels(_) | Slot::Plugins | Slot::HostedTools,
+                Slot::FurtherModels(_) | Slot::Place(_) | Slot::Plugins | Slot::HostedTools,
                 Value::Open(Container::Array),
             ) if is_first => self.push(Location::Array, slot, span.start),
             (Slot::FurtherModels(field), Value::Open(Container::Object)) if is_first => {
@@ -28,6 +28,15 @@ impl Walk {
             }
             (Slot::FurtherModels(field), _) => {
                 self.asks_others(field);
+                self.opaque(Slot::Ignored, value, span);
+            }
+            (Slot::Place(field), Value::Open(Container::Object))
+                if !in_list && !matches!(around, Some(Location::Place(_))) =>
+            {
+                self.push(Location::Place(field), Slot::Ignored, span.start);
+            }
+            (Slot::Place(field), _) => {
+                self.found.facts.place.get_or_insert(field);
                 self.opaque(Slot::Ignored, value, span);
             }
             (Slot::Within(Location::Counted), Value::Open(Container::Object))

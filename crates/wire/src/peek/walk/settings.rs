@@ -50,7 +50,9 @@ impl Walk {
             }
             Slot::InferenceGeo => {
                 let is_global = matches!(value, Value::Text(text) if text.bytes == b"global");
-                self.found.facts.regional = !is_global && !matches!(value, Value::Null);
+                if !is_global && !matches!(value, Value::Null) {
+                    self.found.facts.place = Some("inference_geo");
+                }
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::Background(field) => {
