@@ -402,6 +402,7 @@ fn produced(exchange: &Exchange) -> u64 {
         && model.reasoning == ReasoningMode::None
         && !facts.needs.reasoning
         && !facts.thinks
+        && !facts.predicts
         && !matches!(facts.thinking, Some(Thinking::Adaptive | Thinking::Other))
         && !facts.reads_again()
         && !exchange

@@ -86,6 +86,8 @@ pub struct RequestFacts {
     pub seed: Option<i64>,
     /// Thinking is requested by a setting other than an effort or `thinking`.
     pub thinks: bool,
+    /// Chat only: the request predicts the answer. Providers count what the model rejects of it as output.
+    pub predicts: bool,
     /// Identifiers of items stored at a provider that the request names (`previous_response_id`,
     /// `conversation`, item references, files, containers, vector stores, prompts, skills), unescaped, each
     /// once.

@@ -125,6 +125,14 @@ async fn where_all_output_is_seen_no_time_is_charged() {
         (json!({}), false),
         (json!({"reasoning_effort": "high"}), true),
         (json!({"tools": [{"type": "web_search"}]}), true),
+        (
+            json!({"prediction": {"type": "content", "content": "Hello"}}),
+            true,
+        ),
+        (
+            json!({"chat_template_kwargs": {"enable_thinking": true}}),
+            true,
+        ),
     ] {
         let line = leave_after(&gateway, CHAT, &asked(true, more.clone()), "Hello").await;
         let (outcome, charged, count) = money(&line);

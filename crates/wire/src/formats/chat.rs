@@ -98,7 +98,7 @@ fn top(key: &[u8]) -> Slot {
         b"response_format" => Slot::Settings(&RESPONSE_FORMAT),
         b"modalities" => Slot::Modalities,
         b"audio" => Slot::AudioOutput,
-        b"prediction" => Slot::Content,
+        b"prediction" => Slot::Prediction,
         b"stream_options" => Slot::Settings(&location::STREAM_OPTIONS),
         b"prompt_cache_key" => Slot::CacheKey,
         b"tool_choice" => Slot::Checked(Checked::ToolChoice),

@@ -8,9 +8,10 @@
 //!   text-generation-webui (`auto_max_new_tokens`), `KoboldCpp` and `TabbyAPI` (`max_length`),
 //!   vLLM (`best_of`), and the names that the formats have from each other.
 //! - Models: OpenRouter, `LiteLLM`, NanoGPT, the messages format, the gateway of Vercel.
+//! - Thinking: vLLM and its like (`chat_template_kwargs`), Google (in its chat endpoint).
 //! - Input from elsewhere: OpenRouter, xAI, Azure, `DashScope`, Google (in its chat endpoint).
 
-use super::location::{Location, Slot};
+use super::location::{Location, Slot, THINKING_ARGUMENTS};
 use tollgate_types::is_free_of_tokens;
 
 /// The field of Anthropic's fast mode.
@@ -47,6 +48,7 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"extra_body" => Slot::Within(Location::Extra),
         b"google" => Slot::Within(Location::Google),
 
+        b"chat_template_kwargs" => THINKING_ARGUMENTS,
         b"enable_thinking" | b"output_config" | b"thinking" | b"thinking_budget" => Slot::Thinks,
         b"speed" => Slot::Tier(SPEED),
         b"service_tier" => Slot::Tier("service_tier"),

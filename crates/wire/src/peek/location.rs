@@ -162,6 +162,8 @@ pub(crate) enum Slot {
     IncludeUsage,
     /// Asks for thinking, unless the value is empty.
     Thinks,
+    /// The expected answer, which the model reads.
+    Prediction,
     /// How hard the model thinks; the path of the field.
     Effort(&'static str),
     ThinkingType,
@@ -236,6 +238,14 @@ pub(crate) enum Checked {
 /// A change that the provider makes in a long conversation, of `context_management`.
 pub(crate) const CHANGE: Slot = Slot::Within(Location::Table(Table(|key| match key {
     b"type" => Slot::ChangeKind,
+    _ => Slot::Json,
+})));
+
+/// An object whose other members are read as JSON, if at all: arguments of a chat template, or settings of Gemini in
+/// a chat request.
+pub(super) const THINKING_ARGUMENTS: Slot = Slot::Within(Location::Table(Table(|key| match key {
+    b"enable_thinking" | b"reasoning_effort" | b"thinking" | b"thinkingBudget"
+    | b"thinkingLevel" | b"thinking_budget" | b"thinking_level" => Slot::Thinks,
     _ => Slot::Json,
 })));
 
@@ -325,6 +335,7 @@ impl Location {
             },
             Self::Google => match key {
                 b"cachedContent" | b"cached_content" => Slot::StoredId,
+                b"thinkingConfig" | b"thinking_config" => THINKING_ARGUMENTS,
                 _ => Slot::Json,
             },
             Self::ProviderOptions => match key {

@@ -334,6 +334,10 @@ impl Walk {
                 self.found.facts.query_bytes = span.len();
                 self.content(Slot::Content, value, span.start);
             }
+            Slot::Prediction => {
+                self.found.facts.predicts |= !matches!(value, Value::Null);
+                self.content(Slot::Content, value, span.start);
+            }
             Slot::Seal => {
                 let tags = [SEAL_TAG, ENCODED_SEAL_TAG].map(str::as_bytes);
                 let is_seal = matches!(value, Value::Text(text) if tags.contains(&text.bytes));
@@ -430,7 +434,7 @@ impl Walk {
         }
         let is_free = matches!(
             frame.slot,
-            Slot::Ignored | Slot::Json | Slot::Within(Location::Google)
+            Slot::Ignored | Slot::Json | Slot::Within(Location::Google | Location::Table(_))
         );
         if frame.location == Location::Extra && !is_free {
             let key = key.as_str().to_owned();

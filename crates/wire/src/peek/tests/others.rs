@@ -268,7 +268,7 @@ fn fields_that_no_format_has_are_text_as_json() {
     for (members, bytes) in [
         (r#""documents":[{"title":"ab","text":"cde"}]"#, 14),
         (r#""chat_template":"{{ x }}""#, 7),
-        (r#""chat_template_kwargs":{"n":[1,23],"t":true}"#, 9),
+        (r#""chat_template_kwargs":{"n":[1,23],"t":true}"#, 7),
         (r#""no_such_field":"abc""#, 3),
         // As messages have it.
         (r#""system":"abc""#, 3),

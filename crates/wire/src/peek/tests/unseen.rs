@@ -194,10 +194,35 @@ fn every_way_to_ask_for_thinking_is_noticed() {
         (r#""thinking_budget":100"#, true),
         (r#""enable_thinking":true"#, true),
         (r#""enable_thinking":false"#, false),
+        (r#""chat_template_kwargs":{"enable_thinking":true}"#, true),
+        (r#""chat_template_kwargs":{"enable_thinking":false}"#, false),
+        (r#""chat_template_kwargs":{"n":1}"#, false),
+        (
+            r#""google":{"thinking_config":{"thinking_budget":9}}"#,
+            true,
+        ),
+        (
+            r#""extra_body":{"google":{"thinking_config":{"thinking_level":"low"}}}"#,
+            true,
+        ),
+        (
+            r#""google":{"thinking_config":{"thinking_budget":0,"include_thoughts":true}}"#,
+            false,
+        ),
         (r#""temperature":1"#, false),
     ] {
         assert_eq!(chat(member).unwrap().facts.thinks, thinks, "{member}");
     }
+}
+
+#[test]
+fn a_prediction_is_input_and_noticed() {
+    let of = |members: &str| chat(members).unwrap().facts;
+    let facts = of(r#""prediction":{"type":"content","content":"abcd"}"#);
+    assert!(facts.predicts);
+    let none = of(r#""prediction":null"#);
+    assert!(!none.predicts);
+    assert!(facts.text_bytes >= none.text_bytes + 4);
 }
 
 #[test]
