@@ -222,6 +222,24 @@ async fn settings_and_tools_go_in_its_words() {
     assert_eq!(google.last().1["generationConfig"]["topK"], 5);
 }
 
+/// An image is reserved as one, whatever its link names.
+#[tokio::test]
+async fn an_image_goes_as_an_image() {
+    let (google, gateway) = gateway().await;
+    for (link, media_type) in [
+        ("https://example.com/a.pdf", "image/jpeg"),
+        ("https://example.com/a.png?b.pdf", "image/png"),
+    ] {
+        let part = json!({"type": "image_url", "image_url": {"url": link}});
+        let said = json!({"messages": [{"role": "user", "content": [part]}]});
+        let answer = gateway.ask(CHAT, "fine", "", said).await;
+        answer.assert_ok();
+        let (_, sent) = google.last();
+        let part = &sent["contents"][0]["parts"][0];
+        assert_eq!(part["fileData"]["mimeType"], media_type, "{link}: {sent}");
+    }
+}
+
 /// A request of a client of Gemini, with its key in the header of the format.
 fn of_client(gateway: &Gateway, target: &str, body: &Value) -> Request {
     Request::post(target, body).header("x-goog-api-key", &gateway.key)

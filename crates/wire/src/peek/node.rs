@@ -127,6 +127,10 @@ impl NodeFlags {
         self.0 |= other.0;
     }
 
+    pub(super) fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+
     pub(crate) const fn contains(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

@@ -25,6 +25,7 @@ use crate::{
 const WORD_BYTES: usize = 48;
 /// How far a link is read to see what it is.
 const SCHEME: &[u8] = b"data:";
+const IMAGE_SCHEME: &[u8] = b"data:image/";
 
 #[derive(Debug)]
 pub(super) struct Walk {

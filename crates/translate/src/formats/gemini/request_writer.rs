@@ -172,13 +172,14 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    /// An address has the usual type unless its end names another one.
+    /// An address has the usual type unless its end names another one. What was reserved as an image is sent as one.
     fn gemini_media(&mut self, source: &Source<'_>, usual: &str) {
         self.out.item().begin_object();
         match source {
             Source::Url(url) => {
                 self.out.key("fileData").begin_object();
-                let media_type = guessed_type(*url).unwrap_or(usual);
+                let fits = |it: &&str| usual != IMAGE || it.starts_with("image/");
+                let media_type = guessed_type(*url).filter(fits).unwrap_or(usual);
                 self.out.key("mimeType").string(media_type);
                 text(self.out.key("fileUri"), *url);
             }

@@ -160,6 +160,34 @@ fn media_of_gemini_are_what_their_type_says() {
 }
 
 #[test]
+fn data_in_place_of_an_image_is_what_its_type_says() {
+    let of_chat = |link: &str| {
+        let part = format!(r#"{{"type":"image_url","image_url":{link}}}"#);
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        peek(Format::Chat, &body).unwrap().facts
+    };
+    let of_responses = |link: &str| {
+        let part = format!(r#"{{"type":"input_image","image_url":{link}}}"#);
+        let body = format!(r#"{{"model":"m","input":[{{"role":"user","content":[{part}]}}]}}"#);
+        peek(Format::Responses, &body).unwrap().facts
+    };
+    for (link, bytes, is_image) in [
+        ("data:image/png;base64,QUJD", 26, true),
+        ("data:application/pdf;base64,QUJD", 32, false),
+        ("data:video/mp4;base64,QUJD", 26, false),
+        ("https://example.com/a", 0, true),
+    ] {
+        let text = format!("\"{link}\"");
+        let object = format!(r#"{{"detail":"low","url":{text}}}"#);
+        for facts in [of_chat(&text), of_chat(&object), of_responses(&text)] {
+            assert_eq!(facts.needs.images, is_image, "{link}");
+            let expected = media(1, bytes, u64::from(!is_image));
+            assert_eq!(facts.media, expected, "{link}");
+        }
+    }
+}
+
+#[test]
 fn numbers_that_a_model_reads_are_counted() {
     let call = gemini(
         r#"{"functionCall":{"name":"f","args":{"of":[1000,2000]}}}"#,

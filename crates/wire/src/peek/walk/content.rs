@@ -4,10 +4,10 @@
 use super::{
     super::{
         PeekError,
-        location::{Location, Slot},
+        location::{Location, Medium, Slot},
         node::{Kind, NodeFlags},
     },
-    Frame, ItemId, SCHEME, Value, Walk,
+    Frame, IMAGE_SCHEME, ItemId, SCHEME, Value, Walk,
     extensions::asks_models,
     fault,
 };
@@ -133,7 +133,8 @@ impl Walk {
             }
             (Slot::Link(medium), Value::Text(text)) => {
                 self.mark(medium.into());
-                if text.bytes == SCHEME {
+                if text.bytes.starts_with(SCHEME) {
+                    self.mark_data(!text.bytes.starts_with(IMAGE_SCHEME));
                     self.add_media(text.len);
                 } else {
                     self.add_text(text.len);
@@ -161,6 +162,19 @@ impl Walk {
                 }
             }
             _ => self.content(Slot::Content, value, start),
+        }
+    }
+
+    /// Takes a link that has data. Some servers read data that is given as an image by its media type.
+    fn mark_data(&mut self, is_other: bool) {
+        let node = match self.frames.as_mut_slice() {
+            [.., node, link] if link.location == Location::Payload => node,
+            [.., node] => node,
+            [] => return,
+        };
+        if is_other && node.slot == Slot::Link(Medium::Image) {
+            node.members.remove(NodeFlags::IMAGE);
+            node.members.insert(NodeFlags::OTHER);
         }
     }
 

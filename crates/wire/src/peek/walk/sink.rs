@@ -2,7 +2,7 @@
 
 use super::{
     super::{PeekError, SEAL_TAG, location::Slot},
-    SCHEME, Value, WORD_BYTES, Walk,
+    IMAGE_SCHEME, Value, WORD_BYTES, Walk,
 };
 use crate::json::{Container, Literal, Number, Sink, Span, Text, Want};
 
@@ -36,7 +36,7 @@ impl Sink for Walk {
                 | Slot::Prompt
                 | Slot::ItemId,
             ) => Want::Prefix(self.limits.stored_id_bytes),
-            Some(Slot::Link(_)) => Want::Prefix(SCHEME.len()),
+            Some(Slot::Link(_)) => Want::Prefix(IMAGE_SCHEME.len()),
             Some(Slot::Seal) => Want::Prefix(SEAL_TAG.len()),
             Some(
                 Slot::Type
