@@ -153,7 +153,7 @@ fn names(
     faults: &mut Vec<SettingsFault>,
 ) -> Vec<HeaderName> {
     let mut names = Vec::with_capacity(texts.len());
-    for (place, text) in texts.iter().enumerate() {
+    for (index, text) in texts.iter().enumerate() {
         let fault = match text.parse::<HeaderName>() {
             Ok(name) if NEVER.contains(&name.as_str()) => format!(
                 "{name} cannot pass: it carries a credential or an identity, or belongs to one connection"
@@ -168,7 +168,7 @@ fn names(
             Err(_) => format!("{text:?} is not a header name"),
         };
         faults.push(SettingsFault {
-            path: format!("{setting}[{place}]"),
+            path: format!("{setting}[{index}]"),
             message: fault,
         });
     }

@@ -42,8 +42,8 @@ static OWN: OnceLock<&'static [FilterKind]> = OnceLock::new();
 ///
 /// A name is taken, or kinds were added before.
 pub fn register(own: &'static [FilterKind]) -> Result<(), String> {
-    for (place, kind) in own.iter().enumerate() {
-        let mut earlier = KINDS.iter().chain(own.iter().take(place));
+    for (index, kind) in own.iter().enumerate() {
+        let mut earlier = KINDS.iter().chain(own.iter().take(index));
         if earlier.any(|other| other.name == kind.name) {
             let name = kind.name;
             return Err(format!(
@@ -71,11 +71,11 @@ pub(crate) struct Shown<'a>(pub(crate) &'a str);
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const LONGEST: usize = 80;
-        for (place, letter) in self.0.chars().enumerate() {
-            if place == LONGEST {
+        for (index, character) in self.0.chars().enumerate() {
+            if index == LONGEST {
                 return f.write_str("…");
             }
-            write!(f, "{}", letter.escape_debug())?;
+            write!(f, "{}", character.escape_debug())?;
         }
         Ok(())
     }
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn the_table_itself_is_in_an_order_that_its_rows_allow() {
-        for (place, kind) in KINDS.iter().enumerate() {
+        for (index, kind) in KINDS.iter().enumerate() {
             for before in kind.after {
                 let found = KINDS.iter().position(|other| other.name == *before);
                 assert!(
-                    found.is_some_and(|found| found < place),
+                    found.is_some_and(|found| found < index),
                     "{before} before {}",
                     kind.name
                 );

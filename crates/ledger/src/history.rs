@@ -14,7 +14,7 @@ use crate::{
     key::KeyHasher,
     store::{Store, StoreError, database::Database},
 };
-pub(crate) use cursor::Place;
+pub(crate) use cursor::Position;
 use serde::Serialize;
 use std::sync::Arc;
 use tollgate_types::{KeyId, Money, PerUnit, Usage};
@@ -182,15 +182,15 @@ impl History {
     /// # Errors
     /// The cursor is not valid, or the database cannot be read.
     pub fn page(&self, key: &KeyId, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
-        let place = |cursor: &Option<String>| {
+        let position = |cursor: &Option<String>| {
             let cursor = cursor.as_deref();
             cursor
-                .map(|text| Place::from_cursor(text, key, &self.hasher))
+                .map(|text| Position::from_cursor(text, key, &self.hasher))
                 .transpose()
         };
-        let direction = match place(&query.before)? {
+        let direction = match position(&query.before)? {
             Some(before) => Direction::Newer(before),
-            None => Direction::Older(place(&query.after)?),
+            None => Direction::Older(position(&query.after)?),
         };
         let limit = match query.limit {
             0 => HistoryQuery::DEFAULT_LIMIT,
@@ -202,7 +202,7 @@ impl History {
     }
 
     fn to_page(&self, key: &KeyId, found: Found, direction: Direction) -> HistoryPage {
-        let cursor = |place: Option<Place>| place.map(|p| p.to_cursor(key, &self.hasher));
+        let cursor = |position: Option<Position>| position.map(|p| p.to_cursor(key, &self.hasher));
         let Found {
             mut records,
             first,
@@ -244,17 +244,17 @@ impl History {
 /// Where a page begins.
 #[derive(Clone, Copy)]
 pub(crate) enum Direction {
-    /// From the newest on, or from behind this place.
-    Older(Option<Place>),
-    /// From before this place on, backwards.
-    Newer(Place),
+    /// From the newest on, or from behind this position.
+    Older(Option<Position>),
+    /// From before this position on, backwards.
+    Newer(Position),
 }
 
 /// Records in the direction of the search.
 pub(crate) struct Found {
     pub(crate) records: Vec<UsageRecord>,
-    /// The places of the first and the last record that was looked at.
-    pub(crate) first: Option<Place>,
-    pub(crate) last: Option<Place>,
+    /// The positions of the first and the last record that was looked at.
+    pub(crate) first: Option<Position>,
+    pub(crate) last: Option<Position>,
     pub(crate) has_more: bool,
 }

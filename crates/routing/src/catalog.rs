@@ -139,20 +139,20 @@ impl Catalog {
 /// The name with each dot between two digits replaced by a hyphen. `None` if it has no such dot.
 fn undotted(name: &str) -> Option<String> {
     let bytes = name.as_bytes();
-    let is_digit = |place: Option<usize>| {
-        place
-            .and_then(|place| bytes.get(place))
+    let is_digit = |index: Option<usize>| {
+        index
+            .and_then(|index| bytes.get(index))
             .is_some_and(u8::is_ascii_digit)
     };
     let plain: Cow<'_, str> = name
         .char_indices()
-        .filter(|(place, c)| {
-            *c == '.' && is_digit(place.checked_sub(1)) && is_digit(place.checked_add(1))
+        .filter(|(index, c)| {
+            *c == '.' && is_digit(index.checked_sub(1)) && is_digit(index.checked_add(1))
         })
-        .fold(Cow::Borrowed(name), |mut plain, (place, _)| {
+        .fold(Cow::Borrowed(name), |mut plain, (index, _)| {
             plain
                 .to_mut()
-                .replace_range(place..place.saturating_add(1), "-");
+                .replace_range(index..index.saturating_add(1), "-");
             plain
         });
     match plain {

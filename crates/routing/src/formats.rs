@@ -56,8 +56,8 @@ impl FromIterator<Format> for FormatSet {
 impl fmt::Display for FormatSet {
     /// The names, as a message to a caller lists them: `chat, responses`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, format) in self.iter().enumerate() {
-            if place > 0 {
+        for (index, format) in self.iter().enumerate() {
+            if index > 0 {
                 f.write_str(", ")?;
             }
             f.write_str(format.as_str())?;

@@ -212,9 +212,9 @@ impl RequestTrace {
         let mut spans = Vec::with_capacity(self.attempts.len().saturating_add(1));
         spans.push(self.request_span(facts, end));
         let last = self.attempts.len().checked_sub(1);
-        for (place, attempt) in self.attempts.iter().enumerate() {
+        for (index, attempt) in self.attempts.iter().enumerate() {
             // The facts of the answer are those of the last attempt.
-            let answer = (Some(place) == last).then_some(facts);
+            let answer = (Some(index) == last).then_some(facts);
             spans.push(self.attempt_span(attempt, facts, answer, end));
         }
         let answer = self.answer.take();

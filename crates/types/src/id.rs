@@ -49,8 +49,8 @@ impl RequestId {
         let mut text = [0; Self::LEN];
         let (prefix, digits) = text.split_at_mut(Self::PREFIX.len());
         prefix.copy_from_slice(Self::PREFIX);
-        for (place, digit) in digits.iter_mut().rev().enumerate() {
-            let five_bits = (value >> (5 * place)) & 31;
+        for (index, digit) in digits.iter_mut().rev().enumerate() {
+            let five_bits = (value >> (5 * index)) & 31;
             *digit = Self::ALPHABET
                 .get(five_bits as usize)
                 .copied()

@@ -75,8 +75,8 @@ impl CatalogCounts {
     }
 
     fn served(&self, model: ModelHandle) -> Option<&[Served]> {
-        let place = usize::try_from(model.0).ok()?;
-        self.models.get(place).map(Vec::as_slice)
+        let index = usize::try_from(model.0).ok()?;
+        self.models.get(index).map(Vec::as_slice)
     }
 
     /// How a request to this deployment is counted. The client's body is counted, also if the

@@ -32,7 +32,7 @@ const CALLERS_OF_A_KEY: u64 = 64;
 /// How long a request waits until the charges of the key's last requests are committed. After that,
 /// the answer lacks them.
 const CATCH_UP: Duration = Duration::from_millis(500);
-/// Longest wait for a reader's place.
+/// The longest wait for a reader's permit.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// Where usage is read; it outlives a configuration.
@@ -92,7 +92,7 @@ impl Usage {
     /// 401 if all grants have expired; 503 if too many queries are in progress; 500 if the ledger
     /// cannot be read.
     pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
-        let _place = self.enter(identity).await?;
+        let _permit = self.enter(identity).await?;
         // Read before the file: a charge that is committed in between is shown as reserved and as
         // used, never as remaining.
         let holdings = self.source.ledger.holdings(&identity.key);
@@ -127,7 +127,7 @@ impl Usage {
         } else {
             "after"
         };
-        let _place = self.enter(identity).await?;
+        let _permit = self.enter(identity).await?;
         let key = identity.key.clone();
         let page = self
             .read(move |source| {
@@ -160,10 +160,10 @@ impl Usage {
         if share.of_others() >= CALLERS_OF_A_KEY {
             return Err(busy());
         }
-        let place = self.source.callers.try_acquire().map_err(|_| busy())?;
+        let permit = self.source.callers.try_acquire().map_err(|_| busy())?;
         // If the file cannot be written, the answer has what is in the file.
         let _ = self.source.ledger.caught_up(CATCH_UP).await;
-        Ok((place, share))
+        Ok((permit, share))
     }
 
     /// Reads on a blocking thread.

@@ -1,4 +1,4 @@
-//! Places in a key's history, in a form that callers can neither read nor make.
+//! Positions in a key's history, in a form that callers can neither read nor make.
 //!
 //! A cursor is signed together with the key's id: another key's cursor is as wrong as
 //! an invented one.
@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use tollgate_types::KeyId;
 
 const VERSION: u8 = 1;
-const PLACE_LEN: usize = 17;
+const POSITION_LEN: usize = 17;
 const TAG_LEN: usize = 16;
 
 /// A text that is no cursor of this key.
@@ -18,16 +18,16 @@ pub struct InvalidCursor;
 
 /// Between two records: by time, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) at: i64,
     pub(crate) number: i64,
 }
 
-impl Place {
+impl Position {
     pub(super) fn to_cursor(self, key: &KeyId, hasher: &KeyHasher) -> String {
-        let place = self.to_bytes();
-        let mut cursor = place.to_vec();
-        cursor.extend_from_slice(&tag(key, &place, hasher));
+        let position = self.to_bytes();
+        let mut cursor = position.to_vec();
+        cursor.extend_from_slice(&tag(key, &position, hasher));
         URL_SAFE_NO_PAD.encode(cursor)
     }
 
@@ -37,24 +37,24 @@ impl Place {
         hasher: &KeyHasher,
     ) -> Result<Self, InvalidCursor> {
         // Longer ones are not even decoded.
-        const TEXT_LEN: usize = (PLACE_LEN + TAG_LEN).div_ceil(3) * 4;
+        const TEXT_LEN: usize = (POSITION_LEN + TAG_LEN).div_ceil(3) * 4;
         if text.len() > TEXT_LEN {
             return Err(InvalidCursor);
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
-        let (place, given) = bytes
-            .split_first_chunk::<PLACE_LEN>()
+        let (position, given) = bytes
+            .split_first_chunk::<POSITION_LEN>()
             .ok_or(InvalidCursor)?;
         // Timing reveals how many bytes of a tag were right. Forging one that way would take
         // a caller to records of its own key, which it may read anyway.
-        if given != tag(key, place, hasher) {
+        if given != tag(key, position, hasher) {
             return Err(InvalidCursor);
         }
-        Self::from_bytes(place).ok_or(InvalidCursor)
+        Self::from_bytes(position).ok_or(InvalidCursor)
     }
 
-    fn to_bytes(self) -> [u8; PLACE_LEN] {
-        let mut bytes = [VERSION; PLACE_LEN];
+    fn to_bytes(self) -> [u8; POSITION_LEN] {
+        let mut bytes = [VERSION; POSITION_LEN];
         let (_, rest) = bytes.split_at_mut(1);
         let (at, number) = rest.split_at_mut(8);
         at.copy_from_slice(&self.at.to_be_bytes());
@@ -62,7 +62,7 @@ impl Place {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; PLACE_LEN]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8; POSITION_LEN]) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
         let (at, number) = rest.split_first_chunk::<8>()?;
         (*version == VERSION).then_some(Self {
@@ -72,8 +72,8 @@ impl Place {
     }
 }
 
-fn tag(key: &KeyId, place: &[u8; PLACE_LEN], hasher: &KeyHasher) -> [u8; TAG_LEN] {
-    let mut data = place.to_vec();
+fn tag(key: &KeyId, position: &[u8; POSITION_LEN], hasher: &KeyHasher) -> [u8; TAG_LEN] {
+    let mut data = position.to_vec();
     data.extend_from_slice(key.as_str().as_bytes());
     let tag = hasher.tag(b"tollgate:cursor:", &data);
     let mut short = [0; TAG_LEN];

@@ -62,12 +62,12 @@ pub(super) fn cut(
     let count = u8::try_from(parts(record.len())).map_err(too_long)?;
     let crc = crc32fast::hash(record).to_le_bytes();
     let len = u16::try_from(record.len()).map_err(too_long)?;
-    for (place, bytes) in (0..count).zip(record.chunks(ROOM)) {
+    for (index, bytes) in (0..count).zip(record.chunks(ROOM)) {
         put(&|out| {
             out.write_all(&first.to_le_bytes())?;
             out.write_all(&crc)?;
             out.write_all(&len.to_le_bytes())?;
-            out.write_all(&[place, count])?;
+            out.write_all(&[index, count])?;
             out.write_all(request.as_str().as_bytes())?;
             out.write_all(bytes)
         })?;
@@ -80,7 +80,7 @@ pub(super) fn cut(
 pub(super) struct Parts(BTreeMap<Record, Vec<Part>>);
 
 struct Part {
-    place: u8,
+    index: u8,
     count: u8,
     bytes: Vec<u8>,
     slot: LostSlot,
@@ -97,14 +97,14 @@ impl Parts {
         };
         let name = std::str::from_utf8(name).ok();
         let request = name.and_then(RequestId::from_text);
-        let [f0, f1, f2, f3, c0, c1, c2, c3, l0, l1, place, count] = *header;
+        let [f0, f1, f2, f3, c0, c1, c2, c3, l0, l1, index, count] = *header;
         let of = Record {
             first: [f0, f1, f2, f3],
             crc: [c0, c1, c2, c3],
             len: [l0, l1],
         };
         self.0.entry(of).or_default().push(Part {
-            place,
+            index,
             count,
             bytes: bytes.to_vec(),
             slot: LostSlot {
@@ -119,9 +119,9 @@ impl Parts {
     pub(super) fn join(self) -> (Vec<Vec<u8>>, Vec<LostSlot>) {
         let (mut whole, mut torn) = (Vec::new(), Vec::new());
         for (of, mut parts) in self.0 {
-            parts.sort_unstable_by_key(|part| part.place);
-            let places = parts.iter().map(|part| usize::from(part.place));
-            let is_whole = places.eq(0..parts.len())
+            parts.sort_unstable_by_key(|part| part.index);
+            let indices = parts.iter().map(|part| usize::from(part.index));
+            let is_whole = indices.eq(0..parts.len())
                 && parts
                     .iter()
                     .all(|part| usize::from(part.count) == parts.len());

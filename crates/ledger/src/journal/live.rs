@@ -41,7 +41,7 @@ impl Live {
     /// Makes and locks a file of `slots` slots.
     pub(super) fn create(path: &Path, slots: u32, database: &Path) -> io::Result<Self> {
         let file = make(path, slots, database)?;
-        let len = place(slots);
+        let len = offset_of(slots);
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), len);
         Ok(Self {
             memory: memory.map_err(|fault| {
@@ -57,7 +57,7 @@ impl Live {
     /// # Errors
     /// There is no such slot, or the frame is no frame.
     pub(super) fn put(&self, number: u32, frame: &[u8]) -> io::Result<()> {
-        let offset = place(number);
+        let offset = offset_of(number);
         let slot = self.bytes(offset, SLOT_LEN)?;
         let (head, rest) = frame
             .split_first_chunk::<HEAD_LEN>()
@@ -126,7 +126,7 @@ impl Live {
     }
 }
 
-fn place(slot: u32) -> usize {
+fn offset_of(slot: u32) -> usize {
     usize::try_from(slot)
         .unwrap_or(usize::MAX)
         .saturating_mul(SLOT_LEN)

@@ -30,8 +30,8 @@ impl SlotStates {
 
     /// Sets the state of a slot, for its owner.
     pub(super) fn set(&self, slot: u32, state: SlotState) {
-        let place = usize::try_from(slot).unwrap_or(usize::MAX);
-        let Some(known) = self.0.get(place) else {
+        let index = usize::try_from(slot).unwrap_or(usize::MAX);
+        let Some(known) = self.0.get(index) else {
             return;
         };
         loop {

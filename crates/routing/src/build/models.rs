@@ -77,10 +77,10 @@ impl<'a> Builder<'a> {
                 .deployments
                 .iter()
                 .enumerate()
-                .filter_map(|(place, entry)| {
+                .filter_map(|(index, entry)| {
                     let deployment =
-                        self.build_deployment(entry, "*", None, None, &path.index(place))?;
-                    Some((place, Arc::new(deployment)))
+                        self.build_deployment(entry, "*", None, None, &path.index(index))?;
+                    Some((index, Arc::new(deployment)))
                 })
                 .collect();
             self.check_duplicates(&built, &path);
@@ -158,8 +158,8 @@ impl<'a> Builder<'a> {
         path: &KeyPath,
     ) -> Option<PriceList> {
         let list = PriceList::from(settings?);
-        if let Some(place) = list.misplaced() {
-            let path = path.key("price").key("changes").index(place);
+        if let Some(index) = list.misplaced() {
+            let path = path.key("price").key("changes").index(index);
             self.fault(
                 &path.key("from"),
                 "expected a later date than the one before",
@@ -198,13 +198,13 @@ impl<'a> Builder<'a> {
         let mut built: Vec<(usize, Arc<Deployment>)> = entries
             .iter()
             .enumerate()
-            .filter_map(|(place, entry)| {
-                let at = path.index(place);
+            .filter_map(|(index, entry)| {
+                let at = path.index(index);
                 let mut deployment =
                     self.build_deployment(entry, id, upstream_model, patch, &at)?;
                 let of_model = || settings.price.as_deref().map(PriceList::from);
                 deployment.price = deployment.price.or_else(of_model);
-                Some((place, Arc::new(deployment)))
+                Some((index, Arc::new(deployment)))
             })
             .collect();
         self.check_duplicates(&built, &path);
@@ -217,10 +217,10 @@ impl<'a> Builder<'a> {
 
     fn check_duplicates(&mut self, built: &[(usize, Arc<Deployment>)], path: &KeyPath) {
         let mut seen = HashMap::new();
-        for (place, deployment) in built {
-            if seen.insert(&deployment.name, place).is_some() {
+        for (index, deployment) in built {
+            if seen.insert(&deployment.name, index).is_some() {
                 let message = format!("'{}' is given twice", deployment.name);
-                self.fault(&path.index(*place), message);
+                self.fault(&path.index(*index), message);
             }
         }
         if built.len() > MOST_DEPLOYMENTS {
@@ -346,15 +346,15 @@ impl<'a> Builder<'a> {
             self.fault(&path, "a deployment without a format serves no request");
             return None;
         }
-        let foreign = |(place, format): (usize, &Format)| {
-            (!spoken.contains(*format)).then_some((place, *format))
+        let foreign = |(index, format): (usize, &Format)| {
+            (!spoken.contains(*format)).then_some((index, *format))
         };
-        if let Some((place, format)) = wanted.iter().enumerate().find_map(foreign) {
+        if let Some((index, format)) = wanted.iter().enumerate().find_map(foreign) {
             let message = format!(
                 "provider '{}' does not speak {format}, only {spoken}",
                 provider.name
             );
-            self.fault(&path.index(place), message);
+            self.fault(&path.index(index), message);
             return None;
         }
         Some(wanted.iter().copied().collect())

@@ -145,12 +145,12 @@ impl<'a> Builder<'a> {
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
-        for (place, entry) in provider.formats.iter().enumerate() {
+        for (index, entry) in provider.formats.iter().enumerate() {
             let settings = match entry {
                 FormatEntry::Full(settings) => settings.clone(),
                 FormatEntry::Name(name) => FormatSettings::usual(*name),
             };
-            let at = path.index(place);
+            let at = path.index(index);
             let endpoint = &mut endpoints[settings.name];
             if endpoint.is_some() {
                 self.fault(&at, format!("'{}' is given twice", settings.name));
@@ -167,8 +167,8 @@ impl<'a> Builder<'a> {
     ) -> Vec<Credential> {
         let path = path.key("credentials");
         let mut built: Vec<Credential> = Vec::new();
-        for (place, entry) in entries.iter().enumerate() {
-            let at = path.index(place);
+        for (index, entry) in entries.iter().enumerate() {
+            let at = path.index(index);
             let (settings, secret_path) = match entry {
                 CredentialEntry::Full(settings) => {
                     (CredentialSettings::clone(settings), at.key("secret"))
@@ -396,8 +396,8 @@ impl<'a> Builder<'a> {
     ) -> Vec<HeaderName> {
         let path = path.key("pass_headers");
         let mut built = Vec::new();
-        for (place, name) in settings.pass_headers.iter().enumerate() {
-            let at = path.index(place);
+        for (index, name) in settings.pass_headers.iter().enumerate() {
+            let at = path.index(index);
             if name.eq_ignore_ascii_case(BETA) {
                 let message =
                     format!("list '{BETA}' in `pass_to_provider` of the filter `headers` instead");
@@ -418,14 +418,14 @@ impl<'a> Builder<'a> {
         const ERRORS: &[&str] = &["error", "response.failed"];
         let path = path.key("capabilities").key("stream_events");
         let names = &settings.capabilities.stream_events;
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
             if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {
                 let words = "expected a name of 1 to 64 letters, digits and . _ : -";
-                self.fault(&path.index(place), words);
+                self.fault(&path.index(index), words);
             } else if ERRORS.contains(&name.as_str()) {
                 let words = format!("'{name}' is an error of the provider, which never passes");
-                self.fault(&path.index(place), words);
+                self.fault(&path.index(index), words);
             }
         }
         names.iter().map(|name| name.as_str().into()).collect()

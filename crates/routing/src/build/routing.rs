@@ -16,11 +16,11 @@ impl<'a> Builder<'a> {
             self.fault(&path.key("load_factor"), "expected a number from 1 to 100");
         }
         let mut headers = Vec::new();
-        for (place, name) in settings.headers.iter().enumerate() {
+        for (index, name) in settings.headers.iter().enumerate() {
             match HeaderName::from_bytes(name.as_bytes()) {
                 Ok(name) => headers.push(name),
                 Err(_) => {
-                    let at = path.key("headers").index(place);
+                    let at = path.key("headers").index(index);
                     self.fault(&at, "expected the name of a header");
                 }
             }

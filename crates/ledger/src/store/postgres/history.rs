@@ -6,7 +6,7 @@ use super::{connection::Session, plain, storable_time};
 use crate::{
     charge::BillingState,
     clock::Timestamp,
-    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+    history::{Direction, Found, HistoryQuery, ModelTotal, Position, UsageRecord, UsageSummary},
     store::rows::{self, RECORD, StoredRow},
 };
 use postgres::types::ToSql;
@@ -33,26 +33,26 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
     };
     let from = query.from.map_or(0, storable_time);
     let to = query.to.map_or(i64::MAX, storable_time);
-    let border = |at| Place {
+    let border = |at| Position {
         at,
         number: i64::MIN,
     };
-    let (bounds, order, place, end) = match direction {
-        Direction::Older(place) => {
-            let place = place.map_or(border(to), |place| place.min(border(to)));
+    let (bounds, order, position, end) = match direction {
+        Direction::Older(position) => {
+            let position = position.map_or(border(to), |position| position.min(border(to)));
             (
                 "(at, number) < ($2, $3) AND at <= $2 AND at >= $4",
                 "DESC",
-                place,
+                position,
                 from,
             )
         }
-        Direction::Newer(place) => {
-            let place = place.max(border(from));
+        Direction::Newer(position) => {
+            let position = position.max(border(from));
             (
                 "(at, number) > ($2, $3) AND at >= $2 AND at < $4",
                 "ASC",
-                place,
+                position,
                 to,
             )
         }
@@ -71,7 +71,7 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
          WHERE is_wanted OR place = 1 OR place >= {MOST_EXAMINED}
          ORDER BY at {order}, number {order} LIMIT $8"
     );
-    (sql, [place.at, place.number, end])
+    (sql, [position.at, position.number, end])
 }
 
 pub(super) fn find(
@@ -103,17 +103,17 @@ pub(super) fn find(
             found.has_more = true;
             break;
         }
-        let place = Place {
+        let position = Position {
             number: row.try_get(0)?,
             at: row.try_get(1)?,
         };
-        found.first.get_or_insert(place);
-        found.last = Some(place);
+        found.first.get_or_insert(position);
+        found.last = Some(position);
         if is_wanted {
-            wanted.push(place.number);
+            wanted.push(position.number);
         }
     }
-    let [first, last] = [found.first, found.last].map(|it| it.map_or(0, |place| place.at));
+    let [first, last] = [found.first, found.last].map(|it| it.map_or(0, |position| position.at));
     let (oldest, newest) = (first.min(last), first.max(last));
     let mut records = records(file, &wanted, oldest, newest)?;
     let records = wanted.iter().filter_map(|number| records.remove(number));

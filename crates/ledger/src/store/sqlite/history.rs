@@ -6,7 +6,7 @@ use super::storable_time;
 use crate::{
     charge::BillingState,
     clock::Timestamp,
-    history::{Direction, Found, HistoryQuery, ModelTotal, Place, UsageRecord, UsageSummary},
+    history::{Direction, Found, HistoryQuery, ModelTotal, Position, UsageRecord, UsageSummary},
     store::rows::{self, RECORD},
 };
 use rusqlite::{Connection, Row, ToSql, types::Value};
@@ -65,19 +65,24 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, Value, [i64
     };
     let from = query.from.map_or(0, storable_time);
     let to = query.to.map_or(i64::MAX, storable_time);
-    let border = |at| Place {
+    let border = |at| Position {
         at,
         number: i64::MIN,
     };
     // One bound on each side, so that the index is entered where the page begins.
-    let (bounds, order, place, end) = match direction {
-        Direction::Older(place) => {
-            let place = place.map_or(border(to), |place| place.min(border(to)));
-            ("(at, number) < (?2, ?3) AND at >= ?4", "DESC", place, from)
+    let (bounds, order, position, end) = match direction {
+        Direction::Older(position) => {
+            let position = position.map_or(border(to), |position| position.min(border(to)));
+            (
+                "(at, number) < (?2, ?3) AND at >= ?4",
+                "DESC",
+                position,
+                from,
+            )
         }
-        Direction::Newer(place) => {
-            let place = place.max(border(from));
-            ("(at, number) > (?2, ?3) AND at < ?4", "ASC", place, to)
+        Direction::Newer(position) => {
+            let position = position.max(border(from));
+            ("(at, number) > (?2, ?3) AND at < ?4", "ASC", position, to)
         }
     };
     let sql = format!(
@@ -85,7 +90,7 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, Value, [i64
          WHERE key = (SELECT number FROM keys WHERE id = ?1) {filter} AND {bounds}
          ORDER BY at {order}, number {order}"
     );
-    (sql, value, [place.at, place.number, end])
+    (sql, value, [position.at, position.number, end])
 }
 
 pub(super) fn find(
@@ -120,14 +125,14 @@ pub(super) fn find(
             break;
         }
         examined = examined.saturating_add(1);
-        let place = Place {
+        let position = Position {
             number: row.get(0)?,
             at: row.get(1)?,
         };
-        found.first.get_or_insert(place);
-        found.last = Some(place);
+        found.first.get_or_insert(position);
+        found.last = Some(position);
         if is_wanted(row, query)? {
-            found.records.push(record(&snapshot, place.number)?);
+            found.records.push(record(&snapshot, position.number)?);
         }
     }
     Ok(found)

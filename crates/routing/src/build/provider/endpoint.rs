@@ -199,8 +199,8 @@ impl Builder<'_> {
         }
         let has_model =
             |path: &Option<String>| path.as_deref().is_some_and(|it| it.contains(MODEL));
-        for (place, name) in settings.remove.iter().enumerate() {
-            let at = remove.index(place);
+        for (index, name) in settings.remove.iter().enumerate() {
+            let at = remove.index(index);
             if let Err(message) = check_name(name) {
                 self.fault(&at, message);
             } else if gateway_fields.contains(&&**name) {

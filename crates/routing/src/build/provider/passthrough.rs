@@ -24,8 +24,8 @@ impl Builder<'_> {
     ) -> Option<Passthrough> {
         let path = path.key("passthrough");
         let rules = settings.passthrough.iter().zip(0_usize..);
-        let rules = rules.map(|(entry, place)| {
-            let at = path.index(place);
+        let rules = rules.map(|(entry, index)| {
+            let at = path.index(index);
             let rule = self.build_rule(name, entry, &at);
             self.check_formats(&rule, prefix, endpoints, &at);
             Arc::new(rule)
@@ -59,7 +59,7 @@ impl Builder<'_> {
             let at = at.key(key);
             let names = names.iter().zip(0_usize..);
             names
-                .filter_map(|(name, place)| builder.header_name(name, &at.index(place)))
+                .filter_map(|(name, index)| builder.header_name(name, &at.index(index)))
                 .collect()
         };
         let answer_headers = names(self, "answer_headers", &settings.answer_headers);

@@ -219,9 +219,9 @@ fn an_invented_or_changed_cursor_is_refused() {
         "é".into(),
         "A".repeat(1 << 20),
     ];
-    for place in 0..good.len() {
+    for index in 0..good.len() {
         let mut bad = good.clone().into_bytes();
-        bad[place] = if bad[place] == b'A' { b'B' } else { b'A' };
+        bad[index] = if bad[index] == b'A' { b'B' } else { b'A' };
         texts.push(String::from_utf8(bad).unwrap());
     }
     for text in texts {
@@ -267,7 +267,7 @@ fn a_filter_that_lets_little_through_costs_a_bounded_number_of_rows() {
         most: 12,
         time: Duration::MAX,
     };
-    let find_from = |place| find(&file, &key, &query, Direction::Older(place), 50, &effort);
+    let find_from = |position| find(&file, &key, &query, Direction::Older(position), 50, &effort);
     let first = find_from(None).unwrap();
     assert_eq!((first.records.len(), first.has_more), (0, true));
     let second = find_from(first.last).unwrap();
@@ -334,11 +334,11 @@ fn a_page_of_completed_requests_is_full_however_many_failed_after_them() {
 fn every_kind_of_query_goes_by_an_index_and_sorts_nothing() {
     let archive = Archive::new();
     let file = archive.file();
-    let place = Place { at: 1, number: 1 };
+    let position = Position { at: 1, number: 1 };
     let directions = [
         Direction::Older(None),
-        Direction::Older(Some(place)),
-        Direction::Newer(place),
+        Direction::Older(Some(position)),
+        Direction::Newer(position),
     ];
     let states = [
         None,
