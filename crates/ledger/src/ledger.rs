@@ -41,7 +41,8 @@ use parking_lot::Mutex;
 use renewal::{Begun, Renewals};
 use stats::Stats;
 use std::{
-    path::PathBuf,
+    ffi::OsString,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
@@ -227,6 +228,21 @@ impl Shared {
     }
 }
 
+/// The folder of the settlement files of a database, the beginning of their names, and a new name.
+fn journal_path(database: &Path) -> Result<(PathBuf, String, OsString), StoreError> {
+    let folder = match database.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let mut name = database.file_name().unwrap_or_default().to_os_string();
+    name.push(".settlements-");
+    let prefix = name.to_string_lossy().into_owned();
+    let mut suffix = String::new();
+    key::push_random(&mut suffix, 12)?;
+    name.push(suffix);
+    Ok((folder, prefix, name))
+}
+
 impl Ledger {
     /// Registers this process in the database of `store`, recovers crashed processes, and starts the writer.
     ///
@@ -235,16 +251,7 @@ impl Ledger {
     pub fn open(store: &Store, settings: LedgerSettings) -> Result<Self, StoreError> {
         let path = store.path();
         let clock = store.clock().clone();
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".settlements-");
-        let prefix = name.to_string_lossy().into_owned();
-        let mut suffix = String::new();
-        key::push_random(&mut suffix, 12)?;
-        name.push(suffix);
+        let (folder, prefix, name) = journal_path(path)?;
         let journal = Journal::create(folder.join(&name), settings.open_requests, path)?;
         let name = name.to_string_lossy();
         let renewal = Begun::now();
@@ -252,14 +259,8 @@ impl Ledger {
         let mut process = begun.inspect_err(|_| journal.remove())?;
         let peers = process.check_in()?.peers;
         let term = store.database().lease_term();
-        let recovered =
-            recovery::recover_crashed(&mut *process, term, &peers, &folder, clock.now())?;
-        let late = recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
+        let stats = recovery::at_start(&mut *process, term, &peers, &folder, &prefix, &clock)?;
         let nodes = Arc::new(AtomicU32::new(running_processes(term, &peers)));
-        let stats = Stats::default();
-        stats.add_recovered(recovered);
-        stats.add_late(late);
-        stats.saw_quarantined(process.check_in()?.quarantined);
         let by_use = settings.lease_by_use || term.is_some();
         let shared = Arc::new(Shared {
             folder,

@@ -1,8 +1,9 @@
 //! Recovering crashed processes: their settlements are entered and their leases given back. A request that a
 //! crash interrupted is charged by its last progress record; the rest of its reservation is released.
 
+use super::stats::Stats;
 use crate::{
-    clock::Timestamp,
+    clock::{Clock, Timestamp},
     entry::Entry,
     journal::{self, JournalState, LeftoverJournal, name_without_copy},
     store::{
@@ -17,6 +18,23 @@ use std::{
     path::Path,
     time::Duration,
 };
+
+/// Recovers, at the start of a process, all that crashed processes have left. Returns the first statistics.
+pub(super) fn at_start(
+    process: &mut dyn Process,
+    term: Option<Duration>,
+    peers: &[Peer],
+    folder: &Path,
+    prefix: &str,
+    clock: &Clock,
+) -> Result<Stats, StoreError> {
+    let stats = Stats::default();
+    let recovered = recover_crashed(process, term, peers, folder, clock.now())?;
+    stats.add_recovered(recovered);
+    stats.add_late(sweep(process, folder, prefix, clock.now())?);
+    stats.saw_quarantined(process.check_in()?.quarantined);
+    Ok(stats)
+}
 
 /// Recovers the other processes that have crashed. Returns their number.
 pub(super) fn recover_crashed(
