@@ -208,6 +208,15 @@ impl Shared {
         self.stalled.lock().clone().map(Unavailable::Stalled)
     }
 
+    /// Why no request is admitted, whatever its key.
+    fn refusal_at_once(&self) -> Option<Unavailable> {
+        if self.shut.load(Ordering::Acquire) {
+            return Some(self.why_shut());
+        }
+        let is_overdue = self.renewals.are_overdue();
+        is_overdue.then(|| self.why_stalled().unwrap_or(Unavailable::TimedOut))
+    }
+
     /// Why nothing is admitted.
     fn why_shut(&self) -> Unavailable {
         if *self.fenced.borrow() {
@@ -317,11 +326,7 @@ impl Ledger {
     ) -> Reserve {
         let tariff = tariff.into();
         let Inner { shared, .. } = &*self.0;
-        if shared.shut.load(Ordering::Acquire) {
-            return Reserve::Refused(shared.why_shut().into());
-        }
-        if shared.renewals.are_overdue() {
-            let why = shared.why_stalled().unwrap_or(Unavailable::TimedOut);
+        if let Some(why) = shared.refusal_at_once() {
             return Reserve::Refused(why.into());
         }
         let needs = PerUnit::from_fn(|unit| {
@@ -417,14 +422,14 @@ impl Ledger {
         if shared.why_stalled().is_some() || only_open_requests && !shared.journal.has_room(slots) {
             return Reserve::Refused(shared.shed().into());
         }
-        self.wait(key, &PerUnit::default(), true)
+        self.wait(key, &PerUnit::default(), Awaited::Room)
     }
 
     fn load(&self, key: &KeyId, needs: &PerUnit<Option<Need>>) -> Reserve {
-        self.wait(key, needs, false)
+        self.wait(key, needs, Awaited::Lease)
     }
 
-    fn wait(&self, key: &KeyId, needs: &PerUnit<Option<Need>>, for_room: bool) -> Reserve {
+    fn wait(&self, key: &KeyId, needs: &PerUnit<Option<Need>>, awaited: Awaited) -> Reserve {
         let wanted = |unit| needs.get(unit).map_or(0, |need: Need| need.wanted);
         match self.0.shared.accounts.wait(key, &PerUnit::from_fn(wanted)) {
             Ok((answer, first)) => {
@@ -434,7 +439,7 @@ impl Ledger {
                 Reserve::Wait(PendingAccount {
                     key: key.clone(),
                     answer,
-                    for_room,
+                    awaited,
                     shared: Arc::clone(&self.0.shared),
                 })
             }
@@ -584,12 +589,21 @@ impl Inner {
     }
 }
 
+/// What a request waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// Its account, or a further lease.
+    Lease,
+    /// Slots in the settlement file.
+    Room,
+}
+
 /// An account that is being loaded, or that leases more, or waits for room in the settlement file.
 #[must_use = "an account is loaded for the request that waits for it"]
 pub struct PendingAccount {
     key: KeyId,
     answer: accounts::Waiting,
-    for_room: bool,
+    awaited: Awaited,
     shared: Arc<Shared>,
 }
 
@@ -605,7 +619,7 @@ impl PendingAccount {
         // The current lease can be enough.
         let is_here = || shared.accounts.get(&self.key).is_some();
         let found = match answer {
-            Err(_) if self.for_room => return Err(self.timed_out().into()),
+            Err(_) if self.awaited == Awaited::Room => return Err(self.timed_out().into()),
             Err(_) if is_here() => {
                 shared.stall("the database does not answer");
                 true
@@ -623,7 +637,7 @@ impl PendingAccount {
 
     /// The error of a request that waits no longer.
     fn timed_out(&self) -> Unavailable {
-        if self.for_room {
+        if self.awaited == Awaited::Room {
             return self.shared.shed();
         }
         let why = self.shared.why_stalled();
