@@ -63,8 +63,8 @@ pub struct LedgerSettings {
     pub open_requests: u32,
     /// Most callers that wait for accounts to be loaded; more are shed.
     pub waiting_callers: usize,
-    /// Lease what the requests of ten seconds need instead of all that is free. On a server, processes
-    /// always do so.
+    /// Lease what the requests of ten seconds need instead of all that is free, as processes on a server do.
+    #[cfg(test)]
     pub lease_by_use: bool,
     /// The longest wait for an account.
     pub load_timeout: Duration,
@@ -85,6 +85,7 @@ impl Default for LedgerSettings {
         Self {
             open_requests: 8192,
             waiting_callers: 16 * 1024,
+            #[cfg(test)]
             lease_by_use: false,
             load_timeout: Duration::from_secs(2),
             idle_accounts: 50_000,
@@ -270,7 +271,9 @@ impl Ledger {
         let term = store.database().lease_term();
         let stats = recovery::at_start(&mut *process, term, &peers, &folder, &prefix, &clock)?;
         let nodes = Arc::new(AtomicU32::new(running_processes(term, &peers)));
-        let by_use = settings.lease_by_use || term.is_some();
+        let by_use = term.is_some();
+        #[cfg(test)]
+        let by_use = by_use || settings.lease_by_use;
         let shared = Arc::new(Shared {
             folder,
             prefix,
