@@ -243,6 +243,10 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     match stop {
         // The model has produced tokens, and the client's prompt can have caused the wrong form.
         _ if exchange.has_unfit_answer() => BillingState::Incomplete,
+        // Reading slowly must not hide what the provider has produced.
+        _ if exchange.broken.is_some() && exchange.timer.was_the_callers() => {
+            BillingState::ClientClosed
+        }
         _ if exchange.broken.is_some() => BillingState::UpstreamFailed,
         _ if was_refused => BillingState::Rejected,
         _ if is_error => BillingState::UpstreamFailed,

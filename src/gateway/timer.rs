@@ -28,6 +28,7 @@ pub struct AttemptTimer {
     /// Counts pieces that the caller has not read, if the pieces report that.
     pieces: Option<DownstreamBacklog>,
     has_fired: bool,
+    was_the_callers: bool,
     /// Only the watch ends a silence.
     relies_on_watch: bool,
     /// An attempt of this request could not be watched.
@@ -210,6 +211,7 @@ impl AttemptTimer {
     /// Ends the attempt: its connection no longer belongs to it.
     pub fn stop(&mut self) {
         self.has_fired = self.has_fired();
+        self.was_the_callers = self.was_the_callers();
         self.watch = None;
         if let Some(unanswered) = self.unanswered.take() {
             unanswered.end();
@@ -222,6 +224,11 @@ impl AttemptTimer {
     /// Whether the clock has ended the attempt.
     pub fn has_fired(&self) -> bool {
         self.has_fired || self.watch.as_ref().is_some_and(Watch::has_fired)
+    }
+
+    /// Whether the request has timed out while its caller did not read.
+    pub fn was_the_callers(&self) -> bool {
+        self.was_the_callers || self.watch.as_ref().is_some_and(Watch::was_the_callers)
     }
 
     /// How long a single read can wait: the longest allowed silence. `None` if the watch ends it, so that no

@@ -40,6 +40,8 @@ struct Watched {
     backlog: Option<DownstreamBacklog>,
     /// Its caller did not read at the last check.
     was_held_up: AtomicBool,
+    /// Nor at the one before.
+    is_stuck: AtomicBool,
     /// Whether its connection is read even while its caller reads nothing, as over HTTP/2.
     is_always_read: bool,
 }
@@ -62,6 +64,7 @@ impl Watch {
             socket: Mutex::new(Some(socket)),
             backlog,
             was_held_up: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             is_always_read: is_http2,
         });
         let deadlines = (*DEADLINE_THREAD)?;
@@ -87,6 +90,12 @@ impl Watch {
     pub fn has_fired(&self) -> bool {
         self.0.has_fired.load(Ordering::Acquire)
     }
+
+    /// Whether the request has timed out while its caller did not read.
+    pub fn was_the_callers(&self) -> bool {
+        let is_late = full_millis(Instant::now()) >= self.0.request_ends;
+        is_late && self.0.is_stuck.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Watch {
@@ -106,6 +115,11 @@ impl Watched {
         let silence_ends = self.silence_ends.load(Ordering::Relaxed);
         let is_silent = now >= silence_ends;
         let is_late = now >= self.request_ends;
+        let is_held = self.backlog.as_ref().is_some_and(DownstreamBacklog::is_any);
+        let was_held = self.was_held_up.swap(is_held, Ordering::Relaxed);
+        let is_held_up = is_held || was_held;
+        // A client that reads has a backlog for moments only.
+        self.is_stuck.store(is_held && was_held, Ordering::Relaxed);
         if !is_silent && !is_late {
             return true;
         }
@@ -114,7 +128,11 @@ impl Watched {
         // they wait for the provider, which does not read the replies to its own frames.
         let may_lie_unread = !self.is_always_read || now < silence_ends.saturating_add(CATCHING_UP);
         let lies_unread = || may_lie_unread && socket.as_ref().is_some_and(Socket::has_more);
-        if !is_late && (lies_unread() || self.is_held_up(now)) {
+        if !is_late && (lies_unread() || is_held_up) {
+            if !is_held && was_held {
+                let again = now.saturating_add(CATCHING_UP);
+                self.silence_ends.fetch_max(again, Ordering::Relaxed);
+            }
             return true;
         }
         if let Some(socket) = socket.take() {
@@ -122,20 +140,6 @@ impl Watched {
             socket.shut_down();
         }
         false
-    }
-
-    /// Whether its caller does not read now, or did not at the last check.
-    fn is_held_up(&self, now: u64) -> bool {
-        let Some(backlog) = &self.backlog else {
-            return false;
-        };
-        let is_held = backlog.is_any();
-        let was_held = self.was_held_up.swap(is_held, Ordering::Relaxed);
-        if was_held && !is_held {
-            let again = now.saturating_add(CATCHING_UP);
-            self.silence_ends.fetch_max(again, Ordering::Relaxed);
-        }
-        was_held || is_held
     }
 }
 

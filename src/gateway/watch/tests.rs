@@ -98,6 +98,27 @@ async fn a_caller_that_takes_nothing_is_waited_for_and_the_silence_behind_it_is_
 }
 
 #[tokio::test]
+async fn a_request_can_time_out_because_its_caller_does_not_read() {
+    for (held, silence, request, was_the_callers) in [
+        (true, LATE, SOON, true),
+        (false, LATE, SOON, false),
+        (false, SOON, LATE, false),
+    ] {
+        let (mut ours, _theirs) = connection().await;
+        let backlog = DownstreamBacklog::default();
+        let piece = held.then(|| backlog.wait_for(bytes::Bytes::from_static(b"piece")));
+        let socket = Socket::of(ours.as_raw_fd()).unwrap();
+        let now = Instant::now();
+        let ends = (now + silence, now + request);
+        let watch = Watch::begin(socket, false, Some(backlog), ends.0, ends.1).unwrap();
+        assert_eq!(bounded(ours.read(&mut [0; 8])).await.unwrap(), 0);
+        assert!(watch.has_fired());
+        assert_eq!(watch.was_the_callers(), was_the_callers, "{held}");
+        drop(piece);
+    }
+}
+
+#[tokio::test]
 async fn a_connection_that_is_watched_no_more_goes_on() {
     let (mut ours, mut theirs) = connection().await;
     drop(watch(&ours, SOON, SOON));

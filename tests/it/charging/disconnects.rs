@@ -4,7 +4,9 @@
 mod drains;
 
 use super::*;
+use crate::support::slow::narrow;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 /// More than any test takes to produce what is reserved.
 const AT_ONCE: u64 = 4_000_000_000;
@@ -149,6 +151,37 @@ async fn a_rate_of_zero_charges_no_time() {
     let line = leave_after(&gateway, CHAT, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + counted("Hello"), "estimated");
     assert_eq!(money(&line), expected, "{line}");
+}
+
+/// The time of the request ends while the client reads nothing of more than the sockets hold.
+#[tokio::test]
+async fn a_client_that_does_not_read_until_the_timeout_pays_like_one_that_disconnects() {
+    const HIDDEN: u64 = 200_000;
+    let pad = "x".repeat(8000);
+    let choices = json!([{"index": 0, "delta": {"content": "Hello"}, "finish_reason": null}]);
+    let event =
+        json!({"id": "c", "object": "chat.completion.chunk", "choices": choices, "pad": pad});
+    let events = format!("data: {event}\n\n").repeat(2000);
+    let script = [
+        Act::send(head("text/event-stream", None) + &events),
+        Act::Hang,
+    ];
+    let total = ("failover.total", json!("2s"));
+    let gateway = playing(script, None, &[total]).await;
+    let body = asked(true, json!({"tools": [{"type": "web_search"}]}));
+    let request = Request::post(CHAT, &body).key(&gateway.key);
+    let mut caller = narrow([127, 0, 0, 1], gateway.address).await;
+    caller.write_all(&request.bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let reading = tokio::spawn(async move {
+        let _ = tokio::io::copy(&mut caller, &mut tokio::io::sink()).await;
+    });
+    let line = gateway.access_line(|line| line["path"] == CHAT).await;
+    reading.abort();
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+    assert!(charged > HIDDEN, "{line}");
+    gateway.verify().await;
 }
 
 #[tokio::test]
