@@ -19,7 +19,7 @@ use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, ChargedBefore, CountSource, Ending, ErrorCode, Format,
     LARGEST_WINDOW, Least, Money, Prices, ProviderTool, ReasoningMode, RequestFacts, RequestId,
-    ReservationGuard, ServiceTier, Settled, Thinking, Usage, UsageDetails,
+    ReservationGuard, ServiceTier, Settled, Thinking, Usage, UsageDetails, Weight,
 };
 use tollgate_wire::usage::ReportedUsage;
 
@@ -267,10 +267,14 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
 
 /// The reported tier, parts and tools.
 fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
-    // Only the final report says in which tier the provider serves.
-    let tier = report.tier.filter(|_| report.has_input);
+    let asked = || tier_sent(exchange);
     let mut details = UsageDetails {
-        tier: tier.unwrap_or_else(|| tier_sent(exchange)),
+        // Only the final report says in which tier the provider serves.
+        tier: match report.tier {
+            Some(said) if report.has_input => said,
+            Some(said) => dearer(exchange, said, asked()),
+            None => asked(),
+        },
         ..report.details
     };
     // Without a final report, the calls that have arrived count.
@@ -286,6 +290,17 @@ fn details(exchange: &Exchange, report: &ReportedUsage) -> UsageDetails {
         }
     }
     details
+}
+
+/// The dearer of two tiers at the current deployment. One without a price has that of the standard tier.
+fn dearer(exchange: &Exchange, one: ServiceTier, other: ServiceTier) -> ServiceTier {
+    let prices = exchange.attempts.current().and_then(|it| it.prices());
+    let factor = |tier| prices.and_then(|it| it.special.factor(tier));
+    let factor = |tier| factor(tier).unwrap_or(Weight::ONE);
+    match factor(one) > factor(other) {
+        true => one,
+        false => other,
+    }
 }
 
 /// The dearest tier for which the provider was asked.

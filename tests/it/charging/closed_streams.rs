@@ -401,6 +401,33 @@ async fn an_estimate_has_the_price_of_the_tier_that_was_reported_or_asked_for() 
 }
 
 #[tokio::test]
+async fn an_estimate_has_the_dearer_of_the_tiers_that_were_asked_for_and_named() {
+    for (asked, named, factor) in [
+        (Value::Null, "priority", 2.0),
+        (Value::Null, "auto", 1.0),
+        (json!("flex"), "flex", 0.5),
+        (json!("flex"), "auto", 0.5),
+        (json!("flex"), "default", 1.0),
+        (json!("priority"), "default", 2.0),
+    ] {
+        let delta = json!({"content": "the last of it"});
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": null});
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "service_tier": named, "choices": [choice]});
+        let sent = head("text/event-stream") + &event(&chunk);
+        let upstream = Upstream::playing([Act::send(sent), Act::Hang]).await;
+        let price = json!({"input": 1, "output": 1, "tiers": {"priority": 2, "flex": 0.5}});
+        let gateway = priced(&upstream, json!("chat"), price).await;
+        let more = json!({"max_completion_tokens": 64, "service_tier": asked});
+        let line = leave_after(&gateway, CHAT, &ask(CHAT, true, more), "the last of it").await;
+        let (_, charged, count) = money(&line);
+        assert_eq!(count, "estimated", "{line}");
+        let cost: f64 = line["cost"].as_str().unwrap().parse().unwrap();
+        let expected = charged as f64 * factor / 1e6;
+        assert!((cost - expected).abs() < 1e-9, "{asked} {named}: {line}");
+    }
+}
+
+#[tokio::test]
 async fn a_crash_within_a_stream_in_fast_mode_charges_that_mode() {
     let beginning = json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
         "model": "m", "content": [], "stop_reason": null,

@@ -262,6 +262,9 @@ impl Reader {
                 }
             }
             at::STATUS => self.status(text.as_str()),
+            // The provider repeats that it chooses the tier.
+            at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER
+                if text.as_str().eq_ignore_ascii_case("auto") => {}
             at::SERVICE_TIER | at::SERVICE_TIER_TYPE | at::USAGE_TIER => {
                 let tier = ServiceTier::from_name(text.as_str());
                 let is_fast = self.usage.tier == Some(ServiceTier::Fast);
