@@ -138,15 +138,16 @@ impl CallerWatch {
     }
 }
 
-/// Allows a drain if the usage has not come and the answer is about to end or its input is of unknown size,
-/// and forbids it otherwise.
+/// Allows a drain if the usage has not come and the answer is about to end or its input or output is of unknown
+/// size, and forbids it otherwise.
 pub fn look(exchange: &mut Exchange) {
     let Some(drain) = &exchange.caller.drain else {
         return;
     };
     let admitted = exchange.stage.admitted();
     let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
-    let is_unknown = admitted.is_some_and(|it| settlement::has_unknown_input(it.facts()));
+    let is_unknown = admitted.is_some_and(|it| settlement::has_unknown_input(it.facts()))
+        || settlement::has_media(exchange);
     let is_reported = || settlement::reported(exchange).is_some_and(|usage| usage.output > 0);
     let is_due = (is_unknown || is_one && exchange.answer.is_about_to_end()) && !is_reported();
     if is_due == exchange.caller.is_allowed {

@@ -238,6 +238,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     };
     ending.absurd = report.absurd || report.conflicting;
     ending.details = details;
+    price_media(exchange, &mut ending);
     let sent = exchange.sent;
     ending.status = sent.map_or(record::CLIENT_CLOSED, |sent| sent.status);
     ending.error = exchange.broken.or(sent.and_then(|sent| sent.code));
@@ -263,6 +264,30 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
             stored::note_paid(exchange);
         }
     }
+}
+
+/// Prices the hidden output of a disconnected answer with sound or pictures as these, whichever is dearer.
+fn price_media(exchange: &Exchange, ending: &mut Ending) {
+    if ending.reported.is_some() || !has_media(exchange) {
+        return;
+    }
+    let prices = exchange.attempts.current().and_then(|it| it.prices());
+    let special = prices.map(|prices| prices.special).unwrap_or_default();
+    let hidden = ending.produced.saturating_sub(ending.delivered.output);
+    let part = match special.image_output > special.audio_output {
+        true => &mut ending.details.image_output,
+        false => &mut ending.details.audio_output,
+    };
+    *part = hidden.max(*part);
+}
+
+/// Whether only the provider's report has the size of the output: sound and pictures are requested, or have
+/// arrived.
+pub fn has_media(exchange: &Exchange) -> bool {
+    let admitted = exchange.stage.admitted();
+    let are_asked = admitted.is_some_and(|it| it.facts().asks_for_media());
+    let facts = exchange.answer.facts();
+    are_asked || facts.is_some_and(|it| it.has_unmeasured_output)
 }
 
 /// The reported tier, parts and tools.
@@ -420,10 +445,7 @@ fn produced(exchange: &Exchange) -> u64 {
         && !facts.predicts
         && !matches!(facts.thinking, Some(Thinking::Adaptive | Thinking::Other))
         && !facts.reads_again()
-        && !exchange
-            .answer
-            .facts()
-            .is_some_and(|it| it.has_unmeasured_output);
+        && !has_media(exchange);
     if is_seen {
         return 0;
     }

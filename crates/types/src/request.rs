@@ -154,6 +154,11 @@ impl RequestFacts {
         ThinkingRoom::within(budget, limit, None).map_or(limit, |room| room.limit)
     }
 
+    /// Whether sound or pictures are requested: deltas do not show how much output they are.
+    pub const fn asks_for_media(&self) -> bool {
+        matches!(self.output, Some(OutputKind::Image | OutputKind::Speech))
+    }
+
     /// Whether the model can read the whole input several times: after each call of a tool that the provider
     /// runs, and for each summary.
     pub const fn reads_again(&self) -> bool {

@@ -242,12 +242,19 @@ async fn sound_that_was_delivered_is_charged_by_time_and_rate() {
         .provider("raw", support::provider(upstream.address))
         .model("test-model", json!(["raw"]))
         .with("models.test-model.reasoning", json!("none"))
-        .with("models.test-model.output_rate", json!(AT_ONCE));
+        .with("models.test-model.output_rate", json!(AT_ONCE))
+        .with(
+            "models.test-model.price",
+            json!({"input": 1, "output": 1, "audio_output": 8, "image_output": 4}),
+        )
+        .with("settlement.drain.time", json!("100ms"));
     let gateway = Gateway::start(config).await;
     let more = json!({"max_completion_tokens": LIMIT, "modalities": ["text", "audio"]});
     let line = leave_after(&gateway, CHAT, &ask(CHAT, true, more), "the last of it").await;
     assert_eq!(money(&line).0, "client_closed", "{line}");
     assert!(money(&line).1 >= LIMIT, "{line}");
+    let cost: f64 = line["cost"].as_str().unwrap().parse().unwrap();
+    assert!(cost >= LIMIT as f64 * 8.0 / 1e6, "{line}");
 }
 
 /// Two searches that have arrived, and calls that cost nothing, in streams of two formats.

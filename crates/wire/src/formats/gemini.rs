@@ -104,6 +104,7 @@ static GENERATION_CONFIG: Settings = Settings {
         b"maxOutputTokens" | b"max_output_tokens" => Slot::OutputLimit,
         b"temperature" => Slot::Checked(Checked::Temperature),
         b"responseMimeType" | b"response_mime_type" => Slot::AnswerMediaType,
+        b"responseModalities" | b"response_modalities" => Slot::Modalities,
         b"seed" => Slot::Seed,
         b"thinkingConfig" | b"thinking_config" => Slot::Settings(&THINKING_CONFIG),
         // Of Vertex AI.

@@ -2,7 +2,7 @@
 //! and the last of several (`encoding/json`); all others take it for an unknown one.
 
 /// The known keys with capitals, of all tables.
-const CAPITALS: [&str; 28] = [
+const CAPITALS: [&str; 29] = [
     "cachedContent",
     "candidateCount",
     "dataStore",
@@ -24,6 +24,7 @@ const CAPITALS: [&str; 28] = [
     "ragCorpus",
     "ragFileIds",
     "responseMimeType",
+    "responseModalities",
     "routingConfig",
     "serviceTier",
     "systemInstruction",

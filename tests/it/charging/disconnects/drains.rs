@@ -27,6 +27,30 @@ async fn a_disconnect_between_the_stop_and_the_usage_costs_what_is_reported() {
 }
 
 #[tokio::test]
+async fn a_disconnect_from_sound_or_pictures_costs_what_is_reported() {
+    let link = format!("data:image/png;base64,{}", "A".repeat(2000));
+    let image = json!({"type": "image_url", "image_url": {"url": link}});
+    let choice = json!({"index": 0, "delta": {"images": [image]}, "finish_reason": null});
+    let picture = chunk(&json!([choice]), &Value::Null);
+    for (more, first) in [
+        (json!({"modalities": ["text", "audio"]}), String::new()),
+        (json!({"modalities": ["image"]}), String::new()),
+        (json!({}), picture),
+    ] {
+        let beginning = head("text/event-stream", None) + &first + &delta("Hello", &Value::Null);
+        let rest = delta("", &json!("stop")) + &usage(300, 20_008);
+        let gateway = playing([Act::send(beginning), LATER, Act::send(rest)], None, &[]).await;
+        let line = leave_after(&gateway, CHAT, &asked(true, more), "Hello").await;
+        assert_eq!(
+            money(&line),
+            ("client_closed", 20_308, "reported"),
+            "{line}"
+        );
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
 async fn a_disconnect_within_an_answer_in_one_piece_costs_what_is_reported() {
     let text = "word ".repeat(40_000);
     let body = whole(30, 20_000, &text);

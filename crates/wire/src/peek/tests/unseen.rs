@@ -244,6 +244,28 @@ fn every_way_to_ask_for_thinking_is_noticed() {
 }
 
 #[test]
+fn requested_sound_and_pictures_are_noticed() {
+    let gemini = |modalities: &str| {
+        let members = format!(r#","generationConfig":{{"responseModalities":{modalities}}}"#);
+        gemini(r#"{"text":"hi"}"#, &members)
+    };
+    let chat = |modalities: &str| {
+        let members = format!(r#""modalities":{modalities}"#);
+        chat(&members).unwrap().facts
+    };
+    for (facts, asks) in [
+        (gemini(r#"["TEXT","IMAGE"]"#), true),
+        (gemini(r#"["AUDIO"]"#), true),
+        (gemini(r#"["TEXT"]"#), false),
+        (chat(r#"["image","text"]"#), true),
+        (chat(r#"["text","audio"]"#), true),
+        (chat(r#"["text"]"#), false),
+    ] {
+        assert_eq!(facts.asks_for_media(), asks, "{:?}", facts.output);
+    }
+}
+
+#[test]
 fn a_prediction_is_input_and_noticed() {
     let of = |members: &str| chat(members).unwrap().facts;
     let facts = of(r#""prediction":{"type":"content","content":"abcd"}"#);

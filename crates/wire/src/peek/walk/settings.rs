@@ -137,9 +137,13 @@ impl Walk {
             Slot::Modalities => match value {
                 Value::Open(Container::Array) => self.push(Location::Array, slot, span.start),
                 Value::Text(text) => {
-                    let is_audio = text.bytes == b"audio";
-                    self.found.facts.needs.audio |= is_audio;
-                    self.outputs(is_audio.then_some(OutputKind::Speech));
+                    self.found.facts.needs.audio |= text.bytes == b"audio";
+                    // Gemini has them in capitals.
+                    self.outputs(match &*text.bytes.to_ascii_lowercase() {
+                        b"audio" => Some(OutputKind::Speech),
+                        b"image" => Some(OutputKind::Image),
+                        _ => None,
+                    });
                 }
                 _ => self.opaque(Slot::Ignored, value, span),
             },
