@@ -98,7 +98,10 @@ impl Machine {
         let block = &event["content_block"];
         let kind = text(&block["type"]);
         match kind {
-            "text" => ensure(block["text"] == "", || "text at the start".into())?,
+            "text" => {
+                ensure(block["text"] == "", || "text at the start".into())?;
+                check_citations(block)?;
+            }
             "thinking" => ensure(block["thinking"] == "" && block["signature"] == "", || {
                 "thinking at the start".into()
             })?,
@@ -212,7 +215,7 @@ pub fn body(message: &Value) -> Result<Summary, String> {
             "server_tool_use" | "web_search_tool_result" => {}
             "text" => {
                 ensure(!text(&block["text"]).is_empty(), || "an empty text".into())?;
-                ensure(block.get("citations").is_some(), || "no citations".into())?;
+                ensure(block["citations"].is_array(), || "no citations".into())?;
             }
             "thinking" => ensure(
                 block["thinking"].is_string() && block["signature"].is_string(),
@@ -317,6 +320,12 @@ fn check_searches(blocks: &[Value]) -> Result<(), String> {
         }
     }
     ensure(last.is_none(), || "a search without a result".into())
+}
+
+/// Some clients refuse `null`.
+fn check_citations(block: &Value) -> Result<(), String> {
+    let citations = block.get("citations");
+    ensure(citations.is_none_or(Value::is_array), || format!("{block}"))
 }
 
 fn check_citation(citation: &Value) -> Result<(), String> {

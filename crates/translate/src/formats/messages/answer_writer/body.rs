@@ -98,14 +98,10 @@ impl Write for MessagesBody {
                 let citations = std::mem::take(&mut self.citations);
                 let out = self.begin_block("text");
                 escaped(out.0.key("text"), out.1);
-                match citations.as_bytes() {
-                    b"" => out.0.key("citations").raw(b"null"),
-                    list => {
-                        out.0.key("citations").begin_array();
-                        out.0.raw(list);
-                        out.0.end_array();
-                    }
-                }
+                // The schema of the format requires the member, and some clients refuse `null`.
+                out.0.key("citations").begin_array();
+                out.0.raw(citations.as_bytes());
+                out.0.end_array();
             }
             (Kind::Thinking, _) => {
                 let out = self.begin_block("thinking");

@@ -64,7 +64,7 @@ impl Write for MessagesStream {
         out.key("content_block").begin_object();
         let (delta, field) = match (kind, call) {
             (Kind::Text | Kind::Refusal, _) => {
-                out.raw(br#""type":"text","text":"","citations":null"#);
+                out.raw(br#""type":"text","text":"""#);
                 ("text_delta", "text")
             }
             (Kind::Thinking, _) => {
