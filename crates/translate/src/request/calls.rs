@@ -2,14 +2,21 @@
 //! of an answer's calls right after it, each once.
 //!
 //! It decides what is refused (a result without its call, a call without its result) and
-//! puts results that came late in their place.
+//! puts in their place results that came late, and calls that a further answer follows
+//! before their results: OpenAI pairs them by their ids alone.
 
 use super::{
     conversation::{Block, Conversation, Role, Turn},
     scope::{Scope, shown},
 };
 use crate::{Refusal, document::Text};
-use std::{borrow::Cow, collections::HashSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
+
+/// Calls without a result so far that a further answer follows, by their ids; each with the place of its turn.
+type OpenCalls<'d> = BTreeMap<Cow<'d, str>, (Option<usize>, Block<'d>)>;
 
 /// Checks calls and results, and moves the results right after the calls.
 ///
@@ -19,15 +26,17 @@ pub(super) fn settle(
     conversation: &mut Conversation<'_>,
     scope: &Scope<'_>,
 ) -> Result<(), Refusal> {
+    let turns = &mut conversation.turns;
+    let mut open = OpenCalls::new();
     let mut at = 0;
-    while let Some(turn) = conversation.turns.get(at) {
+    while let Some(turn) = turns.get(at) {
         let calls: HashSet<Cow<'_, str>> = turn
             .blocks
             .iter()
             .filter_map(call_id)
             .map(Text::decode)
             .collect();
-        if calls.is_empty() {
+        if calls.is_empty() && open.is_empty() {
             if let Some(id) = turn.blocks.iter().find_map(result_id) {
                 let message = format!(
                     "answers the call '{}', which the message before it does not make",
@@ -38,45 +47,61 @@ pub(super) fn settle(
             at += 1;
             continue;
         }
-        at = answer(conversation, at, calls, scope)?;
+        at = answer(turns, at, calls, &mut open, scope)?;
     }
-    Ok(())
+    let first = open.into_iter().min_by_key(|(_, (at, _))| *at);
+    first.map_or(Ok(()), |(_, (at, call))| Err(no_result(&call, at, scope)))
 }
 
-/// Finds the results of the calls in the turn at `at`; returns the next turn to look at.
+/// Finds the results that follow the turn at `at`, of its calls and of the open ones; returns the next turn
+/// to look at.
 fn answer<'d>(
-    conversation: &mut Conversation<'d>,
+    turns: &mut Vec<Turn<'d>>,
     at: usize,
     mut calls: HashSet<Cow<'d, str>>,
+    open: &mut OpenCalls<'d>,
     scope: &Scope<'_>,
 ) -> Result<usize, Refusal> {
-    let turns = &mut conversation.turns;
     let after = at.saturating_add(1);
+    // Calls of earlier turns that this one makes instead: a target must find them before their results, and the
+    // conversation must end with the result that it ends with.
+    let mut moved: Vec<Block<'d>> = Vec::new();
     let mut late: Vec<Block<'d>> = Vec::new();
     let mut end = after;
     while let Some(turn) = turns.get_mut(end) {
-        if turn.role == Role::Assistant {
+        if turn.role == Role::Assistant || calls.is_empty() && open.is_empty() {
             break;
         }
-        if let Some(stray) = strike_off(&mut calls, turn) {
-            let message = format!("answers the call '{stray}', which is not open");
-            return Err(refuse_turn(turn, scope, message));
+        for id in turn.blocks.iter().filter_map(result_id) {
+            let name = id.decode();
+            if calls.remove(&name) {
+                continue;
+            }
+            let Some((_, call)) = open.remove(&name) else {
+                let message = format!("answers the call '{}', which is not open", shown(id));
+                return Err(refuse_turn(turn, scope, message));
+            };
+            moved.push(call);
         }
         if end > after || turn.role != Role::User {
             let is_result = |block: &mut Block<'d>| matches!(block, Block::Result(_));
             late.extend(turn.blocks.extract_if(.., is_result));
         }
         end += 1;
-        if calls.is_empty() {
-            break;
-        }
     }
-    if let Some(turn) = turns.get(at).filter(|_| !calls.is_empty()) {
-        let mut ids = turn.blocks.iter().filter_map(call_id);
-        let open = ids.find(|id| calls.contains(id.decode().as_ref()));
-        let open = open.map(shown).unwrap_or_default();
-        let message = format!("calls '{open}', and no result follows");
-        return Err(refuse_turn(turn, scope, message));
+    if let Some(turn) = turns.get_mut(at) {
+        let is_open = |block: &mut Block<'d>| {
+            call_id(block).is_some_and(|id| calls.contains(id.decode().as_ref()))
+        };
+        let place = turn.at;
+        for call in turn.blocks.extract_if(.., is_open) {
+            let id = call_id(&call).map(Text::decode).unwrap_or_default();
+            // An id that is used again names the last call.
+            if let Some((at, call)) = open.insert(id, (place, call)) {
+                return Err(no_result(&call, at, scope));
+            }
+        }
+        turn.blocks.extend(moved);
     }
     if !late.is_empty() {
         let before = turns.len();
@@ -86,11 +111,9 @@ fn answer<'d>(
     Ok(end)
 }
 
-/// Strikes the answered calls off; returns the first result that answers none.
-fn strike_off(calls: &mut HashSet<Cow<'_, str>>, turn: &Turn<'_>) -> Option<String> {
-    let mut ids = turn.blocks.iter().filter_map(result_id);
-    let stray = ids.find(|id| !calls.remove(id.decode().as_ref()));
-    stray.map(shown)
+fn no_result(call: &Block<'_>, at: Option<usize>, scope: &Scope<'_>) -> Refusal {
+    let id = call_id(call).map(shown).unwrap_or_default();
+    refuse_at(at, scope, format!("calls '{id}', and no result follows"))
 }
 
 /// Puts results into the turn at `at` where that has some, else before it.
@@ -111,8 +134,13 @@ fn put_after<'d>(turns: &mut Vec<Turn<'d>>, at: usize, results: Vec<Block<'d>>) 
 
 /// A refusal of a whole turn.
 pub(super) fn refuse_turn(turn: &Turn<'_>, scope: &Scope<'_>, message: String) -> Refusal {
+    refuse_at(turn.at, scope, message)
+}
+
+/// A refusal of the turn in this place of the caller's list.
+fn refuse_at(at: Option<usize>, scope: &Scope<'_>, message: String) -> Refusal {
     let list = scope.source.paths.turns;
-    let path = match turn.at {
+    let path = match at {
         Some(at) => format!("{list}[{at}]"),
         None => list.to_owned(),
     };
