@@ -15,6 +15,7 @@ use super::memory_permit::{MemoryPermit, SMALL};
 use super::open_path;
 use super::reader::{Expectation, ExpectedBody, Translation};
 use super::remembered::{self, Kept};
+use super::settlement;
 use super::stage::Admitted;
 use crate::candidate::{no_path_fault, purpose};
 use crate::clock;
@@ -393,6 +394,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
             context: AnswerContext {
                 request: exchange.id,
                 created: clock::unix_ms() / 1000,
+                input_tokens: settlement::shown_input(exchange),
             },
         })
     } else {

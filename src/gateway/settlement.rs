@@ -526,7 +526,7 @@ fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) 
     }
     // Text that is still held back was not delivered.
     let counted = Usage {
-        input: sent(exchange),
+        input: input_sent(exchange),
         output: exchange.first_byte.map_or(0, |_| output(exchange)),
         ..Usage::default()
     };
@@ -541,7 +541,7 @@ fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) 
 
 /// Input tokens that were sent: the count, but no more than is ever reserved for the body, else an estimate by
 /// length.
-fn sent(exchange: &Exchange) -> u64 {
+pub fn input_sent(exchange: &Exchange) -> u64 {
     let Some(admitted) = exchange.stage.admitted() else {
         return 0;
     };
@@ -550,6 +550,16 @@ fn sent(exchange: &Exchange) -> u64 {
         Some(counted) => counted.tokens.min(facts.most_input()),
         // Each text has a token at least.
         None => facts.likely_input_tokens().max(facts.documents),
+    }
+}
+
+/// The input tokens that a stream can show before its provider reports them. Zero if the body does not bound
+/// them.
+pub fn shown_input(exchange: &Exchange) -> u64 {
+    let admitted = exchange.stage.admitted();
+    match admitted.is_some_and(|it| has_unmeasured_input(it.facts())) {
+        true => 0,
+        false => input_sent(exchange),
     }
 }
 

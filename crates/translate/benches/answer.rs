@@ -42,6 +42,7 @@ fn context() -> AnswerContext {
     AnswerContext {
         request: RequestId::from_parts(1_790_000_000_000, 7),
         created: 1_790_000_000,
+        input_tokens: 11,
     }
 }
 

@@ -80,6 +80,25 @@ async fn a_limit_below_the_formats_minimum_is_reported_as_raised() {
 }
 
 #[tokio::test]
+async fn a_stream_of_messages_begins_with_its_input_tokens() {
+    let (_simulated, gateway) = gateway().await;
+    let body = prompt(
+        MESSAGES,
+        "chat-responses",
+        "Hello!",
+        json!({"stream": true}),
+    );
+    let answer = gateway.post(MESSAGES, &body).await;
+    answer.assert_ok();
+    let events = answer.events();
+    let input = events[0]["message"]["usage"]["input_tokens"].as_u64();
+    assert!(input > Some(0), "{events:?}");
+    // The provider's number is charged.
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["count"], "reported", "{line}");
+}
+
+#[tokio::test]
 async fn a_body_that_is_no_json_is_given_up_before_its_end() {
     let simulated = Provider::start().await;
     let head =

@@ -31,7 +31,7 @@ use blocks::{Begun, Open, OpenTool, Waiting};
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
 use tollgate_types::Usage;
-use tollgate_wire::answer::{AnswerFacts, StopReason};
+use tollgate_wire::answer::{AnswerReport, StopReason};
 
 pub(crate) use blocks::{Key, Kind};
 pub(crate) use search::LONGEST_ID;
@@ -138,9 +138,9 @@ impl Flow {
 
     /// Notes the identity of the answer, at the first event. It is written with the first content:
     /// until then another provider may take over.
-    pub(crate) fn start(&mut self, facts: &AnswerFacts) {
+    pub(crate) fn start(&mut self, report: &impl AnswerReport) {
         if self.head.is_none() {
-            self.head = Some(Head::new(facts, &self.notes, &self.context));
+            self.head = Some(Head::new(report, &self.notes, &self.context));
         }
     }
 

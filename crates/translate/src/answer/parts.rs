@@ -12,7 +12,7 @@ use Failure::{Broken, Unfit};
 use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::{RequestId, Usage};
 use tollgate_wire::{
-    answer::{AnswerFacts, StopReason},
+    answer::{AnswerReport, StopReason},
     fault::UpstreamFault,
 };
 
@@ -41,6 +41,9 @@ pub struct AnswerContext {
     pub request: RequestId,
     /// When it was asked, in unix seconds: for providers that do not say when they answered.
     pub created: u64,
+    /// The input tokens by the gateway's own count or estimate, for streams that begin with their number; zero
+    /// if only the provider can count them.
+    pub input_tokens: u64,
 }
 
 /// The answering model, as the client's format shows it.
@@ -53,14 +56,18 @@ pub(crate) struct Head {
     pub(crate) model: String,
     /// When, in unix seconds.
     pub(crate) created: u64,
+    /// The input: by the provider's report if the first event has one, else by the gateway.
+    pub(crate) input: Usage,
 }
 
 impl Head {
     pub(crate) fn new(
-        facts: &AnswerFacts,
+        report: &impl AnswerReport,
         notes: &TranslationNotes,
         context: &AnswerContext,
     ) -> Self {
+        let facts = report.facts();
+        let reported = report.usage();
         let id = plain_id(facts.id.as_deref().unwrap_or_default());
         Self {
             id: match id.is_empty() || notes.memory.is_some() {
@@ -71,6 +78,17 @@ impl Head {
             created: match facts.created_at {
                 Some(created) if created > 0 => created,
                 _ => context.created,
+            },
+            input: match reported.usage.total_input() {
+                1.. if !reported.absurd => Usage {
+                    output: 0,
+                    reasoning: 0,
+                    ..reported.usage
+                },
+                _ => Usage {
+                    input: context.input_tokens,
+                    ..Usage::default()
+                },
             },
         }
     }

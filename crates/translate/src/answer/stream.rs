@@ -138,8 +138,8 @@ impl StreamTranslator {
         let mut rest = chunk;
         while let Some(item) = self.events.next(&mut rest) {
             match item {
-                StreamItem::Event { data, facts } => {
-                    self.flow.start(facts);
+                StreamItem::Event { data, report } => {
+                    self.flow.start(report);
                     self.reader.event(utf8(data)?, &mut self.flow)?;
                 }
                 StreamItem::LargeEnd => self.reader.unread_end()?,
@@ -171,7 +171,7 @@ impl StreamTranslator {
         let reported = scanner.usage();
         let is_reported = reported.has_input || reported.has_output;
         let facts = scanner.facts();
-        self.flow.start(facts);
+        self.flow.start(scanner);
         self.flow
             .finish(facts.stop, is_reported.then_some(reported.usage))
     }

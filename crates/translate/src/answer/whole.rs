@@ -83,7 +83,7 @@ impl AnswerTranslator {
         const MORE: usize = 512;
         let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);
         flow.out = Output::with_capacity(self.body.len().saturating_add(MORE));
-        flow.start(facts);
+        flow.start(&self.scanner);
         let written = utf8(&self.body)
             .and_then(|body| (rules(self.notes.to).provider.reader)().body(body, &mut flow))
             .and_then(|()| flow.finish(facts.stop, is_reported.then_some(reported.usage)));

@@ -6,20 +6,20 @@
 
 use super::{Phase, StreamEnd, StreamOptions, StreamScanner, event::Verdict, framing::Token};
 use crate::{
-    answer::{AnswerFacts, AnswerReport, StreamEvents, kind::EventKind},
+    answer::{StreamEvents, kind::EventKind},
     fault::{MAX_ERROR_IN_SUCCESS_BYTES, UpstreamFault, classify_body},
 };
 use tollgate_types::Format;
 
 /// An item of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum StreamItem<'a> {
     /// An event of the answer.
     Event {
         /// Its data: one JSON document.
         data: &'a [u8],
-        /// The facts about the answer so far, this event included.
-        facts: &'a AnswerFacts,
+        /// The facts and the usage of the answer so far, this event included.
+        report: &'a StreamScanner,
     },
     /// An event that ends the answer and is larger than what is kept. What it says of stop
     /// and usage is read all the same.
@@ -36,12 +36,12 @@ pub enum StreamItem<'a> {
 ///
 /// let mut reader = EventReader::new(Format::Messages, 1024);
 /// let mut rest: &[u8] = b": hello\n\ndata: {\"type\":\"ping\"}\n\n";
-/// assert_eq!(reader.next(&mut rest), Some(StreamItem::Comment));
+/// assert!(matches!(reader.next(&mut rest), Some(StreamItem::Comment)));
 /// let Some(StreamItem::Event { data, .. }) = reader.next(&mut rest) else {
 ///     panic!("an event");
 /// };
 /// assert_eq!(data, b"{\"type\":\"ping\"}");
-/// assert_eq!(reader.next(&mut rest), None);
+/// assert!(reader.next(&mut rest).is_none());
 /// ```
 #[derive(Debug)]
 pub struct EventReader {
@@ -120,8 +120,8 @@ impl EventReader {
                                 [] => &self.data.kept,
                                 piece => piece,
                             };
-                            let facts = self.scanner.facts();
-                            return Some(StreamItem::Event { data, facts });
+                            let report = &self.scanner;
+                            return Some(StreamItem::Event { data, report });
                         }
                     }
                     if scanner.has_failed() {

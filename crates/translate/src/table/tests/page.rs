@@ -167,6 +167,8 @@ provider can only go back to that provider.
 - **Instructions alone.** A request must have a user message. If it only has system and developer messages, the last of them is
   sent as a user message, marked `<system-reminder>`, and the others as `system`. A responses request with `instructions` and no
   input is refused.
+- **Input tokens in streams.** `message_start` has the gateway's count or estimate, unless the provider has reported them. The totals
+  are in `message_delta`.
 - **An output limit too small for thinking.** A thinking budget needs at least 1,024 tokens and a larger output limit. If the client's
   limit leaves no room, the effort is dropped with notice. For models that always think (`reasoning: extended`) the limit is raised.
   Responses accepts no limit below 16 tokens: a smaller one becomes 16, which `x-output-limit` reports.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::answer::{AnswerFacts, AnswerReport};
 use crate::stream::tests::recorded::{random_chunks, recorded};
 use crate::usage::ReportedUsage;
 use bytes::Bytes;

@@ -16,7 +16,6 @@ use crate::{
     },
     output::Output,
 };
-use tollgate_types::Usage;
 
 #[derive(Debug, Default)]
 pub(crate) struct MessagesStream {
@@ -47,8 +46,8 @@ impl Write for MessagesStream {
         stop_fields(None, out);
         out.key("container").raw(b"null");
         out.key("diagnostics").raw(b"null");
-        // The totals come at the end; a client that adds up takes the last.
-        usage(&Usage::default(), 0, out);
+        // The totals come at the end. Some clients take the input from here.
+        usage(&head.input, 0, out);
         out.end_object();
         end_event(out);
     }
