@@ -406,7 +406,10 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
                 Version::HTTP_10 => usize::MAX,
                 _ => MOST_HELD,
             },
-            embeddings: embeddings.map(|notes| (notes.clone(), answer_permit(exchange))),
+            embeddings: embeddings.map(|notes| {
+                let counted = settlement::input_sent(exchange);
+                (notes.clone(), counted, answer_permit(exchange))
+            }),
         }
     };
     Some(Expectation {

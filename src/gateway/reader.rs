@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_translate::{
     AnswerContext, AnswerTranslator, EmbeddingsNotes, StreamTranslator, TranslationNotes,
-    embeddings_answer,
+    embeddings_answer, with_usage,
 };
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerKind, AnswerReport, AnswerScanner, StreamEvents};
@@ -49,8 +49,9 @@ pub enum ExpectedBody {
         permit: MemoryPermit,
         /// The most bytes of such an answer that are held.
         most_held: usize,
-        /// For embeddings in another API: what their answer lacks, and the memory for it.
-        embeddings: Option<(EmbeddingsNotes, MemoryPermit)>,
+        /// For embeddings in another API: what their answer lacks, the gateway's count of their input tokens,
+        /// and the memory for the answer.
+        embeddings: Option<(EmbeddingsNotes, u64, MemoryPermit)>,
     },
 }
 
@@ -139,7 +140,13 @@ impl PassingAnswer {
             }
             _ => {}
         }
-        out.push(chunk);
+        out.push(match &self.embeddings {
+            // The scanner must not take it for the provider's report.
+            Some(embeddings) if !self.scanner.usage().has_input => {
+                with_usage(&chunk, embeddings.counted)
+            }
+            _ => chunk,
+        });
         match end.then(|| self.scanner.finish()) {
             Some(AnswerKind::Broken) => Err(self.fault(&[])),
             _ => Ok(()),
@@ -201,16 +208,22 @@ struct Embeddings {
     permit: MemoryPermit,
     /// Input tokens by the headers of the answer.
     input_tokens: Option<u64>,
+    /// Input tokens by the gateway's count, which is charged if the provider reports none.
+    counted: u64,
     body: Vec<u8>,
 }
 
 impl Embeddings {
-    fn new((notes, permit): (EmbeddingsNotes, MemoryPermit), headers: &HeaderMap) -> Self {
+    fn new(
+        (notes, counted, permit): (EmbeddingsNotes, u64, MemoryPermit),
+        headers: &HeaderMap,
+    ) -> Self {
         const INPUT_TOKENS: &str = "x-amzn-bedrock-input-token-count";
         Self {
             notes,
             permit,
             input_tokens: number(headers, INPUT_TOKENS),
+            counted,
             body: Vec::new(),
         }
     }

@@ -174,6 +174,8 @@ async fn an_answer_without_usage_costs_what_the_gateway_counts() {
         let line = gateway.line_of(&answer).await;
         assert_ne!(line["count"], "reported", "{line}");
         assert!(line["charged"].as_u64() >= Some(least), "{line}");
+        let usage = json!({"prompt_tokens": line["charged"], "total_tokens": line["charged"]});
+        assert_eq!(answer.json()["usage"], usage);
     }
 }
 

@@ -319,6 +319,13 @@ pub fn embeddings_answer(
     Some(out.into_bytes().into())
 }
 
+/// Adds the input tokens to an [answer](embeddings_answer) of which the provider has not reported them.
+pub fn with_usage(answer: &[u8], tokens: u64) -> Bytes {
+    let members = answer.strip_suffix(b"}").unwrap_or(answer);
+    let usage = format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}}}"#);
+    [members, usage.as_bytes()].concat().into()
+}
+
 /// The vectors of an answer, and its input tokens if it has them.
 fn vectors(format: EmbeddingsFormat, root: Value<'_>) -> Option<(Vec<Value<'_>>, Option<u64>)> {
     let usage = || member(member(root, "usageMetadata")?, "promptTokenCount")?.as_u64();
@@ -550,6 +557,11 @@ mod tests {
             let bytes = [0.5_f32.to_le_bytes(), (-0.125_f32).to_le_bytes()].concat();
             assert_eq!(answer(true), of(&json!(BASE64_STANDARD.encode(bytes))));
         }
+        let unreported = r#"{"embeddings":[{"values":[0.5]}]}"#;
+        let unreported = embeddings_answer(unreported.as_bytes(), None, &notes(GEMINI, 1, false));
+        let counted: Json = serde_json::from_slice(&with_usage(&unreported.unwrap(), 7)).unwrap();
+        let expected = json!({"prompt_tokens": 7, "total_tokens": 7});
+        assert_eq!(counted["usage"], expected, "{counted}");
         let too_few = embeddings_answer(gemini.as_bytes(), None, &notes(GEMINI, 3, false));
         assert_eq!(too_few, None, "one text has no vector");
         for body in [

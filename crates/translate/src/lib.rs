@@ -50,7 +50,7 @@ pub use capabilities::{
 pub use default_effort::{AcceptedEfforts, with_default_effort};
 pub use embeddings::{
     EmbeddingsFormat, EmbeddingsNotes, EmbeddingsRequest, embeddings_answer, embeddings_request,
-    most_embeddings_memory,
+    most_embeddings_memory, with_usage,
 };
 pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
