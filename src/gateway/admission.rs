@@ -101,7 +101,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     take_key_of_query(session, matched.endpoint)?;
     run_filters(Part::Head, session, exchange).await?;
     load::check_key(exchange)?;
-    check_method(session, &methods, wants_websocket)?;
+    check_method(session, matched, &methods, wants_websocket)?;
 
     let identity = exchange.stage.identity().cloned();
     let identity =
@@ -354,15 +354,17 @@ fn take_offer(session: &mut Session) -> bool {
 
 fn check_method(
     session: &Session,
+    matched: endpoints::Matched<'_>,
     methods: &[Method],
     wants_websocket: bool,
 ) -> Result<(), Admission> {
-    let head = session.req_header();
-    endpoints::check_method(methods, &head.method, wants_websocket).map_err(|error| {
+    let method = &session.req_header().method;
+    endpoints::check_method(matched, methods, method, wants_websocket).map_err(|error| {
+        let is_found = error.code != ErrorCode::NotFound;
         let mut answer = Local::error(error);
         if wants_websocket {
             answer.add(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
-        } else if let Ok(allowed) = HeaderValue::from_str(&endpoints::allow(methods)) {
+        } else if is_found && let Ok(allowed) = HeaderValue::from_str(&endpoints::allow(methods)) {
             answer.add(ALLOW, allowed);
         }
         Admission::Answer(answer)

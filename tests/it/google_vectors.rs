@@ -180,6 +180,23 @@ async fn an_answer_without_usage_costs_what_the_gateway_counts() {
 }
 
 #[tokio::test]
+async fn clients_of_gemini_are_directed_to_the_embeddings_of_openai() {
+    let (google, gateway) = start().await;
+    let body = json!({"requests": [{"content": {"parts": [{"text": "red apples"}]}}]});
+    let target = "/v1beta/models/one:batchEmbedContents";
+    let answer = gateway.post(target, &body).await;
+    let error = &answer.json()["error"];
+    assert_eq!(answer.status, 404, "{answer:?}");
+    assert_eq!(error["status"], "NOT_FOUND");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("POST /v1/embeddings"), "{message}");
+    assert_eq!(answer.header("allow"), None);
+    let model = gateway.get("/v1beta/models/one").await.json();
+    assert_eq!(model["supportedGenerationMethods"], json!([]), "{model}");
+    assert!(google.seen().is_empty());
+}
+
+#[tokio::test]
 async fn inputs_that_google_does_not_take_are_refused_before_it_is_asked() {
     let (google, gateway) = start().await;
     for (model, input) in [

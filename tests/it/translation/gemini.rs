@@ -406,6 +406,8 @@ async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
     assert_eq!(rest["models"].as_array().unwrap().len(), 3, "{rest}");
     let one = gateway.send(&get("/v1beta/models/fine")).await.json();
     assert_eq!(one["name"], "models/fine", "{one}");
+    let methods = json!(["generateContent", "streamGenerateContent", "countTokens"]);
+    assert_eq!(one["supportedGenerationMethods"], methods, "{one}");
 
     let whole = "/v1beta/models/fine:generateContent";
     let with_both = format!("{whole}?key=other");
@@ -422,6 +424,11 @@ async fn a_client_of_gemini_gets_counts_models_and_errors_in_its_format() {
         ),
         (get("/v1beta/models/none"), 404, "NOT_FOUND"),
         (get(whole), 405, "UNIMPLEMENTED"),
+        (
+            of_client(&gateway, "/v1beta/models/fine:predict", &said()),
+            404,
+            "NOT_FOUND",
+        ),
         (
             of_client(
                 &gateway,

@@ -4,7 +4,7 @@ use super::{Matched, models};
 use serde::Serialize;
 use tollgate_filter::Endpoint;
 use tollgate_routing::{Catalog, Model};
-use tollgate_types::{Identity, PublicError};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 use tollgate_wire::address::{self, Address};
 use tollgate_wire::peek::PeekLimits;
 
@@ -32,6 +32,20 @@ pub(super) fn match_path(path: &str) -> Option<Matched<'_>> {
         endpoint,
         id: Some(id),
     })
+}
+
+/// The error for a `POST` to a model with a method that is not served. `None`: the path ends with no method.
+pub(super) fn unknown_method(matched: Matched<'_>) -> Option<PublicError> {
+    let is_model = matches!(matched.endpoint, Endpoint::Model | Endpoint::GeminiModel);
+    let name = matched.id.filter(|_| is_model)?;
+    let (_, method) = name.rsplit('/').next()?.rsplit_once(':')?;
+    let message = match method {
+        "embedContent" | "batchEmbedContents" => {
+            "Gemini's methods for embeddings are not served: send the texts to POST /v1/embeddings"
+        }
+        _ => "unknown method of a model: GET /v1 lists the endpoints",
+    };
+    Some(PublicError::new(ErrorCode::NotFound, message))
 }
 
 /// The facts of a request in its path and query, which only Gemini has there.
@@ -89,11 +103,16 @@ struct Entry<'a> {
     input_token_limit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_token_limit: Option<u64>,
-    supported_generation_methods: [&'static str; 3],
+    supported_generation_methods: &'static [&'static str],
 }
 
 impl<'a> Entry<'a> {
-    fn of(model: &'a Model) -> Self {
+    fn of(catalog: &Catalog, model: &'a Model) -> Self {
+        // Models for embeddings have none.
+        let has_methods = catalog.is_usable(model, |model| {
+            let mut deployments = model.deployments.iter();
+            deployments.any(|it| it.format_for(Format::Gemini).is_some())
+        });
         Self {
             name: format!("models/{}", model.id),
             base_model_id: &model.id,
@@ -101,11 +120,10 @@ impl<'a> Entry<'a> {
             display_name: &model.display_name,
             input_token_limit: model.context_window,
             output_token_limit: model.max_output_tokens,
-            supported_generation_methods: [
-                "generateContent",
-                "streamGenerateContent",
-                "countTokens",
-            ],
+            supported_generation_methods: match has_methods {
+                true => &["generateContent", "streamGenerateContent", "countTokens"],
+                false => &[],
+            },
         }
     }
 }
@@ -134,7 +152,8 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
     };
     let start = number("pageToken", 0)?;
     let mut rest = usable.skip(start);
-    let models: Vec<_> = rest.by_ref().take(size).map(|it| Entry::of(it)).collect();
+    let page = rest.by_ref().take(size);
+    let models: Vec<_> = page.map(|it| Entry::of(catalog, it)).collect();
     let next = start.saturating_add(models.len());
     let list = List {
         models,
@@ -151,7 +170,7 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
 /// the key may not use.
 pub fn retrieve(catalog: &Catalog, identity: &Identity, id: &str) -> Result<Vec<u8>, PublicError> {
     let model = models::find(catalog, identity, id)?;
-    Ok(serde_json::to_vec(&Entry::of(model)).unwrap_or_default())
+    Ok(serde_json::to_vec(&Entry::of(catalog, model)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -118,9 +118,10 @@ pub fn unknown_path() -> PublicError {
 ///
 /// # Errors
 ///
-/// 405 `method_not_allowed`, or 426 `invalid_request` for a WebSocket, which makes
-/// clients that try one first fall back at once.
+/// 405 `method_not_allowed`, 404 `not_found` for a method of Google's API that is not served, or 426
+/// `invalid_request` for a WebSocket, which makes clients that try one first fall back at once.
 pub fn check_method(
+    matched: Matched<'_>,
     allowed: &[Method],
     method: &Method,
     wants_upgrade: bool,
@@ -134,6 +135,11 @@ pub fn check_method(
             "this endpoint is served over plain HTTP, with server-sent events for streams",
         )
         .with_status(UPGRADE_REQUIRED));
+    }
+    if *method == Method::POST
+        && let Some(error) = gemini::unknown_method(matched)
+    {
+        return Err(error);
     }
     Err(PublicError::new(
         ErrorCode::MethodNotAllowed,
@@ -212,14 +218,35 @@ mod tests {
 
     #[test]
     fn a_websocket_is_refused_with_the_advice_to_use_http() {
-        let responses = methods(Endpoint::Responses);
-        let error = check_method(responses, &Method::GET, true).expect_err("refused");
+        let matched = match_path("/v1/responses").expect("a row");
+        let responses = methods(matched.endpoint);
+        let error = check_method(matched, responses, &Method::GET, true).expect_err("refused");
         assert_eq!((error.status, error.code), (426, ErrorCode::InvalidRequest));
-        let error = check_method(responses, &Method::GET, false).expect_err("refused");
+        let error = check_method(matched, responses, &Method::GET, false).expect_err("refused");
         assert_eq!(
             (error.status, error.code),
             (405, ErrorCode::MethodNotAllowed)
         );
         assert!(error.message.contains("POST"), "{error}");
+    }
+    #[test]
+    fn methods_of_gemini_that_are_not_served_are_not_found() {
+        let of = |path, method| {
+            let matched = match_path(path).expect("a row");
+            check_method(matched, methods(matched.endpoint), &method, false)
+        };
+        for (path, advice) in [
+            ("/v1beta/models/a/b:embedContent", "POST /v1/embeddings"),
+            ("/v1beta/models/a:batchEmbedContents", "POST /v1/embeddings"),
+            ("/v1/models/a:batchEmbedContents", "POST /v1/embeddings"),
+            ("/v1beta/models/a:predict", "GET /v1"),
+        ] {
+            let error = of(path, Method::POST).expect_err("refused");
+            assert_eq!(error.code, ErrorCode::NotFound, "{path}");
+            assert!(error.message.contains(advice), "{error}");
+        }
+        assert_eq!(of("/v1beta/models/a:8b", Method::GET), Ok(()));
+        let error = of("/v1beta/models/a", Method::POST).expect_err("refused");
+        assert_eq!(error.code, ErrorCode::MethodNotAllowed);
     }
 }
