@@ -46,6 +46,12 @@ async fn vectors_arrive_as_the_provider_makes_them_and_cost_their_input() {
             json!({"query": "red", "documents": ["a red one", {"text": "b"}], "top_n": 1}),
             6,
         ),
+        // Cohere's clients use this path.
+        (
+            "/v2/rerank",
+            json!({"query": "red", "documents": ["a red one", "b"], "top_n": 1}),
+            6,
+        ),
     ] {
         let mut body = body;
         body["model"] = json!("test-model");
@@ -54,8 +60,11 @@ async fn vectors_arrive_as_the_provider_makes_them_and_cost_their_input() {
         body["model"] = json!("upstream-model");
         let received = provider.last();
         let sent: Value = serde_json::from_slice(&received.body).unwrap();
-        assert_eq!((received.uri.path(), &sent), (path, &body));
-        let list = if path == RERANK { "results" } else { "data" };
+        let (upstream, list) = match path {
+            EMBEDDINGS => (path, "data"),
+            _ => (RERANK, "results"),
+        };
+        assert_eq!((received.uri.path(), &sent), (upstream, &body));
         assert!(answer.json()[list][0].is_object(), "{answer:?}");
         let line = gateway.line_of(&answer).await;
         assert_eq!(line["usage"]["input"], tokens, "{line}");

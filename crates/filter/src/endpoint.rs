@@ -143,7 +143,7 @@ impl Endpoint {
         row(
             Self::Rerank,
             POST,
-            "documents by their relevance to a query",
+            "documents by their relevance to a query; also `/v2/rerank`",
         ),
         // The configuration names those of each path.
         row(

@@ -63,7 +63,7 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
         "/v1" => endpoint(Endpoint::Status),
         "/v1beta/models" => endpoint(Endpoint::GeminiModels),
         "/v1/embeddings" => endpoint(Endpoint::Embeddings),
-        "/v1/rerank" => endpoint(Endpoint::Rerank),
+        "/v1/rerank" | "/v2/rerank" => endpoint(Endpoint::Rerank),
         _ => gemini::match_path(path)
             .or_else(|| with_id(path))
             .ok_or_else(unknown_path)?,
