@@ -167,10 +167,6 @@ impl Answer {
         matches!(self.reader, Some(AnswerReader::Stream(_)))
     }
 
-    const fn is_translated_whole(&self) -> bool {
-        matches!(self.reader, Some(AnswerReader::TranslatedWhole(_)))
-    }
-
     /// Reads a piece of the body. `written`: the bytes of the answer's body that Pingora has written.
     pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
         self.unflushed.forget(written);
@@ -260,8 +256,10 @@ impl Answer {
         self.held.append(ready);
         match self.can_commit(end) {
             Ok(false) => Next::Hold,
-            // A translated answer is written when it is complete.
-            Ok(true) => self.commit(end || self.is_translated_whole()),
+            Ok(true) => {
+                let is_all = self.reader.as_ref().is_some_and(AnswerReader::is_kept);
+                self.commit(end || is_all)
+            }
             Err(fault) => self.fail(Vec::new(), fault),
         }
     }
@@ -321,7 +319,8 @@ impl Answer {
                     }))
             }
             Some(AnswerReader::Unread) => Ok(true),
-            Some(AnswerReader::Unpaid(_)) => Ok(end),
+            // Written when it is complete.
+            Some(AnswerReader::Unpaid(_)) => Ok(!self.held.is_empty()),
             _ => Ok(false),
         }
     }
@@ -414,7 +413,9 @@ impl Answer {
     pub fn progress(&self) -> Progress {
         match &self.reader {
             Some(AnswerReader::Stream(events)) => events.progress(),
-            Some(AnswerReader::Error) => Progress::Error,
+            Some(AnswerReader::Error) => Progress::Rest,
+            // The client has all of it: only the end of the provider's is missing.
+            Some(reader) if self.has_ended && reader.is_kept() => Progress::Rest,
             _ => Progress::Piece,
         }
     }

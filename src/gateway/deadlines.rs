@@ -29,8 +29,8 @@ enum Phase {
     Token,
     /// Content flows: the time of the last content, and the number of its event.
     Flow(Instant, u64),
-    /// An error has begun at this time.
-    Error(Instant),
+    /// The rest, which nobody needs, has begun at this time.
+    Rest(Instant),
 }
 
 /// How far an answer has come.
@@ -38,8 +38,9 @@ enum Phase {
 pub enum Progress {
     /// A piece of an answer that is not a stream.
     Piece,
-    /// A part of an error, whose status is known.
-    Error,
+    /// A part of an answer whose rest nobody needs: of an error, whose status is known, or of an answer that the
+    /// client has.
+    Rest,
     /// A stream without content so far.
     Preamble,
     /// A stream with this many events, without pings.
@@ -93,8 +94,8 @@ impl Deadlines {
             }
             (Progress::Events(count), _) => Phase::Flow(now, count),
             (Progress::Piece, _) => Phase::Flow(now, 0),
-            (Progress::Error, Phase::Error(since)) => Phase::Error(since),
-            (Progress::Error, _) => Phase::Error(now),
+            (Progress::Rest, Phase::Rest(since)) => Phase::Rest(since),
+            (Progress::Rest, _) => Phase::Rest(now),
         };
     }
 
@@ -113,11 +114,11 @@ impl Deadlines {
             ),
             Phase::Token => (self.began, first_token),
             Phase::Flow(since, _) => (since, between_events),
-            Phase::Error(since) if self.streams => {
+            Phase::Rest(since) if self.streams => {
                 let taken = since.saturating_duration_since(self.began);
                 (since, LONGEST_HELD.min(first_token.saturating_sub(taken)))
             }
-            Phase::Error(since) => (since, LONGEST_HELD.min(between_events)),
+            Phase::Rest(since) => (since, LONGEST_HELD.min(between_events)),
         };
         let end = since.checked_add(bound);
         end.map_or(self.request_ends, |end| end.min(self.request_ends))
@@ -127,7 +128,7 @@ impl Deadlines {
     /// the piece can have waited for a client that did not read. An error is never too late for its class.
     pub fn are_over(&self, now: Instant) -> bool {
         match self.phase {
-            Phase::Flow(..) | Phase::Error(_) => now >= self.request_ends,
+            Phase::Flow(..) | Phase::Rest(_) => now >= self.request_ends,
             Phase::Head | Phase::Token => now >= self.end(),
         }
     }

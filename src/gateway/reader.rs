@@ -211,6 +211,9 @@ struct Embeddings {
     /// Input tokens by the gateway's count, which is charged if the provider reports none.
     counted: u64,
     body: Vec<u8>,
+    /// Finds the end of the provider's document.
+    document: AnswerScanner,
+    is_over: bool,
 }
 
 impl Embeddings {
@@ -225,19 +228,27 @@ impl Embeddings {
             input_tokens: number(headers, INPUT_TOKENS),
             counted,
             body: Vec::new(),
+            document: AnswerScanner::new(Format::Embeddings),
+            is_over: false,
         }
     }
 
-    /// Reads a piece. Returns the answer after the last one.
+    /// Reads a piece. Returns the answer once it is complete, even if the provider continues. Nothing is read
+    /// after it.
     fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
         /// Memory per byte: in a list that doubles as it grows, and in the translation.
         const OF_A_BYTE: u64 = 4;
+        if self.is_over {
+            return Ok(None);
+        }
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         keep(&mut self.permit, size.saturating_mul(OF_A_BYTE))?;
         self.body.extend_from_slice(chunk);
-        if !end {
+        self.document.push(chunk);
+        if !end && !self.document.is_whole() {
             return Ok(None);
         }
+        self.is_over = true;
         let body = std::mem::take(&mut self.body);
         let answer = embeddings_answer(&body, self.input_tokens, &self.notes);
         answer.map(Some).ok_or_else(UpstreamFault::broken_answer)
@@ -300,13 +311,13 @@ impl UnpaidResponse {
         }
     }
 
-    /// Reads a piece. Adds all pieces to `out` after the last one.
+    /// Reads a piece. Adds all pieces to `out` once the response is complete. Nothing is read after it.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
         let size = u64::try_from(kept_size(&chunk)).unwrap_or(u64::MAX);
         keep(&mut self.permit, size)?;
         self.scanner.push(&chunk);
         self.pieces.push(chunk);
-        if !end {
+        if !end && !self.scanner.is_whole() {
             return Ok(());
         }
         if self.scanner.finish() == AnswerKind::Broken {
@@ -457,6 +468,15 @@ impl AnswerReader {
             Self::Stream(Events::Translated(translator)) => translator.take_remembered(),
             Self::TranslatedWhole(answer) => answer.translator.take_remembered(),
             _ => None,
+        }
+    }
+
+    /// Whether the client gets the answer when it is complete, all at once.
+    pub const fn is_kept(&self) -> bool {
+        match self {
+            Self::TranslatedWhole(_) | Self::Unpaid(_) => true,
+            Self::Whole(answer) => answer.embeddings.is_some(),
+            Self::Stream(_) | Self::Count | Self::Unread | Self::Error => false,
         }
     }
 

@@ -188,7 +188,7 @@ impl AttemptTimer {
         match &self.watch {
             Some(watch) => watch.set(silence_ends),
             // The time-out of a read is longer. Nothing of an error goes to the client unread.
-            None if progress == Progress::Error => self.begin_watch(None),
+            None if progress == Progress::Rest => self.begin_watch(None),
             None => {}
         }
     }
@@ -273,7 +273,7 @@ mod tests {
             assert!(timer.watch(BacklogSource::Stream, is_http2));
             timer.note(Progress::Piece, now);
             assert!(timer.watch.is_none());
-            timer.note(Progress::Error, now);
+            timer.note(Progress::Rest, now);
             assert!(timer.watch.is_some());
         }
     }

@@ -257,6 +257,20 @@ async fn a_translated_answer_that_is_whole_passes_though_its_end_is_missing() {
 }
 
 #[tokio::test]
+async fn a_connection_on_which_the_end_of_an_answer_is_missing_goes_on() {
+    let whole = body(100);
+    let cut = Framing::Chunked.cut(&whole, whole.len());
+    let (_open, gateway) = translating([Act::send(cut), Act::Hang]).await;
+    let mut connection = gateway.connect().await;
+    let body = prompt(MESSAGES, "test-model", "Say something nice.", json!({}));
+    let request = Request::post(MESSAGES, &body).key(&gateway.key);
+    for _ in 0..2 {
+        let answer = connection.send(&request);
+        support::bounded("an answer", answer).await.assert_ok();
+    }
+}
+
+#[tokio::test]
 async fn a_whole_error_behind_a_200_is_an_error_though_its_end_is_missing() {
     let error = json!({"error": {"message": "x", "type": "server_error"}}).to_string();
     let longer = error.clone() + "\n\n";

@@ -65,8 +65,8 @@ fn the_rest_of_an_error_is_awaited_for_ten_seconds_or_until_another_bound() {
         ..stream
     };
     for it in [&mut stream, &mut whole] {
-        it.note(Progress::Error, began + 30 * MS);
-        it.note(Progress::Error, began + 45 * MS);
+        it.note(Progress::Rest, began + 30 * MS);
+        it.note(Progress::Rest, began + 45 * MS);
         assert!(!it.are_over(began + 999 * MS), "its class is known");
         assert!(it.are_over(began + 1000 * MS));
     }
