@@ -85,13 +85,16 @@ impl SettlementGuard {
         // The first request has counted the same text.
         let was_counted = due.has_ended && ending.reported.is_none();
         if is_whole && !was_counted && usage.total() > 0 {
-            let before = |cost| ChargedBefore { whole: usage, cost };
             *ending = Ending {
                 status: ending.status,
                 error: ending.error,
                 reported: Some(due.rest(&usage)),
                 details: ending.details,
-                before: due.cost.map(before),
+                before: Some(ChargedBefore {
+                    whole: usage,
+                    charged: due.charged,
+                    cost: due.cost,
+                }),
                 absurd: ending.absurd,
                 model_served: Some(due.served),
                 ..Ending::unreported(ending.state, Usage::default())

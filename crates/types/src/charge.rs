@@ -120,8 +120,10 @@ pub struct Least {
 pub struct ChargedBefore {
     /// The usage of the whole response.
     pub whole: Usage,
-    /// The cost that was charged.
-    pub cost: Money,
+    /// The usage that was charged.
+    pub charged: Usage,
+    /// The cost that was charged; `None` if the price was unknown.
+    pub cost: Option<Money>,
 }
 
 /// How a request ended.

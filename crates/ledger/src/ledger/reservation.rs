@@ -187,6 +187,12 @@ impl Reservation {
             charge.source = CountSource::Estimated;
             charge.clamped = true;
         }
+        if let Some(before) = ending.before.filter(|_| !charge.clamped) {
+            // An estimate can have been too high in one kind of tokens and too low in another.
+            let charged = tariff.weights.charge(&before.charged);
+            let due = tariff.weights.charge(&before.whole).saturating_sub(charged);
+            charge.tokens = charge.tokens.min(due);
+        }
         charge
     }
 
@@ -200,10 +206,11 @@ impl Reservation {
     /// estimate, too. The rest of a response costs what the whole one costs beyond what was charged: whether a
     /// prompt is long, and how many tools were called, is known of the whole one.
     fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
-        if let Some(before) = ending.before.filter(|_| !charge.clamped) {
+        let before = ending.before.filter(|_| !charge.clamped);
+        if let Some((before, cost)) = before.and_then(|it| Some((it, it.cost?))) {
             let prices = self.prices?;
             let whole = prices.cost(&before.whole, &ending.details);
-            return Some(whole.minus(before.cost));
+            return Some(whole.minus(cost));
         }
         let details = match charge.usage.total() {
             0 => UsageDetails::default(),
