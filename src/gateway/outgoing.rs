@@ -384,7 +384,10 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     } else if request.endpoint.is_count() {
         ExpectedBody::Count
     } else if exchange.settlement.is_of_stored() {
-        ExpectedBody::Unpaid(answer_permit(exchange))
+        ExpectedBody::Unpaid {
+            permit: answer_permit(exchange),
+            is_seen: exchange.settlement.is_seen(),
+        }
     } else if request.endpoint.is_stored() {
         ExpectedBody::Stored
     } else if let Some(notes) = exchange.attempts.notes() {

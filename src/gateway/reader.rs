@@ -40,7 +40,12 @@ pub enum ExpectedBody {
     /// An item that the provider stores.
     Stored,
     /// A stored response that is not paid.
-    Unpaid(MemoryPermit),
+    Unpaid {
+        /// The memory for it.
+        permit: MemoryPermit,
+        /// The client has got it before.
+        is_seen: bool,
+    },
     /// An answer that is translated into the client's format.
     Translated(Translation),
     /// An answer that needs no translation.
@@ -297,14 +302,17 @@ impl WholeAnswer {
 
 /// A stored response that is kept until it is complete.
 pub struct UnpaidResponse {
+    /// The client has got it before.
+    is_seen: bool,
     scanner: AnswerScanner,
     pieces: Vec<Bytes>,
     permit: MemoryPermit,
 }
 
 impl UnpaidResponse {
-    fn new(permit: MemoryPermit) -> Self {
+    fn new(permit: MemoryPermit, is_seen: bool) -> Self {
         Self {
+            is_seen,
             scanner: AnswerScanner::new(Format::Responses),
             pieces: Vec::new(),
             permit,
@@ -323,7 +331,7 @@ impl UnpaidResponse {
         if self.scanner.finish() == AnswerKind::Broken {
             return Err(UpstreamFault::broken_answer());
         }
-        if is_running(&self.scanner) {
+        if !self.is_seen && is_running(&self.scanner) {
             return Err(still_running());
         }
         out.append(&mut self.pieces);
@@ -406,7 +414,9 @@ impl AnswerReader {
         Ok(match expected.body {
             ExpectedBody::Unread | ExpectedBody::Stored => Self::Unread,
             ExpectedBody::Count => Self::Count,
-            ExpectedBody::Unpaid(permit) => Self::Unpaid(Box::new(UnpaidResponse::new(permit))),
+            ExpectedBody::Unpaid { permit, is_seen } => {
+                Self::Unpaid(Box::new(UnpaidResponse::new(permit, is_seen)))
+            }
             ExpectedBody::Translated(translation) => Self::TranslatedWhole(Box::new(WholeAnswer {
                 is_remembered: translation.notes.memory.is_some(),
                 translator: AnswerTranslator::new(translation.notes, translation.context),

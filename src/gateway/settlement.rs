@@ -66,6 +66,11 @@ impl SettlementGuard {
         self.made_by.as_ref()
     }
 
+    /// Whether the client has got the stored response before that is to be paid for.
+    pub fn is_seen(&self) -> bool {
+        self.due.as_ref().is_some_and(|due| due.0.is_seen())
+    }
+
     /// Whether a stored response is to be paid for.
     pub const fn is_of_stored(&self) -> bool {
         self.due.is_some()

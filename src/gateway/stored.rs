@@ -215,7 +215,11 @@ pub async fn reserve_due(
             return Err(not_settled());
         }
     };
-    let paying = owned.begin_paying(id).ok_or_else(not_settled)?;
+    // The client got this text, and paid for it.
+    let is_seen = due.is_seen();
+    let Some(paying) = owned.begin_paying(id) else {
+        return if is_seen { Ok(()) } else { Err(not_settled()) };
+    };
     let model = snapshot.catalog.catalog().resolve(&due.served);
     let stored_at = exchange
         .stage
@@ -236,7 +240,10 @@ pub async fn reserve_due(
     let held = owned
         .reserve(&identity.key, &due, most, window, tariff)
         .await;
-    let mut reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
+    let mut reservation = match held {
+        Err(_) if is_seen => return Ok(()),
+        held => held.map_err(|shortage| cannot_pay(exchange, &shortage))?,
+    };
     reservation.set_prices(tariff.prices);
     exchange.settlement.reserve_due(reservation, due, paying);
     Ok(())
@@ -256,7 +263,15 @@ fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
     if let Shortage::Unavailable(cause) = shortage {
         log::error!("{}: the balance cannot be read: {cause}", exchange.id);
     }
-    shortage.public()
+    let error = shortage.public();
+    let message = format!(
+        "the rest of this response cannot be charged: {}",
+        error.message
+    );
+    PublicError {
+        message: message.into(),
+        ..error
+    }
 }
 
 /// The error for an item that the key does not own, or that its provider no longer stores.
@@ -282,8 +297,8 @@ pub fn target(base: &http::Uri, endpoint: Endpoint, session: &Session) -> Option
         let name = pair.split('=').next().unwrap_or(pair);
         PASSED.contains(&name) || name == "include%5B%5D"
     });
-    for (place, pair) in base.query().into_iter().chain(passed).enumerate() {
-        let mark = if place == 0 { '?' } else { '&' };
+    for (index, pair) in base.query().into_iter().chain(passed).enumerate() {
+        let mark = if index == 0 { '?' } else { '&' };
         // Writing to a string cannot fail.
         let _ = write!(target, "{mark}{pair}");
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::support::Service;
+use std::time::Duration;
 use tollgate_ledger::{GrantTerms, KeySelector};
 use tollgate_types::Money;
 
@@ -259,11 +260,12 @@ async fn the_rest_of_a_response_has_its_tier_and_its_calls_of_tools() {
 }
 
 /// A gateway before a provider that answers with `made` and shows `shown` when the response is retrieved.
-async fn storing(made: String, shown: &Value) -> Gateway {
+async fn storing(made: impl Into<Vec<Act>>, shown: &Value) -> Gateway {
+    let made = made.into();
     let shown = support::json_answer("200 OK", "", &shown.to_string());
     let service = Service::answering(move |seen| match &*seen.method {
         "GET" => vec![Act::send(shown.clone())],
-        _ => vec![Act::send(made.clone())],
+        _ => made.clone(),
     })
     .await;
     let mut provider = support::provider(service.address);
@@ -300,7 +302,7 @@ async fn a_response_without_usage_is_paid_for_when_it_is_retrieved_with_usage() 
     ] {
         let made = response(status, text, &Value::Null).to_string();
         let made = support::json_answer("200 OK", "", &made);
-        let gateway = storing(made, &response("completed", "so much", shown)).await;
+        let gateway = storing([Act::send(made)], &response("completed", "so much", shown)).await;
         let answer = gateway
             .post(RESPONSES, &ask(RESPONSES, false, json!({})))
             .await;
@@ -321,6 +323,53 @@ async fn a_response_without_usage_is_paid_for_when_it_is_retrieved_with_usage() 
 }
 
 #[tokio::test]
+async fn an_estimate_that_was_too_high_for_the_output_pays_for_input_too() {
+    let usage = json!({"input_tokens": 1000, "output_tokens": 300, "total_tokens": 1300});
+    let text = "so much ".repeat(200);
+    let made = response("completed", &text, &Value::Null).to_string();
+    let made = support::json_answer("200 OK", "", &made);
+    let gateway = storing([Act::send(made)], &response("completed", &text, &usage)).await;
+    let answer = gateway
+        .post(RESPONSES, &ask(RESPONSES, false, json!({})))
+        .await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert!(line["charged"].as_u64() > Some(300), "{line}");
+    gateway
+        .get(&format!("{RESPONSES}/resp_1"))
+        .await
+        .assert_ok();
+    gateway.has_spent(&gateway.key, 1300).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_response_that_the_client_has_got_can_be_retrieved_without_a_balance() {
+    let usage = json!({"input_tokens": 5000, "output_tokens": 1000, "total_tokens": 6000});
+    let of_body = json!({"id": "resp_1", "object": "response", "output": response("", "so", &usage)["output"]});
+    for shown in [response("completed", "so", &usage), of_body] {
+        let made = response("completed", "so", &Value::Null).to_string();
+        let made = support::json_answer("200 OK", "", &made);
+        let gateway = storing([Act::send(made)], &shown).await;
+        let key = gateway.key_of(GrantTerms {
+            tokens: 1000,
+            validity: LONG,
+            ..GrantTerms::default()
+        });
+        let body = ask(RESPONSES, false, json!({"max_output_tokens": 64}));
+        let answer = gateway
+            .send(&Request::post(RESPONSES, &body).key(&key))
+            .await;
+        answer.assert_ok();
+        gateway.line_of(&answer).await;
+        let target = format!("{RESPONSES}/resp_1");
+        let got = send(&gateway, "GET", &target, &key).await;
+        got.assert_ok();
+        assert_eq!(got.json(), shown);
+    }
+}
+
+#[tokio::test]
 async fn a_response_that_the_gateway_has_cut_is_paid_for_when_it_is_retrieved() {
     let usage = json!({"input_tokens": 5000, "output_tokens": 1000, "total_tokens": 6000});
     let began = response("in_progress", "", &Value::Null);
@@ -334,8 +383,12 @@ async fn a_response_that_the_gateway_has_cut_is_paid_for_when_it_is_retrieved() 
     let deep = "[".repeat(200) + &"]".repeat(200);
     let [created, delta, done] = events.map(|event| format!("data: {event}\n\n"));
     let done = done.replace("\"tools\":[]", &format!("\"tools\":{deep}"));
-    let made =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{created}{delta}{done}");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let made = [
+        Act::send(format!("{head}{created}{delta}")),
+        Act::Pause(Duration::from_millis(200)),
+        Act::send(done),
+    ];
     let gateway = storing(made, &response("completed", "so much", &usage)).await;
     let limit = json!({"max_output_tokens": 64});
     let request = Request::post(RESPONSES, &ask(RESPONSES, true, limit)).key(&gateway.key);
@@ -358,7 +411,7 @@ async fn the_rest_of_a_response_is_at_most_what_the_model_can_process() {
     let usage = json!({"input_tokens": 1_u64 << 50, "output_tokens": 1_u64 << 50});
     let made = response("completed", "so much", &Value::Null).to_string();
     let made = support::json_answer("200 OK", "", &made);
-    let gateway = storing(made, &response("completed", "so much", &usage)).await;
+    let gateway = storing([Act::send(made)], &response("completed", "so much", &usage)).await;
     let body = ask(RESPONSES, false, json!({}));
     let answer = gateway.post(RESPONSES, &body).await;
     answer.assert_ok();

@@ -148,7 +148,7 @@ impl Inner {
         Ok(unpaid)
     }
 
-    /// What was due for a response that is forgotten is unknown, and it cannot be paid for. A response whose end
+    /// The amount due for a forgotten response is unknown, so that nobody can pay it. A response whose end
     /// was seen counts as paid: some providers report no usage at all.
     fn is_unpaid(&self, request: &RequestId) -> Result<bool, StoreError> {
         if Timestamp::of_request(request) < self.ledger.owned_since() {
@@ -156,7 +156,7 @@ impl Inner {
         }
         Ok(match self.due_by(request)? {
             Due::Nothing => false,
-            Due::Rest(due) => !due.has_ended,
+            Due::Rest(due) => !due.is_seen(),
             Due::Unknown => true,
         })
     }

@@ -1,7 +1,7 @@
 //! Whether a stored response has been paid for.
 //!
 //! A request whose caller disconnected, whose provider broke off, or whose answer had no usage is charged an
-//! estimate, while its provider may have finished and stored the whole response. The record of that request shows it.
+//! estimate. Its provider may have finished and stored the whole response. The record of that request shows it.
 //! The rest is charged when the response is retrieved, under a request id that is derived from the first one, so
 //! that charging it again changes nothing.
 
@@ -48,6 +48,11 @@ pub struct Payable {
 }
 
 impl Payable {
+    /// Whether the client of the first request got the response, and paid for its output.
+    pub const fn is_seen(&self) -> bool {
+        self.has_ended && self.charged.output > 0
+    }
+
     /// The part of `usage` that was not charged.
     #[must_use]
     pub fn rest(&self, usage: &Usage) -> Usage {
