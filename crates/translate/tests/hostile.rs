@@ -565,3 +565,37 @@ fn a_crowd_of_names_is_dealt_with_in_bounded_time() {
         assert!(begun.elapsed() < BOUND, "{format}: {:?}", begun.elapsed());
     }
 }
+
+#[test]
+fn late_results_of_many_calls_follow_their_calls_in_order() {
+    const MANY: usize = 20_000;
+    let ids: Vec<_> = (0..MANY).map(|number| format!("call_{number}")).collect();
+    let exchange = |id: &String| {
+        [
+            json!({"type": "function_call", "call_id": id, "name": "look", "arguments": "{}"}),
+            json!({"role": "user", "content": "Well?"}),
+            json!({"type": "function_call_output", "call_id": id, "output": "Seen."}),
+        ]
+    };
+    let mut input = vec![json!({"role": "user", "content": "Go."})];
+    input.extend(ids.iter().flat_map(exchange));
+    let body = serde_json::to_vec(&json!({"model": "m", "input": input})).unwrap();
+    let target = Target::new("m", "backend");
+    let translated = request(Format::Responses, Format::Chat, &body, &target).unwrap();
+    let written: Value = serde_json::from_slice(&translated.body).unwrap();
+    let mut kinds = Vec::new();
+    for message in written["messages"].as_array().unwrap() {
+        let call = message.pointer("/tool_calls/0/id");
+        let id = call.or_else(|| message.get("tool_call_id"));
+        kinds.push((
+            message["role"].as_str().unwrap(),
+            id.and_then(Value::as_str),
+        ));
+    }
+    let mut expected = vec![("user", None)];
+    for id in &ids {
+        let id = Some(id.as_str());
+        expected.extend([("assistant", id), ("tool", id), ("user", None)]);
+    }
+    assert!(kinds == expected, "{:?}", kinds.get(..8));
+}

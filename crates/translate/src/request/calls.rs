@@ -28,6 +28,7 @@ pub(super) fn settle(
 ) -> Result<(), Refusal> {
     let turns = &mut conversation.turns;
     let mut open = OpenCalls::new();
+    let mut inserted: Vec<(usize, Turn<'_>)> = Vec::new();
     let mut at = 0;
     while let Some(turn) = turns.get(at) {
         let calls: HashSet<Cow<'_, str>> = turn
@@ -47,8 +48,9 @@ pub(super) fn settle(
             at += 1;
             continue;
         }
-        at = answer(turns, at, calls, &mut open, scope)?;
+        at = answer(turns, at, calls, &mut open, &mut inserted, scope)?;
     }
+    insert(turns, inserted);
     let first = open.into_iter().min_by_key(|(_, (at, _))| *at);
     first.map_or(Ok(()), |(_, (at, call))| Err(no_result(&call, at, scope)))
 }
@@ -56,10 +58,11 @@ pub(super) fn settle(
 /// Finds the results that follow the turn at `at`, of its calls and of the open ones; returns the next turn
 /// to look at.
 fn answer<'d>(
-    turns: &mut Vec<Turn<'d>>,
+    turns: &mut [Turn<'d>],
     at: usize,
     mut calls: HashSet<Cow<'d, str>>,
     open: &mut OpenCalls<'d>,
+    inserted: &mut Vec<(usize, Turn<'d>)>,
     scope: &Scope<'_>,
 ) -> Result<usize, Refusal> {
     let after = at.saturating_add(1);
@@ -104,9 +107,7 @@ fn answer<'d>(
         turn.blocks.extend(moved);
     }
     if !late.is_empty() {
-        let before = turns.len();
-        put_after(turns, after, late);
-        end += turns.len().saturating_sub(before);
+        put_after(turns, after, late, inserted);
     }
     Ok(end)
 }
@@ -116,8 +117,13 @@ fn no_result(call: &Block<'_>, at: Option<usize>, scope: &Scope<'_>) -> Refusal 
     refuse_at(at, scope, format!("calls '{id}', and no result follows"))
 }
 
-/// Puts results into the turn at `at` where that has some, else before it.
-fn put_after<'d>(turns: &mut Vec<Turn<'d>>, at: usize, results: Vec<Block<'d>>) {
+/// Puts results into the turn at `at` if that has some; otherwise a turn for them is to be inserted there.
+fn put_after<'d>(
+    turns: &mut [Turn<'d>],
+    at: usize,
+    results: Vec<Block<'d>>,
+    inserted: &mut Vec<(usize, Turn<'d>)>,
+) {
     if let Some(turn) = turns.get_mut(at)
         && turn.blocks.iter().any(|block| result_id(block).is_some())
     {
@@ -129,7 +135,25 @@ fn put_after<'d>(turns: &mut Vec<Turn<'d>>, at: usize, results: Vec<Block<'d>>) 
         blocks: results,
         at: turns.get(at).and_then(|turn| turn.at),
     };
-    turns.insert(at.min(turns.len()), turn);
+    inserted.push((at, turn));
+}
+
+/// Inserts turns before those at their places, which ascend.
+fn insert<'d>(turns: &mut Vec<Turn<'d>>, inserted: Vec<(usize, Turn<'d>)>) {
+    if inserted.is_empty() {
+        return;
+    }
+    let mut inserted = inserted.into_iter().peekable();
+    let mut all = Vec::with_capacity(turns.len().saturating_add(inserted.len()));
+    for (at, turn) in turns.drain(..).enumerate() {
+        all.extend(
+            inserted
+                .next_if(|(place, _)| *place == at)
+                .map(|(_, it)| it),
+        );
+        all.push(turn);
+    }
+    *turns = all;
 }
 
 /// A refusal of a whole turn.
