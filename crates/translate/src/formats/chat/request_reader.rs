@@ -248,8 +248,10 @@ fn read_part<'d>(
             media_mark(scope, &mut fields)?;
             fields.close()?;
             let path = path.field("file");
+            // A target without names needs it for the type.
+            let given = member(file, "filename").and_then(Value::text);
             let mut file = scope.open(file, &table::FILE_DATA, &path)?;
-            let name = file.text("filename")?;
+            let name = file.text("filename")?.or(given);
             let data = file.require_text("file_data")?;
             file.close()?;
             media::document(scope, data, name, &path.field("file_data"))?

@@ -235,8 +235,10 @@ fn file<'d>(
     value: Value<'d>,
     path: &Path<'_>,
 ) -> Result<Block<'d>, Refusal> {
+    // A target without names needs it for the type.
+    let given = member(value, "filename").and_then(Value::text);
     let mut fields = scope.open(value, &table::FILE, path)?;
-    let name = fields.text("filename")?;
+    let name = fields.text("filename")?.or(given);
     let data = fields.text("file_data")?;
     let url = fields.text("file_url")?;
     media_mark(scope, &mut fields);
