@@ -282,7 +282,9 @@ impl ResponsesReader {
         let piece = event.piece()?;
         let item = self.item(ItemKind::Message, event)?;
         if !piece.is_empty() {
-            let parts = event.content_index.unwrap_or(0).saturating_add(1);
+            // Without an index it is unknown which parts have come.
+            let index = event.content_index;
+            let parts = index.map_or(u64::MAX, |index| index.saturating_add(1));
             item.parts = item.parts.max(parts);
         }
         flow.logprobs(&logprobs::entries(event.logprobs)?);
