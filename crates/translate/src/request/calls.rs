@@ -48,6 +48,11 @@ pub(super) fn settle(
             at += 1;
             continue;
         }
+        // One result cannot answer two calls.
+        let mut ids = turn.blocks.iter().filter_map(call_id);
+        if let Some((at, call)) = ids.find_map(|id| open.remove(&id.decode())) {
+            return Err(no_result(&call, at, scope));
+        }
         at = answer(turns, at, calls, &mut open, &mut inserted, scope)?;
     }
     insert(turns, inserted);
@@ -99,7 +104,6 @@ fn answer<'d>(
         let place = turn.at;
         for call in turn.blocks.extract_if(.., is_open) {
             let id = call_id(&call).map(Text::decode).unwrap_or_default();
-            // An id that is used again names the last call.
             if let Some((at, call)) = open.insert(id, (place, call)) {
                 return Err(no_result(&call, at, scope));
             }
