@@ -110,8 +110,8 @@ pub(crate) struct TargetRules {
     pub(crate) has_text_documents: bool,
     /// Whether tools have cache marks, and automatic caching counts as one of the marks.
     pub(crate) has_tool_marks: bool,
-    /// Whether results of tools have cache marks.
-    pub(crate) has_result_marks: bool,
+    /// How many cache marks the result of a tool has, at most.
+    pub(crate) marks_of_result: usize,
     /// Whether a tool's schema must be a single object.
     pub(crate) merges_schemas: bool,
     /// Whether a tool that is not strict must be declared so.

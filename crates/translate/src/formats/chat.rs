@@ -68,7 +68,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         image_types: None,
         has_text_documents: false,
         has_tool_marks: false,
-        has_result_marks: false,
+        marks_of_result: 0,
         merges_schemas: false,
         declares_strictness: false,
         has_stop_sequences: true,

@@ -73,7 +73,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         image_types: Some(&["image/png", "image/jpeg", "image/gif", "image/webp"]),
         has_text_documents: true,
         has_tool_marks: true,
-        has_result_marks: true,
+        marks_of_result: usize::MAX,
         merges_schemas: true,
         declares_strictness: false,
         has_stop_sequences: true,

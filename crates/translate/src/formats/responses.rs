@@ -68,7 +68,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         image_types: None,
         has_text_documents: false,
         has_tool_marks: false,
-        has_result_marks: true,
+        marks_of_result: usize::MAX,
         merges_schemas: false,
         // Without a declaration, a tool is strict if its schema allows it.
         declares_strictness: true,

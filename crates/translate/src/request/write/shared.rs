@@ -44,7 +44,7 @@ impl MarkBudget {
             .iter()
             .flat_map(|turn| &turn.blocks)
             .map(|block| match block {
-                Block::Result(result) if scope.rules.has_result_marks => marked(&result.content),
+                Block::Result(result) => marked(&result.content).min(scope.rules.marks_of_result),
                 other => usize::from(is_marked(&other)),
             })
             .sum();
