@@ -87,7 +87,7 @@ impl Turn<'_> {
     pub(crate) fn has_content(&self) -> bool {
         self.blocks.iter().any(|block| match block {
             Block::Text(text) => !text.words.is_blank(),
-            Block::Refusal(text) => !text.is_empty(),
+            Block::Refusal(text) => !text.words.is_empty(),
             Block::Thought(_) | Block::Search(_) => false,
             Block::Image(_) | Block::Document(_) | Block::Call(_) | Block::Result(_) => true,
         })
@@ -99,7 +99,7 @@ impl Turn<'_> {
 pub(crate) enum Block<'d> {
     Text(TextBlock<'d>),
     /// The assistant declined.
-    Refusal(Text<'d>),
+    Refusal(TextBlock<'d>),
     Image(Image<'d>),
     Document(File<'d>),
     Call(Call<'d>),
@@ -114,6 +114,8 @@ pub(crate) struct TextBlock<'d> {
     pub(crate) cache: Option<CacheMark<'d>>,
     /// Its citations, as they stand in the request.
     pub(crate) cited: Option<Value<'d>>,
+    /// Whether it is the first block of a message that was joined to the one before.
+    pub(crate) begins: bool,
 }
 
 impl<'d> TextBlock<'d> {
@@ -123,6 +125,7 @@ impl<'d> TextBlock<'d> {
             words,
             cache: None,
             cited: None,
+            begins: false,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     request::{
         conversation::{
             AnswerFormat, Block, CacheMark, CallResult, Conversation, Image, Reasoning, Role,
-            Sampling, Thought,
+            Sampling, TextBlock, Thought, Words,
         },
         fields::Fields,
         path::Path,
@@ -260,7 +260,7 @@ fn read_part<'d>(
             let mut fields = scope.open(part, &table::REFUSAL, path)?;
             let text = fields.require_text("refusal")?;
             fields.close()?;
-            Block::Refusal(text)
+            Block::Refusal(TextBlock::of(Words::Asked(text)))
         }
     };
     Ok(Some(block))
@@ -311,7 +311,7 @@ fn assistant<'d>(
         content(scope, value, &path.field("content"), &mut blocks)?;
     }
     if let Some(refusal) = fields.text("refusal")? {
-        blocks.push(Block::Refusal(refusal));
+        blocks.push(Block::Refusal(TextBlock::of(Words::Asked(refusal))));
     }
     if let Some(calls) = fields.array("tool_calls")? {
         read_calls(scope, calls, &path.field("tool_calls"), &mut blocks)?;

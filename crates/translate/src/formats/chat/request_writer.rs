@@ -21,6 +21,25 @@ use crate::{
     seal::ReasoningForm,
 };
 
+const PARAGRAPH: &str = "\n\n";
+
+/// The texts or the refusals among blocks, each with its separator from the one before: neighbours in one
+/// message of an answer are pieces of one.
+fn pieces_of<'c, 'd>(
+    blocks: &'c [Block<'d>],
+    is_answer: bool,
+    text_of: impl Fn(&'c Block<'d>) -> Option<&'c TextBlock<'d>>,
+) -> impl Iterator<Item = (&'static str, &'c TextBlock<'d>)> {
+    let mut follows = false;
+    blocks.iter().filter_map(move |block| {
+        let found = text_of(block);
+        let is_neighbour = std::mem::replace(&mut follows, found.is_some());
+        let found = found?;
+        let goes_on = is_answer && is_neighbour && !found.begins;
+        Some((if goes_on { "" } else { PARAGRAPH }, found))
+    })
+}
+
 /// The earlier reasoning of a chat provider, in its own words.
 #[derive(Default)]
 struct Own<'d> {
@@ -95,7 +114,7 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("role").string(role);
         self.out.key("content");
-        self.chat_joined(texts, "\n\n");
+        self.chat_joined(texts.into_iter().map(|text| (PARAGRAPH, text)));
         self.out.end_object();
         Ok(rest)
     }
@@ -272,16 +291,11 @@ impl Writer<'_, '_> {
         }
         let knows_parts = self.scope.target.chat.openai || turn.role == Role::User;
         if !knows_parts {
-            // The texts of an answer are pieces of one.
-            let between = match turn.role {
-                Role::Assistant => "",
-                _ => "\n\n",
-            };
-            let texts = blocks.iter().filter_map(|block| match block {
+            let is_answer = turn.role == Role::Assistant;
+            self.chat_joined(pieces_of(blocks, is_answer, |block| match block {
                 Block::Text(text) => Some(text),
                 _ => None,
-            });
-            self.chat_joined(texts, between);
+            }));
             return Ok(());
         }
         self.out.begin_array();
@@ -292,15 +306,18 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Texts in one string, for providers that know no parts here.
+    /// Texts in one string, each with its separator from the one before.
     fn chat_joined<'c, 'd: 'c>(
         &mut self,
-        texts: impl IntoIterator<Item = &'c TextBlock<'d>>,
-        between: &str,
+        texts: impl IntoIterator<Item = (&'static str, &'c TextBlock<'d>)>,
     ) {
         self.out.begin_string();
-        for (at, text) in texts.into_iter().enumerate() {
-            self.out.text(if at == 0 { "" } else { between });
+        let mut has_any = false;
+        for (between, text) in texts {
+            if has_any && !text.words.is_empty() {
+                self.out.text(between);
+            }
+            has_any |= !text.words.is_empty();
             pieces(&mut self.out, &text.words);
             if let Some(mark) = text.cache {
                 self.scope.note_dropped(mark.path);
@@ -360,11 +377,11 @@ impl Writer<'_, '_> {
     fn chat_assistant(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
         let has_calls = turn.blocks.iter().any(|it| matches!(it, Block::Call(_)));
         let mut has_text = false;
-        let mut refusals = Vec::new();
+        let mut has_refusal = false;
         for block in &turn.blocks {
             match block {
                 Block::Text(_) => has_text = true,
-                Block::Refusal(words) => refusals.push(*words),
+                Block::Refusal(_) => has_refusal = true,
                 Block::Call(_) | Block::Thought(_) => {}
                 Block::Search(search) => self.forget_search(search),
                 other => {
@@ -373,7 +390,7 @@ impl Writer<'_, '_> {
                 }
             }
         }
-        if !has_calls && !has_text && refusals.is_empty() {
+        if !has_calls && !has_text && !has_refusal {
             self.forget_thoughts(turn);
             return Ok(());
         }
@@ -386,12 +403,12 @@ impl Writer<'_, '_> {
         } else {
             self.out.raw(b"null");
         }
-        if !refusals.is_empty() {
-            self.out.key("refusal").begin_string();
-            for refusal in refusals {
-                self.out.escaped(refusal.json());
-            }
-            self.out.end_string();
+        if has_refusal {
+            self.out.key("refusal");
+            self.chat_joined(pieces_of(&turn.blocks, true, |block| match block {
+                Block::Refusal(refusal) => Some(refusal),
+                _ => None,
+            }));
         }
         if has_calls {
             self.chat_calls(turn);

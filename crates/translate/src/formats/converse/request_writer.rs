@@ -8,7 +8,7 @@ use crate::{
     request::{
         conversation::{
             Block, CacheMark, Call, CallResult, Conversation, File, Image, Role, Source, TextBlock,
-            Thought, Turn, Words,
+            Thought, Turn,
         },
         write::{
             Writer,
@@ -154,8 +154,8 @@ impl Writer<'_, '_> {
             Block::Text(block) if !is_said(&block.words) => {}
             Block::Text(block) if turn.role.instructs() => self.converse_reminder(block),
             Block::Text(block) => self.converse_text(block),
-            Block::Refusal(refusal) if refusal.is_empty() => {}
-            Block::Refusal(refusal) => self.converse_text(&TextBlock::of(Words::Asked(*refusal))),
+            Block::Refusal(refusal) if refusal.words.is_empty() => {}
+            Block::Refusal(refusal) => self.converse_text(refusal),
             Block::Image(image) if !is_model => self.converse_image(image, turn)?,
             Block::Document(file) if !is_model => self.converse_file(file, turn, documents)?,
             Block::Call(call) if is_model => self.converse_call(call),

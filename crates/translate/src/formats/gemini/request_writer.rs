@@ -128,10 +128,10 @@ impl Writer<'_, '_> {
             Block::Text(block) if !is_said(&block.words) => {}
             Block::Text(block) if turn.role.instructs() => self.gemini_reminder(block),
             Block::Text(block) => self.gemini_text(block),
-            Block::Refusal(refusal) if refusal.is_empty() => {}
+            Block::Refusal(refusal) if refusal.words.is_empty() => {}
             Block::Refusal(refusal) => {
                 self.out.item().begin_object();
-                text(self.out.key("text"), *refusal);
+                words(self.out.key("text"), &refusal.words);
                 self.out.end_object();
             }
             Block::Image(image) if !is_model => self.gemini_media(&image.source, IMAGE),

@@ -12,7 +12,6 @@ use crate::{
     Refusal,
     request::conversation::{
         Block, CacheMark, CallResult, Conversation, File, Role, Source, TextBlock, Thought, Turn,
-        Words,
     },
     seal::ReasoningForm,
 };
@@ -196,7 +195,7 @@ impl Writer<'_, '_> {
                 Ok(())
             }
             Block::Refusal(refusal) => {
-                self.text_block(&TextBlock::of(Words::Asked(*refusal)));
+                self.text_block(refusal);
                 Ok(())
             }
             Block::Image(_) | Block::Document(_) if turn.role == Role::User => {

@@ -181,6 +181,7 @@ impl Writer<'_, '_> {
                 words,
                 cache,
                 cited,
+                begins: _,
             }) => {
                 self.out.key("type").string("input_text");
                 self.out.key("text");
@@ -272,7 +273,7 @@ impl Writer<'_, '_> {
                 // An answer that says nothing has no item.
                 Block::Text(said) if said.words.is_empty() => {}
                 Block::Text(said) => self.said(said),
-                Block::Refusal(refusal) => self.said(&TextBlock::of(Words::Asked(*refusal))),
+                Block::Refusal(refusal) => self.said(refusal),
                 Block::Call(call) => self.responses_call(call),
                 // A search without the reasoning that led to it is refused.
                 Block::Search(search) if is_lost => self.forget_search(search),

@@ -96,7 +96,13 @@ pub(crate) fn assistant_says<'d>(
     at: usize,
 ) {
     match turns.last_mut() {
-        Some(last) if last.role == Role::Assistant => last.blocks.extend(blocks),
+        Some(last) if last.role == Role::Assistant => {
+            let joined = last.blocks.len();
+            last.blocks.extend(blocks);
+            if let Some(Block::Text(text) | Block::Refusal(text)) = last.blocks.get_mut(joined) {
+                text.begins = true;
+            }
+        }
         _ => turns.push(Turn {
             role: Role::Assistant,
             blocks: blocks.into_iter().collect(),
@@ -108,9 +114,8 @@ pub(crate) fn assistant_says<'d>(
 /// A block of text as the caller wrote it.
 pub(crate) fn text_block<'d>(text: Text<'d>, cache: Option<CacheMark<'d>>) -> Block<'d> {
     Block::Text(TextBlock {
-        words: Words::Asked(text),
         cache,
-        cited: None,
+        ..TextBlock::of(Words::Asked(text))
     })
 }
 

@@ -91,9 +91,9 @@ fn text<'d>(
     let cited = fields.array("citations")?;
     fields.close()?;
     Ok(Block::Text(TextBlock {
-        words: Words::Asked(text),
         cache,
         cited: cited.filter(|cited| cited.elements().next().is_some()),
+        ..TextBlock::of(Words::Asked(text))
     }))
 }
 

@@ -200,16 +200,15 @@ fn part<'d>(
             let cited = fields.array("annotations")?;
             fields.close()?;
             Ok(Block::Text(TextBlock {
-                words: Words::Asked(text),
-                cache: None,
                 cited: cited.filter(|cited| cited.elements().next().is_some()),
+                ..TextBlock::of(Words::Asked(text))
             }))
         }
         "refusal" => {
             let mut fields = scope.open(value, &table::REFUSAL, path)?;
             let text = fields.require_text("refusal")?;
             fields.close()?;
-            Ok(Block::Refusal(text))
+            Ok(Block::Refusal(TextBlock::of(Words::Asked(text))))
         }
         "input_image" => image(scope, value, path),
         _ => file(scope, value, path),
