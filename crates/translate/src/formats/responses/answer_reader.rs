@@ -180,15 +180,20 @@ impl ReadAnswer for ResponsesReader {
 }
 
 impl ResponsesReader {
-    /// Reads the items of the last event, if no event before it had any.
+    /// Reads the items of the last event: all if no event before it had any, otherwise those that have not ended.
     fn rest(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
-        if self.begun > 0 {
+        let reads_all = self.begun == 0;
+        if !reads_all && self.items.is_empty() {
             return Ok(());
         }
         let last: Last<'_> = document(data)?;
         let items = last.response.and_then(|it| it.output).unwrap_or_default();
         for (raw, index) in items.into_iter().zip(0..) {
-            self.whole(index, &document(raw.get())?, raw, flow)?;
+            let item: Item<'_> = document(raw.get())?;
+            let is_item = |open: &OpenItem| open.index == index && open.kind == item.kind();
+            if reads_all || self.items.iter().any(is_item) {
+                self.whole(index, &item, raw, flow)?;
+            }
         }
         Ok(())
     }
