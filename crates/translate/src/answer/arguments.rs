@@ -96,13 +96,8 @@ impl CustomInput {
     /// Reads the next piece of the arguments, and appends what of the input is whole, as the
     /// contents of a JSON string.
     pub(crate) fn push(&mut self, piece: RawText<'_>, input: &mut String) {
-        let joined = match self.half.as_str() {
-            "" => Cow::Borrowed(piece.as_str()),
-            half => Cow::Owned(format!("{half}{}", piece.as_str())),
-        };
-        let (whole, half) = split_half(&joined);
-        half.clone_into(&mut self.half);
-        for c in RawText::escaped(whole).unescape().chars() {
+        let whole = with_half(&mut self.half, piece);
+        for c in RawText::escaped(&whole).unescape().chars() {
             self.step(c, input);
         }
     }
@@ -164,6 +159,19 @@ impl CustomInput {
 
 /// The length of `\uXXXX`.
 const UNIT: usize = 6;
+
+/// A piece after the `half` of a pair that the one before ended with; keeps the half that it ends with itself.
+pub(crate) fn with_half<'a>(half: &mut String, piece: RawText<'a>) -> Cow<'a, str> {
+    if half.is_empty() {
+        let (whole, end) = split_half(piece.as_str());
+        end.clone_into(half);
+        return Cow::Borrowed(whole);
+    }
+    let joined = format!("{half}{}", piece.as_str());
+    let (whole, end) = split_half(&joined);
+    end.clone_into(half);
+    Cow::Owned(whole.to_owned())
+}
 
 /// Cuts the first half of a pair off the end of contents.
 fn split_half(contents: &str) -> (&str, &str) {
