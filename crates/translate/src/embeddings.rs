@@ -319,7 +319,7 @@ pub fn embeddings_answer(
     Some(out.into_bytes().into())
 }
 
-/// Adds the input tokens to an [answer](embeddings_answer) of which the provider has not reported them.
+/// Adds the input tokens to an [answer](embeddings_answer) without a report of the provider.
 pub fn with_usage(answer: &[u8], tokens: u64) -> Bytes {
     let members = answer.strip_suffix(b"}").unwrap_or(answer);
     let usage = format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}}}"#);

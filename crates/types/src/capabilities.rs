@@ -54,8 +54,8 @@ pub struct ChatCapabilities {
     pub stream_options: bool,
     /// Accepts the role `developer`; otherwise such messages are sent as `system`.
     pub developer_role: bool,
-    /// Accepts several instructions; otherwise the first are joined, later ones sent as the user's, in
-    /// `<system-reminder>`. Templates of some open models refuse them.
+    /// Accepts several system messages, anywhere. Otherwise the gateway joins the leading ones and sends later
+    /// ones as user messages in `<system-reminder>`. Templates of some open models refuse them.
     pub system_in_the_middle: bool,
     /// Accepts `reasoning_effort` together with `tools`; otherwise a model that reasons is sent `none` beside
     /// tools, unless its `efforts` lack that, and another effort is dropped with notice.

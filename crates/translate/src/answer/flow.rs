@@ -76,7 +76,7 @@ pub(crate) struct Flow {
     cited: String,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.
     stops: Option<Stops>,
-    /// How likely the tokens of the next piece of text are that may hold such a sequence.
+    /// The log probabilities of the next piece, until the stop sequences are checked.
     token_logprobs: String,
 }
 

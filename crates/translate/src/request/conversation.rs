@@ -83,7 +83,7 @@ pub(crate) struct Turn<'d> {
 }
 
 impl Turn<'_> {
-    /// Whether it says something: many formats refuse empty texts and messages.
+    /// Whether the turn has content: many formats refuse empty texts and messages.
     pub(crate) fn has_content(&self) -> bool {
         self.blocks.iter().any(|block| match block {
             Block::Text(text) => !text.words.is_blank(),

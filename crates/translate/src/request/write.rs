@@ -88,7 +88,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Leaves out what was searched for and thought in a turn that says nothing.
+    /// Drops the searches and thoughts of a turn without content.
     pub(crate) fn forget_blocks(&mut self, turn: &Turn<'_>) {
         for block in &turn.blocks {
             match block {

@@ -343,7 +343,7 @@ impl Writer<'_, '_> {
 }
 
 /// The name of a document. The provider takes letters, digits, hyphens, brackets and single blanks, and
-/// each name once: all but the first have their number in theirs, and so has a first that looks like them.
+/// each name once. Names after the first end with their number. So does a first name that could equal such a name.
 fn document_name(file: &File<'_>, number: usize) -> String {
     const LONGEST: usize = 200;
     let name = file.name.map(|it| it.decode()).unwrap_or_default();

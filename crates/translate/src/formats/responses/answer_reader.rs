@@ -37,7 +37,7 @@ struct OpenItem {
     kind: ItemKind,
     /// Something of its contents has come; then what is repeated at its end is known.
     has_contents: bool,
-    /// Parts of a message up to the last one of which something has come.
+    /// The number of parts up to the last part with a delta.
     parts: u64,
     /// The part of the summary, or of the reasoning, that came last.
     last_part: Option<(PartKind, u64)>,
@@ -401,7 +401,7 @@ fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends the parts of a message, and reads those of which nothing has come: all behind the first `known`.
+/// Ends the parts of a message, and reads the parts after the first `known`, which had no deltas.
 fn end_message(index: u64, item: &Item<'_>, known: u64, flow: &mut Flow) -> Result<(), Failure> {
     for (part, place) in item.content.iter().flatten().zip(0..) {
         let text = Key::new(Kind::Text, index, place);
