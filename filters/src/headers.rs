@@ -278,25 +278,24 @@ impl Headers {
 /// Two headers that agree are one credential. Two that disagree are refused, because the gateway cannot
 /// know which one the client means.
 fn credential(headers: &HeaderMap, own: &HeaderName) -> Result<Option<Secret>, PublicError> {
-    let bearer = match one_of(headers, &AUTHORIZATION)? {
+    let one_of = |name| one_of(headers, name).map_err(|()| two_credentials(own));
+    let bearer = match one_of(&AUTHORIZATION)? {
         Some(value) => bearer_token(value)?,
         None => None,
     };
-    let api_key = one_of(headers, own)?.map(visible_text).transpose()?;
+    let api_key = one_of(own)?.map(visible_text).transpose()?;
     match (bearer, api_key) {
-        (Some(bearer), Some(api_key)) if bearer != api_key => Err(two_credentials()),
+        (Some(bearer), Some(api_key)) if bearer != api_key => Err(two_credentials(own)),
         (Some(key), _) | (None, Some(key)) => Ok(Some(Secret::new(key))),
         (None, None) => Ok(None),
     }
 }
 
-fn one_of<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> Result<Option<&'a HeaderValue>, PublicError> {
+/// The value of a header; an error if there are several.
+fn one_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (_, Some(_)) => Err(two_credentials()),
+        (_, Some(_)) => Err(()),
         (first, None) => Ok(first),
     }
 }
@@ -317,11 +316,13 @@ fn visible_text(value: &HeaderValue) -> Result<&str, PublicError> {
         .map_err(|_| PublicError::invalid_api_key())
 }
 
-fn two_credentials() -> PublicError {
+fn two_credentials(own: &HeaderName) -> PublicError {
     PublicError::new(
         ErrorCode::InvalidApiKey,
-        "two credentials in one request disagree: send the API key once, as \
-         'Authorization: Bearer <API key>' or as 'x-api-key: <API key>'",
+        format!(
+            "two credentials in one request: send the API key once, as \
+             'Authorization: Bearer <API key>' or as '{own}: <API key>'"
+        ),
     )
 }
 

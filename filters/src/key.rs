@@ -71,10 +71,7 @@ fn missing(format: Option<Format>) -> PublicError {
     };
     PublicError::new(
         ErrorCode::MissingApiKey,
-        format!(
-            "no API key was sent: send it as 'Authorization: Bearer <API key>' or as \
-             '{header}: <API key>'"
-        ),
+        format!("no API key: send 'Authorization: Bearer <API key>' or '{header}: <API key>'"),
     )
 }
 

@@ -44,7 +44,8 @@ macro_rules! error_codes {
 }
 
 error_codes! {
-    /// The request has no credential. Send `Authorization: Bearer KEY` or `x-api-key: KEY`.
+    /// The request has no credential. Send `Authorization: Bearer KEY`, `x-api-key: KEY` or, to Gemini's endpoints,
+    /// `x-goog-api-key: KEY`.
     MissingApiKey = "missing_api_key", 401, AuthenticationError;
     /// The key is malformed, unknown, expired or revoked. Use another key.
     InvalidApiKey = "invalid_api_key", 401, AuthenticationError;
