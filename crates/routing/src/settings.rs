@@ -412,7 +412,7 @@ pub struct DeploymentSettings {
     /// The provider that serves it.
     pub provider: String,
     /// The upstream model name. Default: the `upstream_model` of the model, else its identifier.
-    /// `*` alone stands for the part that the `*` of the family's pattern matches.
+    /// `*` alone stands for the `upstream_model` of the model, else for the part that a pattern of the family matches.
     pub upstream_model: Option<String>,
     /// The formats to use here, of those of the provider. Default: all of them.
     pub formats: Option<Vec<Format>>,

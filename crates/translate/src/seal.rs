@@ -52,8 +52,7 @@ pub enum ReasoningForm {
     /// Chat: one entry of `reasoning_details` as a JSON object, without its `text` or
     /// `summary`, which the caller shows.
     Details,
-    /// Unsigned reasoning text that the caller shows beside the seal. The payload is the name of
-    /// the field of chat that it came in, whatever its format.
+    /// Unsigned reasoning text of any format, which the caller shows beside the seal. The payload is not read.
     Shown,
     /// Chat: the same, where the caller does not want to see it: the payload is the text.
     Hidden,

@@ -129,8 +129,8 @@ impl Flow {
         seal::seal(backend, blob.form, &blob.item_id, &blob.payload)
     }
 
-    /// Chat providers rarely sign reasoning, and others do not always. It is sealed with its provider all
-    /// the same, so that it goes back to that provider only.
+    /// Not every provider signs reasoning. The seal names the provider, so that unsigned reasoning returns to that
+    /// provider only.
     fn unsigned(open: &Open) -> Option<Blob> {
         (open.key.kind == Kind::Thinking).then(|| Blob {
             form: ReasoningForm::Shown,
