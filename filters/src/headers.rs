@@ -243,7 +243,7 @@ impl Headers {
         for name in &self.to_provider {
             for value in headers.get_all(name) {
                 let value = match *name == BETA {
-                    // It has passed above.
+                    // The match above has added it.
                     true if is_messages => None,
                     true => self.allowed_betas(value),
                     false => Some(value.clone()),

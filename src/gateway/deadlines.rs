@@ -29,7 +29,7 @@ enum Phase {
     Token,
     /// Content flows: the time of the last content, and the number of its event.
     Flow(Instant, u64),
-    /// The rest, which nobody needs, has begun at this time.
+    /// A rest that is not needed has begun at this time.
     Rest(Instant),
 }
 
@@ -38,8 +38,8 @@ enum Phase {
 pub enum Progress {
     /// A piece of an answer that is not a stream.
     Piece,
-    /// A part of an answer whose rest nobody needs: of an error, whose status is known, or of an answer that the
-    /// client has.
+    /// A part of an answer whose rest is not needed: an error, whose status is known, or an answer that the client
+    /// has.
     Rest,
     /// A stream without content so far.
     Preamble,

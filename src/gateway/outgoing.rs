@@ -132,7 +132,7 @@ fn prepare_untranslated(
         ..Outgoing::default()
     };
     if let Some(api) = request.embeddings_format(deployment)? {
-        // Settings that are repeated for each text make a large body of a small one.
+        // Settings that are repeated for each text can turn a small body into a large one.
         let permit = no_room(exchange, body);
         translate_embeddings(&request, deployment, api, permit, &mut sent)?;
     }

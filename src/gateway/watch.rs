@@ -40,7 +40,7 @@ struct Watched {
     backlog: Option<DownstreamBacklog>,
     /// Its caller did not read at the last check.
     was_held_up: AtomicBool,
-    /// Nor at the one before.
+    /// Its caller did not read at the last two checks.
     is_stuck: AtomicBool,
     /// Whether its connection is read even while its caller reads nothing, as over HTTP/2.
     is_always_read: bool,

@@ -22,7 +22,7 @@ use tollgate_telemetry::events::{self, PageFormat};
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// Sets it.
+    /// Sets whether it does.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Release);
     }

@@ -514,7 +514,7 @@ fn log_unavailable(cause: &Unavailable) {
 pub struct NoAccounts;
 
 impl NoAccounts {
-    /// Services that have nothing to say.
+    /// Services without accounts.
     pub fn services(catalog: &Arc<IndexedCatalog>, plans: Arc<[String]>) -> Services {
         Services {
             keys: Arc::new(Self),

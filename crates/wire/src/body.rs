@@ -59,8 +59,8 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Sets the name of the model. A body whose format keeps it in the [address](crate::address) gets none, unless
-    /// it has one. At most once per body.
+    /// Sets the name of the model. If the format has it in the [path](crate::address), only replaces a name that the
+    /// body has. At most once per body.
     pub fn set_model(&mut self, name: &str) {
         let name = Value::from(name).to_string();
         match self.peeked.spans.model {

@@ -148,8 +148,8 @@ impl Inner {
         Ok(unpaid)
     }
 
-    /// The amount due for a forgotten response is unknown, so that nobody can pay it. A response whose end
-    /// was seen counts as paid: some providers report no usage at all.
+    /// The amount due for a forgotten response is unknown: it counts as paid. So does a response whose end
+    /// and output the client got: some providers report no usage at all.
     fn is_unpaid(&self, request: &RequestId) -> Result<bool, StoreError> {
         if Timestamp::of_request(request) < self.ledger.owned_since() {
             return Ok(false);

@@ -84,7 +84,7 @@ fn top(key: &[u8]) -> Slot {
         b"messages" => Slot::Conversation,
         b"system" => Slot::Content,
         b"inferenceConfig" => Slot::Settings(&INFERENCE_CONFIG),
-        // The address has them.
+        // The path has both.
         b"model" => Slot::PathModel("model"),
         b"stream" => Slot::Json,
         _ => location::top(key),

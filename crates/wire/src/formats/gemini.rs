@@ -90,7 +90,7 @@ fn top(key: &[u8]) -> Slot {
         b"generationConfig" | b"generation_config" => Slot::Settings(&GENERATION_CONFIG),
         b"cachedContent" | b"cached_content" => Slot::StoredId,
         b"generateContentRequest" | b"generate_content_request" => Slot::Within(Location::Counted),
-        // The address has them.
+        // The path has both.
         b"model" => Slot::PathModel("model"),
         b"stream" => Slot::Json,
         _ => location::top(key),

@@ -134,7 +134,7 @@ pub(crate) enum Slot {
     /// The same as `HostedTools`, unless its `mode` is `off`.
     Search,
     Model,
-    /// The model, which must be that of the address; the path of the field.
+    /// A model that must equal the model of the path; the name of its field.
     PathModel(&'static str),
     Stream,
     /// The output limit of the format.

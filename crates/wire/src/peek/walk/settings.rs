@@ -197,8 +197,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks a model beside that of the address: the same, or `models/` and the same. That of the body itself is
-    /// replaced: providers that are gateways prefer it to the address.
+    /// Checks that a model equals the model of the path, with or without `models/`. The one at the top of the body is
+    /// replaced later: providers that are gateways prefer it to the path.
     fn path_model(
         &mut self,
         field: &'static str,
