@@ -3,13 +3,13 @@
 //! A page needs an API key like every other client. Browsers send no cookies here, so answers
 //! may be exposed whole (Fetch standard, section "CORS protocol").
 
-use crate::config::CorsSettings;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tollgate_config::CorsSettings;
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 /// Seconds for which a browser may remember an answer to a preflight.

@@ -14,12 +14,3 @@ mod machine;
 mod server;
 mod snapshot;
 mod upstreams;
-
-use tollgate_admin as admin;
-use tollgate_config as config;
-use tollgate_engine::{
-    accounts, candidate, catalog, client, conversation, counts, endpoints, keys, model_request,
-    open_path, owned, pipeline,
-};
-use tollgate_explain as explain;
-use tollgate_telemetry::{access_log, clock, events, recent};

@@ -1,9 +1,9 @@
 //! Limits of one configuration: sizes, times, attempts, and concurrency. Values only; `gateway` decides
 //! which request is refused.
 
-use crate::config::{DrainSettings, FailoverSettings, LimitSettings};
 use crate::machine;
 use std::time::Duration;
+use tollgate_config::{DrainSettings, FailoverSettings, LimitSettings};
 
 /// The limits of a request.
 #[derive(Clone, Copy, Debug)]

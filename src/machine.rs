@@ -1,13 +1,14 @@
 //! The files and memory of this process, and their limits, as Linux reports them under `/proc` and `/sys`. Without
 //! a report there is no limit.
 
-use crate::{allocator, events};
+use crate::allocator;
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use tollgate_telemetry::events;
 
 /// Resident bytes of the process at the last check, at most 100 ms ago; 0 if unknown.
 static RESIDENT: AtomicU64 = AtomicU64::new(0);

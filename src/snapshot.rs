@@ -3,21 +3,21 @@
 //! A request takes the snapshot that is current when it begins and keeps it to its end;
 //! a new one replaces the old in one step.
 
-use crate::accounts::{Accounts, NoAccounts, Remembering};
-use crate::catalog::IndexedCatalog;
-use crate::client::TrustedProxies;
-use crate::config::{Config, CountingSettings, Faults, Support, TranslationSettings};
 use crate::cors::Cors;
-use crate::counts::{CatalogCounts, CountCache, CountingPool};
-use crate::endpoints::Usage;
 use crate::limits::{DrainLimits, Failover, Limits};
-use crate::owned::Owned;
-use crate::pipeline::Pipeline;
 use crate::upstreams::{Authorities, Pool, Upstreams};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::sync::Arc;
+use tollgate_config::{Config, CountingSettings, Faults, Support, TranslationSettings};
 use tollgate_count::Vocabulary;
+use tollgate_engine::accounts::{Accounts, NoAccounts, Remembering};
+use tollgate_engine::catalog::IndexedCatalog;
+use tollgate_engine::client::TrustedProxies;
+use tollgate_engine::counts::{CatalogCounts, CountCache, CountingPool};
+use tollgate_engine::endpoints::Usage;
+use tollgate_engine::owned::Owned;
+use tollgate_engine::pipeline::Pipeline;
 use tollgate_filter::ModelHandle;
 use tollgate_routing::health::{DeploymentHandle, Fleet};
 

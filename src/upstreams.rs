@@ -12,7 +12,6 @@ pub use authorities::Authorities;
 pub use check::Checks;
 pub use files::is_out_of_files;
 
-use crate::clock;
 use address::Address;
 use arc_swap::ArcSwap;
 use http::header::{
@@ -30,6 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tollgate_routing::{BodyPatch, Http2, MODEL, Provider, Purpose, Target};
 use tollgate_settings::{Fault, KeyPath};
+use tollgate_telemetry::clock;
 use tollgate_types::Format;
 use tollgate_wire::address::with_model;
 

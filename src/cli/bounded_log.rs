@@ -3,10 +3,10 @@
 //!
 //! Ten such lines are logged in ten seconds, and then the number of the suppressed ones. All are counted.
 
-use crate::events;
 use log::{Log, Metadata, Record};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
+use tollgate_telemetry::events;
 
 /// How many lines of a kind are logged in each [`WHILE`].
 const MOST: u32 = 10;

@@ -1,8 +1,6 @@
 //! `tollgate demo`: the whole catalog on a simulated provider within this process.
 
 use super::init_log;
-use crate::config::{Answering, Config, Faults, Loader, Sources};
-use crate::keys;
 use crate::server::{Hangups, RunError, Start};
 use clap::Args;
 use std::fs::OpenOptions;
@@ -13,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_cli::{Failure, Outcome, print, print_line};
+use tollgate_config::{Answering, Config, Faults, Loader, Sources};
+use tollgate_engine::keys;
 use tollgate_ledger::{GrantTerms, KeySelector, NewKey};
 use tollgate_settings::{Environment, KeyPath};
 use tollgate_sim::{Sim, SimOptions};

@@ -5,13 +5,14 @@ mod bounded_log;
 mod demo;
 mod serve;
 
-use crate::{config, machine, server};
+use crate::{machine, server};
 use bounded_log::Bounded;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 #[cfg(not(feature = "demo"))]
 use tollgate_cli::absent as demo;
 use tollgate_cli::{Edge, Failure, note};
+use tollgate_config::LogLevel;
 use tollgate_filter::FilterKind;
 
 /// An edge gateway for language models: one key, one address, every model.
@@ -69,13 +70,13 @@ pub fn run(kinds: &'static [FilterKind]) -> ExitCode {
 }
 
 /// Sends diagnostics to standard error, at `level` unless `RUST_LOG` says otherwise.
-fn init_log(level: config::LogLevel) {
+fn init_log(level: LogLevel) {
     let log = env_logger::Builder::new()
         .format_timestamp_millis()
         .filter_level(match level {
-            config::LogLevel::Error => log::LevelFilter::Error,
-            config::LogLevel::Warn => log::LevelFilter::Warn,
-            config::LogLevel::Info => log::LevelFilter::Info,
+            LogLevel::Error => log::LevelFilter::Error,
+            LogLevel::Warn => log::LevelFilter::Warn,
+            LogLevel::Info => log::LevelFilter::Info,
         })
         // Pingora logs each connection's faults; the gateway logs those that matter.
         .filter_module("pingora", log::LevelFilter::Error)

@@ -1,7 +1,6 @@
 //! `tollgate serve` and `tollgate upgrade`: a gateway, and the one that takes over from it.
 
 use super::init_log;
-use crate::config::{self, Answering, Loader, Sources};
 use crate::server::{self, Hangups, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -10,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tollgate_cli::{ConfigFile, Outcome, print_line};
+use tollgate_config::{Answering, Loader, Sources};
 
 /// What `serve` takes.
 #[derive(Args)]
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         Some(From::Parent) => Some(Predecessor::at_standard_input()),
         Some(From::Socket) | None => None,
     };
-    let config = match config::load(&arguments.config.path) {
+    let config = match tollgate_config::load(&arguments.config.path) {
         Ok(config) => config,
         Err(faults) => {
             if let Some(Ok(parent)) = parent {
@@ -146,7 +146,7 @@ fn program(config: &Path) -> Program {
 pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
     // Under a service manager this is a process of the service as well.
     let _hangups = Hangups::take()?;
-    let config = config::load(&arguments.config.path)?;
+    let config = tollgate_config::load(&arguments.config.path)?;
     let socket = arguments.socket.clone();
     let socket = socket.unwrap_or_else(|| config.upgrade_socket());
     let patience = config.server.upgrade.timeout.get();

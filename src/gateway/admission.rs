@@ -1,25 +1,21 @@
 //! Admits a request: all decisions before the first attempt.
 
+use super::affinity;
 use super::attempt::{self, Attempts, Candidate};
 use super::body::{self, BodyFault, Reading, RequestBody};
-use super::conversation;
 use super::count;
 use super::disconnect;
 use super::exchange::Exchange;
 use super::load;
-use super::open_path::{self, Opened};
 use super::outgoing;
+use super::passthrough::{self, Opened};
 use super::remembered;
 use super::respond::{self, Local};
 use super::route_reason;
 use super::stage::{Admitted, Stage};
 use super::stored;
 use super::unpack::Coding;
-use crate::clock;
-use crate::endpoints;
-use crate::events::{self, HeadRefusal};
 use crate::limits::Limits;
-use crate::pipeline::Part;
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, UPGRADE};
@@ -30,8 +26,12 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
+use tollgate_engine::endpoints;
+use tollgate_engine::pipeline::Part;
 use tollgate_filter::{Endpoint, EndpointKind, Head, RequestContext, Verdict};
 use tollgate_routing::plan::{PlanRequest, plan};
+use tollgate_telemetry::clock;
+use tollgate_telemetry::events::{self, HeadRefusal};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 use tollgate_wire::address::{self, Address};
 
@@ -206,12 +206,12 @@ async fn admit_to_open_path(
     identity: &Identity,
 ) -> Result<Admission, Admission> {
     let coding = coding(session)?;
-    open_path::permit(exchange, identity)?;
+    passthrough::permit(exchange, identity)?;
     let passed = run_filters(Part::Passthrough, session, exchange).await;
     take_guards(exchange);
     passed?;
-    exchange.attempts = open_path::attempts(exchange)?;
-    open_path::read_body(session, exchange, coding).await?;
+    exchange.attempts = passthrough::attempts(exchange)?;
+    passthrough::read_body(session, exchange, coding).await?;
     attempt::make_ready(exchange, None)?;
     Ok(Admission::Forward)
 }
@@ -498,7 +498,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     // The record of a refused request lists them, too.
     exchange.left_out = left_out;
     if attempts.is_empty() && !counts_tokens {
-        if let Some(error) = open_path::nothing_left(&exchange.left_out, now) {
+        if let Some(error) = passthrough::nothing_left(&exchange.left_out, now) {
             return Err(error);
         }
         if is_stored {
@@ -531,7 +531,7 @@ fn plan_request<'a>(
         counts_tokens: admitted.request.endpoint.is_count(),
         stored_at: stored_at.map(|at| (&*at.provider, &*at.credential)),
         conversation: match has_choice {
-            true => conversation::of(exchange, admitted, headers),
+            true => affinity::of(exchange, admitted, headers),
             false => None,
         },
         tokens: admitted.facts().likely_input_tokens(),

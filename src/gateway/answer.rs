@@ -10,11 +10,11 @@ use super::reader::{
 };
 use super::unflushed::Unflushed;
 use super::unpack::{Coding, Unpacker};
-use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use std::time::{Instant, SystemTime};
+use tollgate_telemetry::events::OpenStream;
 use tollgate_traces::KeptBody;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerReport};

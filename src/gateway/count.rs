@@ -5,13 +5,13 @@
 use super::exchange::Exchange;
 use super::respond::{self, COUNT_SOURCE, Local};
 use super::stage::Stage;
-use crate::counts::{CountKey, How};
-use crate::events::{self, CountSource};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_proxy::Session;
 use tollgate_count::Count;
+use tollgate_engine::counts::{CountKey, How};
+use tollgate_telemetry::events::{self, CountSource};
 use tollgate_types::{Format, PublicError, RequestFacts};
 
 const ERROR: HeaderName = HeaderName::from_static("x-token-count-error-p95");

@@ -4,10 +4,10 @@
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
-    open_path::Opened, record, settlement::SettlementGuard, stage::Stage, stored::Noted,
+    passthrough::Opened, record, settlement::SettlementGuard, stage::Stage, stored::Noted,
     streamed_body::StreamedBody, timer::AttemptTimer,
 };
-use crate::{access_log::AccessLog, events::InFlight, recent::FailedAttempt, snapshot::Snapshot};
+use crate::snapshot::Snapshot;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Uri, Version};
 use std::{
@@ -19,6 +19,7 @@ use tollgate_filter::RequestContext;
 use tollgate_ledger::Unpaid;
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
+use tollgate_telemetry::{access_log::AccessLog, events::InFlight, recent::FailedAttempt};
 use tollgate_traces::RequestTrace;
 use tollgate_types::{ErrorCode, Format, PublicError, RequestId, Share};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};

@@ -5,13 +5,13 @@
 use super::exchange::Exchange;
 use super::stage::Stage;
 use super::streamed_body::StreamedBody;
-use super::{attempt, count, open_path, outcome, respond, stored, trace};
-use crate::events;
+use super::{attempt, count, outcome, passthrough, respond, stored, trace};
 use crate::upstreams::is_out_of_files;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType, RetryType};
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
+use tollgate_telemetry::events;
 use tollgate_types::PublicError;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Notes the failure of an attempt, and returns whether another attempt follows. The cause is only for the
 /// log.
 pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
-    let mut fault = open_path::of_open_path(exchange, fault);
+    let mut fault = passthrough::of_open_path(exchange, fault);
     let candidate = exchange.attempts.current();
     if let Some(proof) = candidate.and_then(|it| it.credential()?.proof(it.format)) {
         if let Some(words) = &mut fault.words {
@@ -84,7 +84,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
         || exchange.caller.is_draining()
         || !fault.try_elsewhere()
         || !exchange.can_send_body()
-        || open_path::may_have_acted(exchange, fault)
+        || passthrough::may_have_acted(exchange, fault)
         || attempts.made() >= failover.attempts
     {
         return false;
@@ -187,7 +187,7 @@ pub fn was_not_taken(exchange: &Exchange, error: &Error, reused: bool, sends_bod
         _ => {
             reused
                 && (!fails_at_body || exchange.attempts.may_be_refused())
-                && !open_path::has_effects(exchange)
+                && !passthrough::has_effects(exchange)
                 && exchange.timer.ran() < STALE_WITHIN
                 && exchange.attempts.may_be_stale()
         }
@@ -231,7 +231,7 @@ pub fn public_error(exchange: &Exchange) -> PublicError {
     let Some(fault) = &exchange.fault else {
         return respond::internal_error();
     };
-    if let Some(error) = open_path::public_error(exchange, fault) {
+    if let Some(error) = passthrough::public_error(exchange, fault) {
         return error;
     }
     let error = fault.public_in(exchange.format());

@@ -6,10 +6,10 @@
 
 use super::exchange::Exchange;
 use super::memory_permit::{Bounds, SMALL};
-use crate::events::{self, InFlight, Shed};
 use crate::limits::{LoadLimits, Rank};
 use crate::machine;
 use std::time::Duration;
+use tollgate_telemetry::events::{self, InFlight, Shed};
 use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, leaves_room};
 
 /// The connection to the provider, and the watch over it.

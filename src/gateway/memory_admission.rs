@@ -2,9 +2,9 @@
 //! another would all be refused. One request of each key, and one of all keys, has a slot: it waits until the
 //! others have given up, and continues with the memory that they return.
 
-use crate::events::Shed;
 use once_cell::sync::Lazy;
 use std::time::Duration;
+use tollgate_telemetry::events::Shed;
 use tollgate_types::{KeyShares, Resource, Share};
 
 /// How long a request with the slot of its key waits: longer than any request without a slot.

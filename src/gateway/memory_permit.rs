@@ -4,10 +4,10 @@
 //! measures the memory of the process, including memory that is not counted here.
 
 use super::memory_admission::WaitSlots;
-use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
 use std::time::{Duration, Instant};
+use tollgate_telemetry::events::{self, Shed};
 use tollgate_types::{KeyShares, Resource, Share, leaves_room};
 
 /// The most bytes of a small request. Small requests have memory that large ones cannot take; their copies

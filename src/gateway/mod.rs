@@ -10,11 +10,11 @@
 //! 6. [`record`]: metrics, one line of the access log and the [`trace`], once for each request.
 
 mod admission;
+mod affinity;
 mod answer;
 mod attempt;
 mod body;
 mod budget;
-mod conversation;
 mod count;
 mod deadlines;
 mod disconnect;
@@ -26,9 +26,9 @@ mod forward;
 mod load;
 mod memory_admission;
 mod memory_permit;
-mod open_path;
 mod outcome;
 mod outgoing;
+mod passthrough;
 mod reader;
 mod record;
 mod remembered;
@@ -49,9 +49,6 @@ pub use downstream_backlog::DownstreamBacklog;
 pub use drain::{Drain, Draining};
 pub use stored::holder;
 
-use crate::access_log::AccessLog;
-use crate::clock;
-use crate::events::InFlight;
 use crate::snapshot::{Current, Snapshot};
 use admission::Admission;
 use answer::{Next, UpstreamHead};
@@ -71,6 +68,9 @@ use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timer::BacklogSource;
+use tollgate_telemetry::access_log::AccessLog;
+use tollgate_telemetry::clock;
+use tollgate_telemetry::events::InFlight;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};

@@ -4,11 +4,11 @@
 //! means for the next request, `failure.rs` what follows for this one.
 
 use super::exchange::Exchange;
-use crate::{clock, events};
 use pingora_core::upstreams::peer::HttpPeer;
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
 use tollgate_routing::health::Blame;
+use tollgate_telemetry::{clock, events};
 use tollgate_types::Usage;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 

@@ -12,22 +12,22 @@ use super::body::RequestBody;
 use super::exchange::Exchange;
 use super::load;
 use super::memory_permit::{MemoryPermit, SMALL};
-use super::open_path;
+use super::passthrough;
 use super::reader::{Expectation, ExpectedBody, Translation};
 use super::remembered::{self, Kept};
 use super::settlement;
 use super::stage::Admitted;
-use crate::candidate::{no_path_fault, purpose};
-use crate::clock;
-use crate::events::Shed;
-use crate::model_request::{ModelRequest, asks_for_usage};
 use crate::upstreams::Base;
 use bytes::Bytes;
 use http::Version;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_engine::candidate::{no_path_fault, purpose};
+use tollgate_engine::model_request::{ModelRequest, asks_for_usage};
 use tollgate_routing::{BodyPatch, Deployment};
+use tollgate_telemetry::clock;
+use tollgate_telemetry::events::Shed;
 use tollgate_translate::{
     AnswerContext, EmbeddingsFormat, EmbeddingsNotes, Target, TranslationNotes,
     most_embeddings_memory,
@@ -91,7 +91,7 @@ pub fn prepare(
 ) -> Result<(Format, Outgoing), NotReady> {
     let Some(admitted) = exchange.stage.admitted() else {
         // A request for a stored item has no body.
-        let sent = open_path::outgoing(exchange).unwrap_or_default();
+        let sent = passthrough::outgoing(exchange).unwrap_or_default();
         return Ok((candidate.format, sent));
     };
     let (body, deployment) = (&admitted.body, &candidate.deployment);

@@ -4,12 +4,12 @@
 use super::answer::UpstreamHead;
 use super::deadlines::Progress;
 use super::memory_permit::MemoryPermit;
-use crate::events;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_telemetry::events;
 use tollgate_translate::{
     AnswerContext, AnswerTranslator, EmbeddingsNotes, StreamTranslator, TranslationNotes,
     embeddings_answer, with_usage,

@@ -2,16 +2,16 @@
 
 use super::exchange::{Exchange, SentHead};
 use super::{admission, outcome, route_reason, settlement, trace};
-use crate::access_log::Fields;
-use crate::clock;
-use crate::events::{self, Finished};
-use crate::recent::{self, Recent};
 use http::Version;
 use pingora_core::{Error, ErrorSource};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_filter::Route;
 use tollgate_ledger::BillingState;
+use tollgate_telemetry::access_log::Fields;
+use tollgate_telemetry::clock;
+use tollgate_telemetry::events::{self, Finished};
+use tollgate_telemetry::recent::{self, Recent};
 use tollgate_types::{ErrorCode, Format, Settled, Usage};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 

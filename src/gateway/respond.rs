@@ -3,9 +3,7 @@
 use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::{Exchange, SentHead};
-use super::{open_path, record, route_reason, settlement};
-pub use crate::candidate::internal_error;
-use crate::events;
+use super::{passthrough, record, route_reason, settlement};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -14,6 +12,8 @@ use pingora::http::ResponseHeader;
 use pingora_core::{Error, ErrorType};
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
+pub use tollgate_engine::candidate::internal_error;
+use tollgate_telemetry::events;
 use tollgate_types::PublicError;
 use tollgate_wire::{headers as wire_headers, render};
 
@@ -230,7 +230,7 @@ pub fn commit(
     }
     settlement::before_send(exchange, now);
     let mut headers = own_headers(exchange, Some(&upstream.headers));
-    open_path::pass_answer(exchange, &upstream.headers, &mut headers);
+    passthrough::pass_answer(exchange, &upstream.headers, &mut headers);
     match length {
         _ if upstream.status == NO_CONTENT => {}
         Some(length) => {

@@ -6,14 +6,14 @@
 
 use super::count;
 use super::exchange::Exchange;
-use super::open_path;
+use super::passthrough;
 use super::record;
 use super::stage::Admitted;
 use super::stored;
-use crate::counts::How;
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate_count::tokens_of_sample;
+use tollgate_engine::counts::How;
 use tollgate_filter::{FixedCharge, RequestContext};
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
@@ -238,7 +238,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     // If the text cannot be counted because that panics, this is charged.
     note_delivered(exchange, &report, details);
     // A fixed charge needs no report.
-    let fixed = open_path::usage(exchange).filter(|_| exchange.answer.is_complete());
+    let fixed = passthrough::usage(exchange).filter(|_| exchange.answer.is_complete());
     let reported = fixed.or_else(|| final_usage(exchange, &report));
     let mut ending = match state {
         BillingState::Rejected => Ending::unreported(state, Usage::default()),
@@ -432,7 +432,7 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
 /// Zero if the client sees all output while it is produced.
 fn produced(exchange: &Exchange) -> u64 {
     const MICROS: u128 = 1_000_000;
-    if let Some(fixed) = open_path::usage(exchange) {
+    if let Some(fixed) = passthrough::usage(exchange) {
         return if is_worked_on(exchange) {
             fixed.output
         } else {
@@ -525,7 +525,7 @@ fn final_usage(exchange: &Exchange, report: &ReportedUsage) -> Option<Usage> {
 
 /// The tokens that were sent and delivered so far. `output` counts those of the answer's text.
 fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) -> u64) -> Usage {
-    if let Some(fixed) = open_path::usage(exchange) {
+    if let Some(fixed) = passthrough::usage(exchange) {
         // The provider has answered once its head was sent, even if the upload has not ended.
         return exchange.first_byte.map_or_else(Usage::default, |_| fixed);
     }

@@ -2,9 +2,9 @@
 
 use super::body::RequestBody;
 use super::respond;
-use crate::counts::CountKey;
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
+use tollgate_engine::counts::CountKey;
 use tollgate_filter::{ModelHandle, RequestContext};
 use tollgate_routing::Model;
 use tollgate_types::{Format, Identity, PublicError, RequestFacts};

@@ -6,7 +6,6 @@ use super::attempt::{Attempts, Candidate};
 use super::exchange::Exchange;
 use super::remembered;
 use super::respond;
-use crate::owned::Owned;
 use crate::snapshot::Snapshot;
 use crate::upstreams::Pool;
 use http::Method;
@@ -14,6 +13,7 @@ use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_engine::owned::Owned;
 use tollgate_filter::{Endpoint, StoredItems};
 use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::DeploymentHandle;
@@ -285,7 +285,9 @@ pub fn unknown() -> PublicError {
 /// The URI of a request for a stored item. `base`: the provider's path and query for the format.
 pub fn target(base: &http::Uri, endpoint: Endpoint, session: &Session) -> Option<http::Uri> {
     let uri = &session.req_header().uri;
-    let id = crate::endpoints::match_path(uri.path()).ok()?.id?;
+    let id = tollgate_engine::endpoints::match_path(uri.path())
+        .ok()?
+        .id?;
     let end = match endpoint {
         Endpoint::CancelResponse => "/cancel",
         Endpoint::ResponseInput => "/input_items",

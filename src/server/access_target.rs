@@ -1,13 +1,13 @@
 //! Where the access log of a configuration goes: whether it can be opened, and opening it.
 
-use crate::access_log::{AccessLog, Format, Writer};
-use crate::config::{AccessFormat, AccessLog as AccessLogTarget, LogSettings};
 use rustix::fs::{Mode, OFlags};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use tollgate_config::{AccessFormat, AccessLog as AccessLogTarget, LogSettings};
+use tollgate_telemetry::access_log::{AccessLog, Format, Writer};
 
 /// Opens the access log.
 ///

@@ -21,7 +21,6 @@ pub(super) use connection_limits::Connections;
 
 use super::grace_period::{Ends, InterruptibleProxy};
 use super::stop::Session;
-use crate::events;
 use crate::gateway::CallerConnection;
 use crate::limits::Limits;
 use crate::snapshot::Current;
@@ -43,6 +42,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use tollgate_telemetry::events;
 use wire::Wire;
 
 /// Serves clients' connections: checks them, then passes them to Pingora.

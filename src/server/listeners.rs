@@ -4,7 +4,6 @@
 //! If Pingora opened the sockets itself, it would panic on its own thread if that failed.
 
 use super::RunError;
-use crate::config::{self, Answering, Config, Faults, MOST_CERTIFICATE_BYTES};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use listenfd::ListenFd;
@@ -26,6 +25,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use tollgate_config::{Answering, Config, Faults, MOST_CERTIFICATE_BYTES};
 use tollgate_settings::{Environment, Fault, KeyPath};
 
 /// Listening sockets, each with the address that the configuration gives it.
@@ -226,7 +226,7 @@ impl Read {
 
 /// Reads a certificate and its key and puts them together.
 fn read_certificate(
-    settings: &config::TlsSettings,
+    settings: &tollgate_config::TlsSettings,
     section: &KeyPath,
 ) -> Result<CertifiedKey, Vec<Fault>> {
     let read = |file: &Path| Answering.read_bytes(file, MOST_CERTIFICATE_BYTES);

@@ -22,13 +22,7 @@ pub use predecessor::Predecessor;
 pub use stop::Hangups;
 pub use successor::{Program, ask_for_upgrade};
 
-use crate::access_log;
-use crate::accounts::Accounts;
-use crate::admin::{self, Api, Offer, Operations, Readiness};
-use crate::config::{self, Config, Faults, ListenSettings, Sources, Started};
-use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
-use crate::keys::{self, OpenError};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
 use connections::{ConnectionServer, Connections, Gate};
@@ -52,6 +46,12 @@ use stop::{Sessions, Signals, Stopping, wait_for_the_end};
 use successor::Succession;
 use tokens::Tokens;
 use tokio::sync::watch;
+use tollgate_admin::{Api, Offer, Operations, Readiness};
+use tollgate_config::{Config, Faults, ListenSettings, Sources, Started};
+use tollgate_engine::accounts::Accounts;
+use tollgate_engine::keys::{self, OpenError};
+use tollgate_telemetry::access_log;
+use tollgate_telemetry::events;
 use tollgate_traces::{Exporter, Traces};
 
 /// Why a gateway cannot run.
@@ -389,7 +389,7 @@ fn take_admin(
         Some((known, listener)) if known == address => {
             listener.set_nonblocking(true).map(|()| listener)
         }
-        _ => admin::bind(address),
+        _ => tollgate_admin::bind(address),
     };
     taken.map_err(|cause| RunError::Listen { address, cause })
 }
@@ -415,7 +415,7 @@ const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     write: Some(4096),
 };
 
-fn server_conf(settings: &config::ServerSettings) -> ServerConf {
+fn server_conf(settings: &tollgate_config::ServerSettings) -> ServerConf {
     let threads = settings.threads.map(usize::from);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     ServerConf {

@@ -6,8 +6,6 @@ use super::predecessor::{PATIENCE, Predecessor, Verdict};
 use super::reload::{RESOLVE_LIMIT, Reloader};
 use super::stop::{End, Ending, Signals, begin_end};
 use super::successor::{Service, Succeeded, Succession};
-use crate::accounts::Accounts;
-use crate::admin::{self, Api, Control, HealthSource, HealthView, Readiness};
 use crate::snapshot::Current;
 use crate::upstreams::Checks;
 use once_cell::sync::OnceCell;
@@ -17,6 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tollgate_admin::{Api, Control, HealthSource, HealthView, Readiness};
+use tollgate_engine::accounts::Accounts;
 
 /// The most waiting orders of operators.
 const MOST_ORDERS: usize = 4;
@@ -97,7 +97,7 @@ impl Operator {
             let ledger = accounts.ledger().clone();
             let memory = Arc::clone(accounts.memory());
             let limiter = accounts.rate_limiter().clone();
-            let serving = admin::serve(
+            let serving = tollgate_admin::serve(
                 listener,
                 readiness.clone(),
                 &api,

@@ -9,16 +9,6 @@ use super::listeners::{self, Certificates};
 use super::successor::Service;
 use super::tokens::Tokens;
 use super::{Reload, RunError};
-use crate::accounts::Accounts;
-use crate::admin::{
-    Api, Ask, Cause, ConfigurationView, Explainer, FailureView, Offer, Order, PreviousView,
-    Refusal, ReloadQuery, ReloadView, Serving,
-};
-use crate::clock;
-use crate::config::{Answering, Change, Config, Faults, Sources, Started};
-use crate::events::{self, ReloadOutcome};
-use crate::explain::{Ground, explain};
-use crate::keys;
 use crate::snapshot::{Current, Snapshot};
 use crate::upstreams::Authorities;
 use arc_swap::ArcSwap;
@@ -28,7 +18,17 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tollgate_admin::{
+    Api, Ask, Cause, ConfigurationView, Explainer, FailureView, Offer, Order, PreviousView,
+    Refusal, ReloadQuery, ReloadView, Serving,
+};
+use tollgate_config::{Answering, Change, Config, Faults, Sources, Started};
+use tollgate_engine::accounts::Accounts;
+use tollgate_engine::keys;
+use tollgate_explain::{Ground, explain};
 use tollgate_settings::KeyPath;
+use tollgate_telemetry::clock;
+use tollgate_telemetry::events::{self, ReloadOutcome};
 
 /// How long names of providers may take to be resolved.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);

@@ -1,9 +1,9 @@
 //! Answers the questions of an explanation from the running gateway.
 
-use crate::explain::{Holding, Running};
 use crate::gateway;
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
+use tollgate_explain::{Holding, Running};
 use tollgate_routing::health::Fleet;
 use tollgate_types::Identity;
 

@@ -1,6 +1,5 @@
 //! Ends the process: the signals that end it, and how long it waits for requests.
 
-use crate::events::InFlight;
 use crate::gateway::Leaves;
 use async_trait::async_trait;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tollgate_telemetry::events::InFlight;
 
 /// How long requests may take to end after an interrupt from the keyboard.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);

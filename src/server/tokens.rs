@@ -2,17 +2,17 @@
 //! when.
 
 use super::reload::RESOLVE_LIMIT;
-use crate::config::Answering;
 use crate::snapshot::Current;
-use crate::{clock, events};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tollgate_config::Answering;
 use tollgate_providers::{Refresher, Report};
 use tollgate_routing::health::{CredentialHealth, Fleet};
+use tollgate_telemetry::{clock, events};
 
 /// How often the gateway looks for tokens that are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

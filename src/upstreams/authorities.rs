@@ -1,12 +1,12 @@
 //! The certificate authorities of providers. They are read once with a configuration, so that a rollback trusts
 //! the same authorities even if the files have changed.
 
-use crate::config::{Answering, MOST_CERTIFICATE_BYTES};
 use pingora_core::utils::tls::{WrappedX509, parse_x509};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use tollgate_config::{Answering, MOST_CERTIFICATE_BYTES};
 use tollgate_routing::Provider;
 use tollgate_settings::{Environment, Fault, KeyPath};
 use x509_parser::prelude::{FromDer, X509Certificate};

@@ -2,7 +2,6 @@
 //! that is down is known before a request meets it, and one that is back as well.
 
 use super::{Pool, Upstreams, is_out_of_files};
-use crate::{clock, events};
 use pingora::http::RequestHeader;
 use pingora_core::Error;
 use pingora_core::connectors::TransportConnector;
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate_routing::Check;
 use tollgate_routing::health::{Fleet, LastFailure, ProviderHealth, Severity};
+use tollgate_telemetry::{clock, events};
 
 /// How often it is looked which checks are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -3,13 +3,13 @@
 use super::{
     BodyFault, BodyLimits, Reading, RequestBody, read_fault, too_large, took_too_long, within,
 };
-use crate::events::Shed;
 use crate::gateway::load;
 use crate::gateway::memory_permit::{Bounds, MemoryPermit, SMALL};
 use crate::gateway::unpack::{Coding, Unpacker};
 use bytes::Bytes;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
+use tollgate_telemetry::events::Shed;
 use tollgate_types::{Format, KeyShares, PublicError};
 use tollgate_wire::peek::{PeekLimits, Peeker};
 

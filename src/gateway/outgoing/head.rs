@@ -4,7 +4,7 @@
 use super::purpose;
 use crate::gateway::attempt::{Candidate, LogIn};
 use crate::gateway::exchange::Exchange;
-use crate::gateway::open_path;
+use crate::gateway::passthrough;
 use crate::gateway::stored;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
@@ -122,7 +122,7 @@ fn upstream_head(
     let of_path = exchange
         .opened
         .as_deref()
-        .and_then(open_path::passed_headers);
+        .and_then(passthrough::passed_headers);
     if of_path.is_some() {
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));

@@ -3,8 +3,6 @@
 
 use super::connection_limits::{Connections, Place};
 use super::proxy_protocol::{self, Read};
-use crate::access_log::AccessLog;
-use crate::events::{self, ConnectionRefusal};
 use crate::snapshot::Current;
 use async_trait::async_trait;
 use bytes::BytesMut;
@@ -17,6 +15,8 @@ use pingora_core::{Error, ErrorType, Result};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tollgate_telemetry::access_log::AccessLog;
+use tollgate_telemetry::events::{self, ConnectionRefusal};
 
 /// Accepts the connections of listeners of one kind.
 #[derive(Clone)]

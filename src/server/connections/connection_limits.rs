@@ -2,13 +2,13 @@
 //!
 //! A connection counts from its acceptance, TLS handshake included, until its socket is closed.
 
-use crate::client::ClientNetwork;
-use crate::events::{self, ConnectionRefusal};
 use crate::limits::Limits;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tollgate_engine::client::ClientNetwork;
+use tollgate_telemetry::events::{self, ConnectionRefusal};
 
 /// The connections of all clients.
 #[derive(Debug, Default)]

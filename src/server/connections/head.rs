@@ -7,11 +7,11 @@
 mod class;
 
 use super::framing::Framing;
-pub(super) use crate::events::HeadRefusal as Reason;
 use crate::limits::Limits;
 use class::{AUTHORITY, TARGET, TOKEN, VALUE, all_are};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use std::borrow::Cow;
+pub(super) use tollgate_telemetry::events::HeadRefusal as Reason;
 use tollgate_types::{ErrorCode, PublicError};
 
 /// What is wrong with a head, and the error that its sender gets.

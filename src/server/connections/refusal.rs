@@ -4,14 +4,14 @@
 use super::arrival;
 use super::head::Fault;
 use super::wire::Wire;
-use crate::access_log::AccessLog;
-use crate::clock;
-use crate::endpoints;
-use crate::events;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tollgate_engine::endpoints;
 use tollgate_ledger::BillingState;
+use tollgate_telemetry::access_log::AccessLog;
+use tollgate_telemetry::clock;
+use tollgate_telemetry::events;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::{headers, render};
 

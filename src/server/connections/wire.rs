@@ -10,7 +10,6 @@ use super::frames::{self, FrameBudget};
 use super::framing::Framing;
 use super::head::Head;
 use super::pace::Pace;
-use crate::events;
 use crate::gateway::{DownstreamBacklog, Drain};
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -30,6 +29,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tollgate_telemetry::events;
 
 /// The most bytes that are kept of the next request.
 const MOST_AHEAD: usize = 16 * 1024;

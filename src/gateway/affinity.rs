@@ -2,8 +2,8 @@
 
 use super::exchange::Exchange;
 use super::stage::Admitted;
-use crate::conversation::{beginning, cache_key, cached, named};
 use http::HeaderMap;
+use tollgate_engine::conversation::{beginning, cache_key, cached, named};
 
 /// The hash of the request's conversation. `None` if it belongs to none.
 pub fn of(exchange: &Exchange, admitted: &Admitted, headers: &HeaderMap) -> Option<u64> {
