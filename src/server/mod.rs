@@ -13,6 +13,7 @@ mod operator;
 mod predecessor;
 mod reload;
 mod running;
+mod services;
 mod stop;
 mod successor;
 mod tokens;
@@ -22,22 +23,15 @@ pub use predecessor::Predecessor;
 pub use stop::Hangups;
 pub use successor::{Program, ask_for_upgrade};
 
-use crate::gateway::{Gateway, RetryBudgets};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
-use connections::{ConnectionServer, Connections, Gate};
-use grace_period::{Ends, InterruptibleProxy};
-use listeners::{Certificates, OnSockets, Sockets};
+use grace_period::Ends;
+use listeners::{Certificates, Sockets};
 use once_cell::sync::OnceCell;
 use operator::Operator;
-use pingora_core::apps::HttpServerOptions;
-use pingora_core::listeners::{ListenerConfig, PreTlsCallback};
-use pingora_core::protocols::l4::stream::L4BufferSettings;
-use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
-use pingora_core::services::listening::Service;
-use pingora_proxy::HttpProxy;
 use reload::{Material, Places, RESOLVE_LIMIT, Reloader};
+use services::Services;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -144,27 +138,7 @@ impl Start {
             }
             None => (Traces::off(), None),
         };
-        let settings = &config.server;
-        let (inherited_admin, mut inherited) = match &mut self.predecessor {
-            Some(predecessor) => (
-                predecessor.admin.take(),
-                std::mem::take(&mut predecessor.callers),
-            ),
-            None => {
-                let mut activated = Sockets::activated()?;
-                (activated.remove(config.admin.listen.get()), activated)
-            }
-        };
-        let admin = take_admin(config.admin.listen.get(), inherited_admin)?;
-        let mut sockets = Sockets::default();
-        for listen in &settings.listen {
-            sockets.take(listen.address.get(), &mut inherited)?;
-        }
-        for (address, _) in inherited.iter() {
-            log::warn!(
-                "a socket for {address} was passed to this process, and no listener has this address"
-            );
-        }
+        let (admin, sockets) = take_sockets(config, self.predecessor.as_mut())?;
         let material = Material::of(config)?;
         let certificates = Arc::new(Certificates::with(&material.certificates));
         // Last, after everything that can fail: a newer version migrates an older ledger, with which the old
@@ -184,7 +158,6 @@ impl Start {
         let current = Arc::new(Current::from_pointee(snapshot));
 
         runtime.spawn(machine::watch_memory());
-        let connections = Arc::new(Connections::default());
         let (cut, to_be_cut) = watch::channel(false);
         let (stop, ending) = watch::channel(None);
         let ends = Ends {
@@ -192,41 +165,15 @@ impl Start {
             ending,
             sessions: Sessions::default(),
         };
-        let mut server = Server::new_with_opt_and_conf(None, server_conf(settings));
-        server.bootstrap();
-        let retries = Arc::new(RetryBudgets::default());
-        let proxy = |conf: &Arc<ServerConf>, gate: Gate, http2| {
-            let gateway = Gateway::new(
-                Arc::clone(&current),
-                Arc::clone(&retries),
-                access_log.clone(),
-                traces.clone(),
-                connections::shared,
-                stop::begun(&ends.ending),
-            );
-            let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
-            proxy.handle_init_modules();
-            let mut options = HttpServerOptions::default();
-            options.h2c = http2;
-            options.h2_idle_timeout = Some(current.load().limits.keepalive);
-            proxy.server_options = Some(options);
-            let app = InterruptibleProxy::new(proxy, Arc::clone(&current), ends.clone());
-            ConnectionServer::new(app, gate, ends.clone(), http2)
+        let services = Services {
+            sockets: &sockets,
+            certificates: &certificates,
+            current: &current,
+            access_log: &access_log,
+            traces: &traces,
+            ends: &ends,
         };
-        let gate = |proxy_protocol| Gate {
-            connections: Arc::clone(&connections),
-            current: Arc::clone(&current),
-            proxy_protocol,
-            access_log: access_log.clone(),
-        };
-        add_services(
-            &mut server,
-            &settings.listen,
-            &sockets,
-            &certificates,
-            proxy,
-            gate,
-        )?;
+        let server = services.server(&config.server)?;
         if let Some(predecessor) = &mut self.predecessor {
             predecessor.ready().map_err(RunError::Predecessor)?;
         }
@@ -373,6 +320,36 @@ fn shown(address: SocketAddr, settings: &ListenSettings) -> String {
     format!("listening on {scheme}://{address} for callers (HTTP/1.1{http2}{proxied})")
 }
 
+/// The sockets of operators and of clients, one for each listener: those of the predecessor or of systemd, and new
+/// ones for the other addresses.
+fn take_sockets(
+    config: &Config,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<(TcpListener, Sockets), RunError> {
+    let admin = config.admin.listen.get();
+    let (inherited_admin, mut inherited) = match predecessor {
+        Some(predecessor) => (
+            predecessor.admin.take(),
+            std::mem::take(&mut predecessor.callers),
+        ),
+        None => {
+            let mut activated = Sockets::activated()?;
+            (activated.remove(admin), activated)
+        }
+    };
+    let admin = take_admin(admin, inherited_admin)?;
+    let mut sockets = Sockets::default();
+    for listen in &config.server.listen {
+        sockets.take(listen.address.get(), &mut inherited)?;
+    }
+    for (address, _) in inherited.iter() {
+        log::warn!(
+            "a socket for {address} was passed to this process, and no listener has this address"
+        );
+    }
+    Ok((admin, sockets))
+}
+
 /// The operator's socket: the inherited one if it listens on this address.
 fn take_admin(
     address: SocketAddr,
@@ -404,75 +381,5 @@ pub fn check(config: &Config) -> Result<(), RunError> {
     access_target::check(&config.log)?;
     let material = Material::of(config)?;
     Snapshot::build(config, &material.authorities, None, None)?;
-    Ok(())
-}
-
-/// Pingora's read buffer of 64 KiB is cleared for each connection, takes half of an open stream's memory, and saves
-/// no read, because heads and bodies are read in large pieces. Its write buffer of 1,460 bytes is too small for the
-/// head and body of most answers, which are then sent separately.
-const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
-    read: Some(0),
-    write: Some(4096),
-};
-
-fn server_conf(settings: &tollgate_config::ServerSettings) -> ServerConf {
-    let threads = settings.threads.map(usize::from);
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    ServerConf {
-        threads: threads.unwrap_or_else(cores),
-        upstream_keepalive_pool_size: usize::try_from(settings.upstream_keepalive_pool)
-            .unwrap_or(usize::MAX)
-            .min(machine::most_kept()),
-        max_retries: Gateway::MOST_ATTEMPTS,
-        // The process ends before that, and logs the interrupted requests.
-        grace_period_seconds: Some(settings.shutdown.grace.get().as_secs().saturating_add(5)),
-        graceful_shutdown_timeout_seconds: Some(1),
-        ..ServerConf::default()
-    }
-}
-
-/// One service for each kind of listeners: HTTP/2 over cleartext and the PROXY protocol are options of the
-/// service.
-fn add_services(
-    server: &mut Server,
-    listeners: &[ListenSettings],
-    sockets: &Sockets,
-    certificates: &Certificates,
-    proxy: impl Fn(&Arc<ServerConf>, Gate, bool) -> ConnectionServer,
-    gate: impl Fn(bool) -> Gate,
-) -> Result<(), RunError> {
-    for (http2, proxy_protocol) in [(true, false), (false, false), (true, true), (false, true)] {
-        let kind = (http2, proxy_protocol);
-        let all = listeners.iter().enumerate();
-        let listeners: Vec<_> = all
-            .filter(|(_, it)| (it.http2, it.proxy_protocol) == kind)
-            .collect();
-        if listeners.is_empty() {
-            continue;
-        }
-        let name = match kind {
-            (true, false) => "gateway",
-            (false, false) => "gateway (HTTP/1.1)",
-            (true, true) => "gateway (PROXY protocol)",
-            (false, true) => "gateway (PROXY protocol, HTTP/1.1)",
-        };
-        let gate = gate(proxy_protocol);
-        let before_tls: PreTlsCallback = Arc::new(gate.clone());
-        let proxy = proxy(&server.configuration, gate, http2);
-        let mut service = OnSockets::new(Service::new(name.to_owned(), proxy));
-        let endpoints = service.service().endpoints();
-        endpoints.set_pre_tls_callback(before_tls);
-        for (place, listen) in listeners {
-            let (address, socket) = sockets.share(place)?;
-            service.give(address, socket);
-            let endpoint = ListenerConfig::tcp(address.to_string());
-            let endpoint = match certificates.settings(listen.address.get(), http2) {
-                Some(tls) => endpoint.tls(tls),
-                None => endpoint.l4_buffer(CALLER_BUFFER),
-            };
-            service.service().add_listener(endpoint);
-        }
-        server.add_service(service);
-    }
     Ok(())
 }

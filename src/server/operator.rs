@@ -4,7 +4,7 @@
 use super::notify;
 use super::predecessor::{PATIENCE, Predecessor, Verdict};
 use super::reload::{RESOLVE_LIMIT, Reloader};
-use super::stop::{End, Ending, Signals, begin_end};
+use super::stop::{End, EndSignals, Ending, Signals, begin_end};
 use super::successor::{Service, Succeeded, Succession};
 use crate::snapshot::Current;
 use crate::upstreams::Checks;
@@ -52,141 +52,187 @@ impl Operator {
         signals: Signals,
         announce: impl FnOnce(),
     ) {
-        let Self {
-            current,
-            accounts,
-            reloader,
-            readiness,
-            api,
-            accepting,
-            predecessor,
-            succession,
-            refused,
-            grace,
-            idle,
-            stop,
-        } = self;
-        let Signals {
-            mut end,
-            quit,
-            hangup,
-        } = signals;
         let (orders, ordered) = mpsc::channel(MOST_ORDERS);
-        let control = Control::new(
+        self.api.operations().set_control(Control::new(
             orders,
-            Arc::clone(reloader.serving()),
-            health(Arc::clone(&current)),
-            reloader.explainer(),
-        );
-        api.operations().set_control(control);
-        let (service, whose) = watch::channel(Service::Ours);
-        let (leave, mut left) = watch::channel(false);
-        let takes_over = predecessor.is_some();
+            Arc::clone(self.reloader.serving()),
+            health(Arc::clone(&self.current)),
+            self.reloader.explainer(),
+        ));
         let (accept, accepts) = oneshot::channel();
+        let (leave, left) = watch::channel(false);
+        let admin = Admin {
+            listener,
+            // Until this process is ready, its predecessor answers at the same address.
+            accepts: self.predecessor.is_some().then_some(accepts),
+            left,
+            api: self.api,
+            accounts: Arc::clone(&self.accounts),
+            readiness: self.readiness.clone(),
+        };
+        let exit = Exit {
+            accounts: self.accounts,
+            readiness: self.readiness,
+            stop: self.stop,
+            leave,
+            refused: self.refused,
+            grace: self.grace,
+        };
+        let (service, whose) = watch::channel(Service::Ours);
+        let work = async {
+            let be_ready = || exit.be_ready(accept);
+            let late = match serve_now(self.accepting, self.predecessor, be_ready).await {
+                Begun::Serving => None,
+                Begun::Undecided(verdict) => Some(verdict),
+                Begun::Refused(cause) => return exit.give_way(cause),
+                Begun::Ending => return,
+            };
+            announce();
+            tokio::join!(
+                keep_names_resolved(&self.current),
+                self.reloader.serve(signals.hangup, ordered, whose.clone()),
+                exit.after_hand_over(self.succession, signals.quit, &service, self.idle),
+                exit.after_late_verdict(late),
+                keep_checked(&self.current, whose),
+            );
+        };
+        tokio::join!(
+            admin.serve(),
+            exit.on_signals(signals.end),
+            exit.when_fenced(),
+            work
+        );
+    }
+}
+
+/// The admin listener.
+struct Admin {
+    listener: TcpListener,
+    /// Done when this process is ready. `None`: it answers at once.
+    accepts: Option<oneshot::Receiver<()>>,
+    /// Whether another process answers operators.
+    left: watch::Receiver<bool>,
+    api: Arc<Api>,
+    accounts: Arc<Accounts>,
+    readiness: Readiness,
+}
+
+impl Admin {
+    async fn serve(self) {
+        if let Some(accepts) = self.accepts
+            && accepts.await.is_err()
+        {
+            return;
+        }
+        let mut left = self.left;
         let gone = async move {
             // Without the sender there is no hand-over.
             if left.wait_for(|has_left| *has_left).await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
-        let admin = async {
-            // Until this process is ready, its predecessor answers at the same address.
-            if takes_over && accepts.await.is_err() {
-                return;
-            }
-            let ledger = accounts.ledger().clone();
-            let memory = Arc::clone(accounts.memory());
-            let limiter = accounts.rate_limiter().clone();
-            let serving = tollgate_admin::serve(
-                listener,
-                readiness.clone(),
-                &api,
-                ledger,
-                memory,
-                limiter,
-                gone,
-            );
-            if let Err(fault) = serving.await {
-                log::error!("the admin listener has ended: {fault}");
-            }
+        let serving = tollgate_admin::serve(
+            self.listener,
+            self.readiness,
+            &self.api,
+            self.accounts.ledger().clone(),
+            Arc::clone(self.accounts.memory()),
+            self.accounts.rate_limiter().clone(),
+            gone,
+        );
+        if let Err(fault) = serving.await {
+            log::error!("the admin listener has ended: {fault}");
+        }
+    }
+}
+
+/// Ends this process, for each of the reasons to do so.
+struct Exit {
+    accounts: Arc<Accounts>,
+    readiness: Readiness,
+    stop: watch::Sender<Ending>,
+    /// Set to `true` when another process answers operators.
+    leave: watch::Sender<bool>,
+    /// See [`Operator::refused`].
+    refused: Arc<OnceCell<String>>,
+    grace: Duration,
+}
+
+impl Exit {
+    /// Before this process reports that it serves, because a client may connect at once. `false`: it ends already.
+    fn be_ready(&self, accept: oneshot::Sender<()>) -> bool {
+        let is_to = self.stop.borrow().is_none();
+        if is_to {
+            self.readiness.set(true);
+            // Without a predecessor there is no receiver.
+            let _ = accept.send(());
+        }
+        is_to
+    }
+
+    /// Ends the process within this time. The other processes get its unused leases.
+    fn begin(&self, grace: Duration) {
+        self.readiness.set(false);
+        self.begin_ready(End::within(grace, Duration::ZERO));
+    }
+
+    /// The same, but `/readyz` continues to report the state of the gateway, which another process serves.
+    fn begin_ready(&self, how: End) {
+        self.accounts.ledger().retire();
+        begin_end(&self.stop, how);
+    }
+
+    async fn on_signals(&self, mut signals: EndSignals) {
+        loop {
+            let grace = signals.recv(self.grace).await;
+            notify::stopping();
+            self.begin(grace);
+        }
+    }
+
+    async fn when_fenced(&self) {
+        self.accounts.ledger().fenced().await;
+        log::error!("this process ends, so that another one can be started in its place");
+        // After a hand-over, this process is no longer the service.
+        if self.stop.borrow().is_none() {
+            notify::stopping();
+        }
+        self.begin(self.grace);
+    }
+
+    /// The predecessor continues to serve, for this reason.
+    fn give_way(&self, cause: String) {
+        log::error!("the old process continues to serve, and this one ends: {cause}");
+        // Set once: there is one verdict.
+        let _ = self.refused.set(cause);
+        self.leave.send_replace(true);
+        self.begin(self.grace);
+    }
+
+    async fn after_late_verdict(&self, late: Option<oneshot::Receiver<Verdict>>) {
+        if let Some(verdict) = late
+            && let Ok(Verdict::Theirs(cause)) = verdict.await
+        {
+            self.give_way(cause);
+        }
+    }
+
+    /// `idle`: how long unused connections are kept.
+    async fn after_hand_over(
+        &self,
+        succession: Option<Succession>,
+        quit: Signal,
+        service: &watch::Sender<Service>,
+        idle: Duration,
+    ) {
+        let Some(succeeded) = hand_over(succession, quit, &self.stop, service).await else {
+            return self.begin(self.grace);
         };
-        // This process ends, at any point of a hand-over: the other processes get its unused leases.
-        let leave_to_others = |how: End| {
-            accounts.ledger().retire();
-            begin_end(&stop, how);
-        };
-        let leave_with = |how: End| {
-            readiness.set(false);
-            leave_to_others(how);
-        };
-        let end = async {
-            loop {
-                let grace = end.recv(grace).await;
-                notify::stopping();
-                leave_with(End::within(grace, Duration::ZERO));
-            }
-        };
-        let fenced = async {
-            accounts.ledger().fenced().await;
-            log::error!("this process ends, so that another one can be started in its place");
-            // After a hand-over, this process is no longer the service.
-            if stop.borrow().is_none() {
-                notify::stopping();
-            }
-            leave_with(End::within(grace, Duration::ZERO));
-        };
-        let work = async {
-            let leave_it = |cause: String| {
-                log::error!("the old process continues to serve, and this one ends: {cause}");
-                // Set once: there is one verdict.
-                let _ = refused.set(cause);
-                leave.send_replace(true);
-                leave_with(End::within(grace, Duration::ZERO));
-            };
-            // Before this process reports that it serves: a client may connect at once.
-            let be_ready = || {
-                let is_to = stop.borrow().is_none();
-                if is_to {
-                    readiness.set(true);
-                    // Without a predecessor there is no receiver.
-                    let _ = accept.send(());
-                }
-                is_to
-            };
-            let late = match serve_now(accepting, predecessor, be_ready).await {
-                Begun::Serving => None,
-                Begun::Undecided(verdict) => Some(verdict),
-                Begun::Refused(cause) => return leave_it(cause),
-                Begun::Ending => return,
-            };
-            announce();
-            let late = async {
-                if let Some(verdict) = late
-                    && let Ok(Verdict::Theirs(cause)) = verdict.await
-                {
-                    leave_it(cause);
-                }
-            };
-            let upgrade = async {
-                let Some(succeeded) = hand_over(succession, quit, &stop, &service).await else {
-                    return leave_with(End::within(grace, Duration::ZERO));
-                };
-                // The other process answers the operator now. A last probe here gets the state of
-                // the gateway: ready.
-                leave.send_replace(true);
-                leave_to_others(End::within(grace, idle));
-                log::info!("process {} has taken over", succeeded.pid());
-                succeeded.over().await;
-            };
-            tokio::join!(
-                keep_names_resolved(&current),
-                reloader.serve(hangup, ordered, whose.clone()),
-                upgrade,
-                late,
-                keep_checked(&current, whose),
-            );
-        };
-        tokio::join!(admin, end, fenced, work);
+        // The other process answers the operator now. A last probe here gets the state of the gateway: ready.
+        self.leave.send_replace(true);
+        self.begin_ready(End::within(self.grace, idle));
+        log::info!("process {} has taken over", succeeded.pid());
+        succeeded.over().await;
     }
 }
 
