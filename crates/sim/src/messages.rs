@@ -158,7 +158,8 @@ impl Block<'_> {
                 json!({"type": "thinking", "thinking": text, "signature": signature})
             }
             Self::Text(text, cited) => {
-                let cited = cited.as_ref().map(|cited| vec![cited.clone()]);
+                // An empty list: Anthropic's schema requires the field, and Vercel's AI SDK refuses null.
+                let cited: Vec<_> = cited.iter().cloned().collect();
                 json!({"type": "text", "text": text, "citations": cited})
             }
             Self::Search { id, query } => json!({
