@@ -1,9 +1,9 @@
-//! Limits of one configuration: sizes, times, attempts, and concurrency. Values only; `gateway` decides
+//! Limits of one configuration: sizes, times, and concurrency. Values only; `gateway` decides
 //! which request is refused.
 
 use crate::machine;
 use std::time::Duration;
-use tollgate_config::{DrainSettings, FailoverSettings, LimitSettings};
+use tollgate_config::LimitSettings;
 
 /// The limits of a request.
 #[derive(Clone, Copy, Debug)]
@@ -139,59 +139,6 @@ impl LoadLimits {
     pub fn largest_body(&self) -> u64 {
         let half = self.share(self.bodies, Rank::Standard).div_euclid(2);
         self.largest.min(half)
-    }
-}
-
-/// How often and how long a request is tried.
-#[derive(Clone, Copy, Debug)]
-pub struct Failover {
-    /// Attempts of one request.
-    pub attempts: usize,
-    /// From its head to its end.
-    pub total: Duration,
-    /// How often an only candidate is tried again.
-    pub again: usize,
-    /// The first pause before that.
-    pub pause: Duration,
-    /// Attempts beyond the first, for every hundred requests of the last seconds.
-    pub percent: u64,
-    /// The same, for each second.
-    pub per_second: u64,
-}
-
-impl Failover {
-    /// From the configuration.
-    pub fn of(settings: &FailoverSettings) -> Self {
-        Self {
-            attempts: settings.attempts.into(),
-            total: settings.total.get(),
-            again: settings.again.into(),
-            pause: settings.pause.get(),
-            percent: settings.budget.percent.into(),
-            per_second: settings.budget.per_second.into(),
-        }
-    }
-}
-
-/// The limits of draining an answer after its client has disconnected.
-#[derive(Clone, Copy, Debug)]
-pub struct DrainLimits {
-    /// How long, in one answer.
-    pub time: Duration,
-    /// Bytes, in one answer.
-    pub bytes: u64,
-    /// Answers at one time, in this process.
-    pub requests: u64,
-}
-
-impl DrainLimits {
-    /// From the configuration.
-    pub fn of(settings: &DrainSettings) -> Self {
-        Self {
-            time: settings.time.get(),
-            bytes: settings.bytes.get(),
-            requests: settings.requests.into(),
-        }
     }
 }
 

@@ -4,12 +4,14 @@
 //! a new one replaces the old in one step.
 
 use crate::cors::Cors;
-use crate::limits::{DrainLimits, Failover, Limits};
+use crate::limits::Limits;
 use crate::upstreams::{Authorities, Pool, Upstreams};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::sync::Arc;
-use tollgate_config::{Config, CountingSettings, Faults, Support, TranslationSettings};
+use tollgate_config::{
+    Config, CountingSettings, DrainSettings, FailoverSettings, Faults, Support, TranslationSettings,
+};
 use tollgate_count::Vocabulary;
 use tollgate_engine::accounts::{Accounts, NoAccounts, Remembering};
 use tollgate_engine::catalog::IndexedCatalog;
@@ -18,7 +20,8 @@ use tollgate_engine::counts::{CatalogCounts, CountCache, CountingPool};
 use tollgate_engine::endpoints::Usage;
 use tollgate_engine::owned::Owned;
 use tollgate_engine::pipeline::Pipeline;
-use tollgate_filter::ModelHandle;
+use tollgate_filter::{ModelHandle, Services};
+use tollgate_routing::Conversations;
 use tollgate_routing::health::{DeploymentHandle, Fleet};
 
 /// Everything that a request needs of the configuration.
@@ -40,21 +43,21 @@ pub struct Snapshot {
     /// The web pages that may read answers.
     pub cors: Cors,
     /// How often and how long a request is tried.
-    pub failover: Failover,
+    pub failover: FailoverSettings,
     /// The limits of draining an answer after its client has disconnected.
-    pub drain: DrainLimits,
+    pub drain: DrainSettings,
     /// The fields that may be lost in translation.
     pub translation: TranslationSettings,
     /// The store of translated answers; `None`: none are remembered.
     pub memory: Option<Remembering>,
-    /// The owners of stored items; `None` in a configuration that is only checked.
-    pub owned: Option<Arc<Owned>>,
-    /// The usage of keys; `None` in a configuration that is only checked.
-    pub usage: Option<Usage>,
+    /// The owners of stored items.
+    pub owned: Arc<Owned>,
+    /// The usage of keys.
+    pub usage: Usage,
     /// The plans whose keys are the last to be refused.
     pub priority_plans: HashSet<String>,
-    /// How tokens are counted; `None` in a configuration that is only checked.
-    pub counts: Option<Arc<CatalogCounts>>,
+    /// How tokens are counted.
+    pub counts: Arc<CatalogCounts>,
     /// How providers' counters are used.
     pub counting: CountingSettings,
     /// Cached counts of providers, under this configuration.
@@ -90,69 +93,89 @@ fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec
 pub type Current = ArcSwap<Snapshot>;
 
 impl Snapshot {
-    /// Builds a snapshot of a configuration, with the authorities that were read with it. Without accounts the snapshot is only checked and cannot serve.
-    /// The health of providers is taken over from the previous snapshot.
+    /// Checks what only the combination of the parts shows, with the authorities that were read with the configuration.
     ///
     /// # Errors
     ///
-    /// Faults that only the combination of the parts shows, each with its place in the file.
+    /// The faults, each with its place in the file.
+    pub fn check(config: &Config, authorities: &Authorities) -> Result<(), Faults> {
+        let (catalog, _) = catalog(config, Arc::default(), None);
+        let services = NoAccounts::services(&catalog, config.plans.keys().cloned().collect());
+        parts(config, &catalog, authorities, &services).map(drop)
+    }
+
+    /// Builds a snapshot. The health of providers is taken over from the previous snapshot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`].
     pub fn build(
         config: &Config,
         authorities: &Authorities,
-        accounts: Option<&Accounts>,
+        accounts: &Accounts,
         earlier: Option<&Self>,
     ) -> Result<Self, Faults> {
-        let limits = Limits::of(&config.server.limits);
-        let conversations = accounts.map_or_else(Arc::default, Accounts::conversations);
-        let catalog = IndexedCatalog::new(config.catalog.clone());
-        let fleet = Arc::new(Fleet::new(catalog.catalog(), earlier.map(|it| &*it.fleet)));
-        let catalog = catalog.with_conversations(conversations);
-        let catalog = Arc::new(catalog.with_fleet(Arc::clone(&fleet)));
-        let mut faults = Vec::new();
-        let upstreams = Upstreams::new(catalog.catalog().providers(), authorities)
-            .map_err(|found| faults.extend(found))
-            .ok();
-        if accounts.is_some() && config.counting.preload {
+        let earlier = earlier.map(|it| &*it.fleet);
+        let (catalog, fleet) = catalog(config, accounts.conversations(), earlier);
+        if config.counting.preload {
             CountingPool::load(Vocabulary::default());
         }
-        let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.counting_pool(), &catalog)));
-        let services = match accounts.zip(counts.as_ref()) {
-            Some((accounts, counts)) => accounts.services(config, &catalog, counts),
-            None => NoAccounts::services(&catalog, config.plans.keys().cloned().collect()),
-        };
-        let pipeline = Pipeline::build(&config.filters, &services)
-            .map_err(|found| faults.extend(found))
-            .ok();
-        match (upstreams, pipeline) {
-            (Some(upstreams), Some(pipeline)) => Ok(Self {
-                served: served(&catalog, &fleet, &upstreams),
-                catalog,
-                pipeline,
-                upstreams,
-                fleet,
-                limits,
-                trusted_proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
-                cors: Cors::new(&config.server.cors),
-                failover: Failover::of(&config.failover),
-                drain: DrainLimits::of(&config.settlement.drain),
-                translation: config.translation.clone(),
-                memory: accounts.and_then(|accounts| accounts.remembering(config)),
-                owned: accounts.map(Accounts::owned),
-                usage: accounts.map(|accounts| accounts.usage(config)),
-                priority_plans: priority_plans(config),
-                counts,
-                counting: config.counting.clone(),
-                count_cache: CountCache::default(),
-            }),
-            _ => Err(config.locate(faults)),
-        }
+        let counts = Arc::new(CatalogCounts::new(accounts.counting_pool(), &catalog));
+        let services = accounts.services(config, &catalog, &counts);
+        let (upstreams, pipeline) = parts(config, &catalog, authorities, &services)?;
+        Ok(Self {
+            served: served(&catalog, &fleet, &upstreams),
+            catalog,
+            pipeline,
+            upstreams,
+            fleet,
+            limits: Limits::of(&config.server.limits),
+            trusted_proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
+            cors: Cors::new(&config.server.cors),
+            failover: config.failover,
+            drain: config.settlement.drain,
+            translation: config.translation.clone(),
+            memory: accounts.remembering(config),
+            owned: accounts.owned(),
+            usage: accounts.usage(config),
+            priority_plans: priority_plans(config),
+            counts,
+            counting: config.counting.clone(),
+            count_cache: CountCache::default(),
+        })
     }
-}
 
-impl Snapshot {
     /// The deployments of a model.
     pub fn served(&self, model: ModelHandle) -> Option<&Served> {
         self.served.get(usize::try_from(model.0).ok()?)
+    }
+}
+
+fn catalog(
+    config: &Config,
+    conversations: Arc<Conversations>,
+    earlier: Option<&Fleet>,
+) -> (Arc<IndexedCatalog>, Arc<Fleet>) {
+    let catalog = IndexedCatalog::new(config.catalog.clone());
+    let fleet = Arc::new(Fleet::new(catalog.catalog(), earlier));
+    let catalog = catalog.with_conversations(conversations);
+    (Arc::new(catalog.with_fleet(Arc::clone(&fleet))), fleet)
+}
+
+/// Builds the parts that can be at fault, and reports the faults of both.
+fn parts(
+    config: &Config,
+    catalog: &IndexedCatalog,
+    authorities: &Authorities,
+    services: &Services,
+) -> Result<(Upstreams, Pipeline), Faults> {
+    let upstreams = Upstreams::new(catalog.catalog().providers(), authorities);
+    match (upstreams, Pipeline::build(&config.filters, services)) {
+        (Ok(upstreams), Ok(pipeline)) => Ok((upstreams, pipeline)),
+        (upstreams, pipeline) => {
+            let found = [upstreams.err(), pipeline.err()];
+            Err(config.locate(found.into_iter().flatten().flatten()))
+        }
     }
 }
 

@@ -248,15 +248,10 @@ async fn answer_here(
         (Endpoint::GeminiModel, Some(name)) => {
             endpoints::retrieve_gemini_model(catalog, identity, &endpoints::model_in_path(name)?)
         }
-        (Endpoint::Usage, _) => usage(snapshot)?.summary(identity).await,
-        (Endpoint::UsageHistory, _) => usage(snapshot)?.history(identity, query).await,
+        (Endpoint::Usage, _) => snapshot.usage.summary(identity).await,
+        (Endpoint::UsageHistory, _) => snapshot.usage.history(identity, query).await,
         _ => Err(internal("no handler for this endpoint")),
     }
-}
-
-fn usage(snapshot: &Snapshot) -> Result<&endpoints::Usage, PublicError> {
-    let usage = snapshot.usage.as_ref();
-    usage.ok_or_else(|| internal("the gateway has no ledger"))
 }
 
 /// Runs the filters of a phase, until the request times out or the client disconnects.

@@ -3,10 +3,10 @@
 //!
 //! Requests and retries of the last ten seconds are counted by the second, without a lock.
 
-use crate::limits::Failover;
 use once_cell::sync::Lazy;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
+use tollgate_config::RetryBudgetSettings;
 
 /// The length of the window in seconds; each has its own counts.
 const SECONDS: usize = 10;
@@ -80,7 +80,7 @@ impl RetryBudget {
     }
 
     /// Takes one more attempt; `false` if none is left.
-    pub fn take(&self, allowed: &Failover) -> bool {
+    pub fn take(&self, allowed: &RetryBudgetSettings) -> bool {
         self.take_at(now(), allowed)
     }
 
@@ -90,15 +90,14 @@ impl RetryBudget {
         }
     }
 
-    fn take_at(&self, now: u64, allowed: &Failover) -> bool {
+    fn take_at(&self, now: u64, allowed: &RetryBudgetSettings) -> bool {
         let (mut requests, mut retries) = (0_u64, 0_u64);
         for second in &self.seconds {
             requests = requests.saturating_add(second.requests.recent(now));
             retries = retries.saturating_add(second.retries.recent(now));
         }
-        let share = requests.saturating_mul(allowed.percent) / 100;
-        let most = allowed
-            .per_second
+        let share = requests.saturating_mul(allowed.percent.into()) / 100;
+        let most = u64::from(allowed.per_second)
             .saturating_mul(WINDOW)
             .saturating_add(share);
         if retries >= most {

@@ -151,7 +151,7 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
         respond::internal_error()
     };
     let admitted = exchange.stage.admitted().ok_or_else(fault)?;
-    let counts = exchange.snapshot.counts.as_ref().ok_or_else(fault)?;
+    let counts = &exchange.snapshot.counts;
     let how = counts.how_routed(&admitted.request);
     let How { format, rules } = how.ok_or_else(fault)?;
     let body = admitted.body.whole();

@@ -8,11 +8,11 @@
 
 use super::exchange::Exchange;
 use super::{load, settlement};
-use crate::limits::DrainLimits;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
+use tollgate_config::DrainSettings;
 use tollgate_types::{KeyShares, Resource, Share, leaves_room};
 
 /// Current drains of the process.
@@ -26,7 +26,7 @@ pub struct Drain(Arc<Shared>);
 struct Shared {
     phase: AtomicU8,
     /// The limits and the key of the request that has allowed a drain last.
-    allowed: Mutex<Option<(DrainLimits, KeyShares)>>,
+    allowed: Mutex<Option<(DrainSettings, KeyShares)>>,
 }
 
 /// A disconnect is reported at once.
@@ -38,7 +38,7 @@ const DRAINING: u8 = 2;
 
 impl Drain {
     /// Lets a disconnect begin a drain from here on.
-    fn allow(&self, limits: DrainLimits, key: KeyShares) {
+    fn allow(&self, limits: DrainSettings, key: KeyShares) {
         *self.0.allowed.lock() = Some((limits, key));
         self.change(REPORT, ALLOWED);
     }
@@ -55,9 +55,9 @@ impl Drain {
             return None;
         }
         let (limits, key) = self.0.allowed.lock().take()?;
-        let counted = Draining::within(limits.requests, &key)?;
+        let counted = Draining::within(limits.requests.into(), &key)?;
         self.change(ALLOWED, DRAINING)
-            .then_some((limits.time, counted))
+            .then_some((limits.time.get(), counted))
     }
 
     /// Whether the client has disconnected and the answer is drained.
@@ -128,13 +128,13 @@ impl CallerWatch {
     }
 
     /// Notes bytes from the provider. `false`: they are too many for a drain.
-    pub fn note_bytes(&mut self, bytes: usize, limits: &DrainLimits) -> bool {
+    pub fn note_bytes(&mut self, bytes: usize, limits: &DrainSettings) -> bool {
         if !self.is_draining() {
             return true;
         }
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.drained = self.drained.saturating_add(bytes);
-        self.drained <= limits.bytes
+        self.drained <= limits.bytes.get()
     }
 }
 
@@ -167,9 +167,9 @@ mod tests {
     /// One test, because drains are counted per process.
     #[test]
     fn a_disconnect_begins_a_drain_once_it_is_allowed_and_within_the_bounds_of_process_and_key() {
-        let limits = |requests| DrainLimits {
-            time: Duration::from_secs(2),
-            bytes: 100,
+        let limits = |requests| DrainSettings {
+            time: tollgate_settings::Duration::from_secs(2),
+            bytes: tollgate_settings::ByteSize::new(100),
             requests,
         };
         let allowed = |key: &KeyShares, requests| {
@@ -184,7 +184,7 @@ mod tests {
         caller.drain = Some(second.clone());
         assert!(caller.note_bytes(1000, &limits(1)), "before the disconnect");
         let (time, counted) = first.begin().unwrap();
-        assert_eq!(time, limits(1).time);
+        assert_eq!(time, limits(1).time.get());
         assert!(first.is_under_way());
         assert!(first.begin().is_none(), "it has begun");
         assert!(second.begin().is_none(), "the process has one");

@@ -248,7 +248,7 @@ impl Exchange {
 
     /// When the request times out.
     pub fn request_ends(&self) -> Instant {
-        let end = self.started.checked_add(self.snapshot.failover.total);
+        let end = self.started.checked_add(self.snapshot.failover.total.get());
         // Beyond the range of the clock: a year.
         end.unwrap_or_else(|| self.started + Duration::from_secs(86_400 * 365))
     }

@@ -85,7 +85,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
         || !fault.try_elsewhere()
         || !exchange.can_send_body()
         || passthrough::may_have_acted(exchange, fault)
-        || attempts.made() >= failover.attempts
+        || attempts.made() >= usize::from(failover.attempts)
     {
         return false;
     }
@@ -108,7 +108,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     // An attempt that reached no provider costs nothing.
     let is_free = fault.class == FaultClass::Unreachable;
     let budget = exchange.retries.of(exchange.is_unbilled());
-    if !is_free && !budget.take(&failover) {
+    if !is_free && !budget.take(&failover.budget) {
         events::retry_refused();
         return false;
     }
@@ -123,12 +123,13 @@ fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Du
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
     let repeats = attempts.repeats();
-    if !fault.is_transient() || repeats >= failover.again || !attempts.has_only_one() {
+    if !fault.is_transient() || repeats >= usize::from(failover.again) || !attempts.has_only_one() {
         return None;
     }
     let doublings = u32::try_from(repeats).unwrap_or(u32::MAX);
     let usual = failover
         .pause
+        .get()
         .saturating_mul(2_u32.saturating_pow(doublings));
     // Jittered between 0.5 and 1.5, so that requests that failed together do not return together.
     let pause = usual.mul_f64(0.5 + fastrand::f64()).min(LONGEST_PAUSE);

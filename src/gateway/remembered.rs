@@ -187,11 +187,7 @@ async fn check_unknown(
     unknown: &[Reference],
 ) -> Result<(), PublicError> {
     for Reference { path, id } in unknown {
-        let found = match &snapshot.owned {
-            Some(owned) => owned.find(&identity.key, id).await,
-            None => Err(OwnerFailure::NotOwned),
-        };
-        match found {
+        match snapshot.owned.find(&identity.key, id).await {
             Ok(_) => {}
             Err(OwnerFailure::NotOwned) => return Err(not_remembered(path, id)),
             Err(OwnerFailure::Unavailable(_)) => return Err(try_again()),

@@ -596,8 +596,8 @@ fn output_by_text(exchange: &Exchange) -> u64 {
 /// How the text of the current deployment is counted.
 fn how_counted(exchange: &Exchange) -> Option<How> {
     let deployment = &exchange.attempts.current()?.deployment;
-    let counts = exchange.snapshot.counts.as_ref()?;
-    counts.how(&exchange.stage.admitted()?.request, deployment)
+    let request = &exchange.stage.admitted()?.request;
+    exchange.snapshot.counts.how(request, deployment)
 }
 
 /// The provider's report so far, if it is plausible.

@@ -5,7 +5,6 @@
 use super::attempt::{Attempts, Candidate};
 use super::exchange::Exchange;
 use super::remembered;
-use super::respond;
 use crate::snapshot::Snapshot;
 use crate::upstreams::Pool;
 use http::Method;
@@ -76,10 +75,7 @@ pub async fn holder(
     identity: &Identity,
     id: &str,
 ) -> Result<Holder, PublicError> {
-    let Some(owned) = &snapshot.owned else {
-        return Err(respond::internal_error());
-    };
-    let at = match owned.find(&identity.key, id).await {
+    let at = match snapshot.owned.find(&identity.key, id).await {
         Ok(stored) => stored.at,
         Err(OwnerFailure::NotOwned) => return Err(unknown()),
         Err(OwnerFailure::Unavailable(_)) => {
@@ -132,10 +128,10 @@ pub async fn find_unpaid(exchange: &mut Exchange) -> Result<(), PublicError> {
     let named = named(exchange);
     let identity = exchange.stage.identity().cloned();
     let snapshot = Arc::clone(&exchange.snapshot);
-    let (Some(owned), Some(identity), false) = (&snapshot.owned, identity, named.is_empty()) else {
+    let (Some(identity), false) = (identity, named.is_empty()) else {
         return Ok(());
     };
-    let unpaid = owned.unpaid(&identity.key, named).await;
+    let unpaid = snapshot.owned.unpaid(&identity.key, named).await;
     exchange.unpaid = unpaid.map_err(|cause| {
         log::error!(
             "{}: the amount due for named responses is unknown: {cause}",
@@ -193,9 +189,7 @@ pub async fn reserve_due(
 ) -> Result<(), PublicError> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let endpoint = exchange.stage.request().map(|request| request.endpoint);
-    let Some(owned) = &snapshot.owned else {
-        return Ok(());
-    };
+    let owned = &snapshot.owned;
     match endpoint {
         // Deleting a response does not show its content.
         _ if exchange.target.0 == Method::DELETE => return Ok(()),
@@ -323,13 +317,10 @@ pub fn note(exchange: &mut Exchange) {
     let Some(facts) = exchange.answer.facts() else {
         return;
     };
-    let (Some(owned), Some(identity), Some(candidate)) = (
-        &exchange.snapshot.owned,
-        &request.identity,
-        exchange.attempts.current(),
-    ) else {
+    let (Some(identity), Some(candidate)) = (&request.identity, exchange.attempts.current()) else {
         return;
     };
+    let owned = &exchange.snapshot.owned;
     if request.format() != Some(candidate.format) {
         // A translated answer has no ids of its provider.
         remembered::note(exchange);
@@ -370,13 +361,10 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
         return;
     };
     let identity = exchange.stage.identity();
-    let (Some(owned), Some(identity), Some(candidate)) = (
-        &exchange.snapshot.owned,
-        identity,
-        exchange.attempts.current(),
-    ) else {
+    let (Some(identity), Some(candidate)) = (identity, exchange.attempts.current()) else {
         return;
     };
+    let owned = &exchange.snapshot.owned;
     let at = StoredAt {
         provider: Arc::clone(&candidate.deployment.provider.name),
         credential: exchange.attempts.credential(),
@@ -390,20 +378,13 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
 
 /// Notes that the request has paid for the response and for everything that it shows.
 pub fn note_paid(exchange: &Exchange) {
-    let Some(facts) = exchange.answer.facts().filter(|_| exchange.noted.has_id) else {
-        return;
-    };
-    let Some(owned) = exchange
-        .snapshot
-        .owned
-        .as_ref()
-        .filter(|_| exchange.unpaid.is_empty())
-    else {
+    let has_paid = exchange.noted.has_id && exchange.unpaid.is_empty();
+    let Some(facts) = exchange.answer.facts().filter(|_| has_paid) else {
         return;
     };
     let within = facts.stored_ids.get(..exchange.noted.within);
     for id in facts.id.iter().chain(within.unwrap_or_default()) {
-        owned.note_paid(id);
+        exchange.snapshot.owned.note_paid(id);
     }
 }
 

@@ -143,10 +143,10 @@ impl Start {
         let certificates = Arc::new(Certificates::with(&material.certificates));
         // Last, after everything that can fail: a newer version migrates an older ledger, with which the old
         // version could not start again.
-        Snapshot::build(config, &material.authorities, None, None)?;
+        Snapshot::check(config, &material.authorities)?;
         let accounts = Arc::new(Accounts::open(config)?);
         keys::check_plans(config, accounts.store())?;
-        let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;
+        let snapshot = Snapshot::build(config, &material.authorities, &accounts, None)?;
         events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         // The first request needs the addresses of providers.
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
@@ -380,6 +380,6 @@ pub fn check(config: &Config) -> Result<(), RunError> {
     reload::check_models(config)?;
     access_target::check(&config.log)?;
     let material = Material::of(config)?;
-    Snapshot::build(config, &material.authorities, None, None)?;
+    Snapshot::check(config, &material.authorities)?;
     Ok(())
 }

@@ -33,9 +33,6 @@ use tollgate_telemetry::events::{self, ReloadOutcome};
 /// How long names of providers may take to be resolved.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long reading the plans of keys may take.
-const PLANS_LIMIT: Duration = Duration::from_secs(10);
-
 /// The most differences that are listed one by one.
 const MOST_CHANGES: usize = 200;
 
@@ -205,6 +202,11 @@ impl Reloader {
 
     /// Reads the files again.
     async fn reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, Refusal> {
+        let done = self.try_reload(cause, how).await;
+        done.map_err(|fault| self.failed(cause, how, fault))
+    }
+
+    async fn try_reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, Fault> {
         let load = Arc::clone(&self.load);
         let read = self.blocking(move || {
             let mut sources = Sources::default();
@@ -213,32 +215,20 @@ impl Reloader {
             let next = loaded.map_err(RunError::from).and_then(checked);
             (sources, is_whole, next)
         });
-        let (sources, is_whole, next) = match read.await {
-            Ok(read) => read,
-            Err(fault) => return Err(self.failed(cause, how, fault)),
-        };
+        let (sources, is_whole, next) = read.await?;
         if !how.dry_run {
             self.watch.note(&sources, is_whole);
         }
-        let next = match next {
-            Ok(next) => next,
-            Err(fault) => return Err(self.failed(cause, how, fault)),
-        };
+        let next = next?;
         let changes = next.config.changes_since(&self.held.config);
         let same = changes.is_empty() && next.config.hash() == self.held.config.hash();
-        if !same && let Err(fault) = self.plans_are_there(&next.config).await {
-            return Err(self.failed(cause, how, fault));
+        if !same {
+            self.check_plans(&next.config).await?;
         }
         if how.dry_run || same {
             let (config, material) = (Arc::clone(&next.config), next.material.clone());
-            let built = self.blocking(move || {
-                Snapshot::build(&config, &material.authorities, None, None).map(drop)
-            });
-            match built.await {
-                Ok(Ok(())) => {}
-                Ok(Err(fault)) => return Err(self.failed(cause, how, fault)),
-                Err(fault) => return Err(self.failed(cause, how, fault)),
-            }
+            self.blocking(move || Snapshot::check(&config, &material.authorities))
+                .await??;
             if !how.dry_run {
                 self.note_failure(None);
                 events::reloaded(ReloadOutcome::Unchanged);
@@ -258,10 +248,11 @@ impl Reloader {
             return Err(Refusal::Conflict("there is no previous configuration"));
         };
         let changes = previous.config.changes_since(&self.held.config);
-        if let Err(fault) = self.plans_are_there(&previous.config).await {
-            return Err(self.failed(Cause::Rollback, ReloadQuery::default(), fault));
-        }
-        self.take(Cause::Rollback, previous, changes).await
+        let done = match self.check_plans(&previous.config).await {
+            Ok(()) => self.take(Cause::Rollback, previous, changes).await,
+            Err(fault) => Err(fault),
+        };
+        done.map_err(|fault| self.failed(Cause::Rollback, ReloadQuery::default(), fault))
     }
 
     /// Replaces the current configuration.
@@ -270,21 +261,14 @@ impl Reloader {
         cause: Cause,
         next: Held,
         changes: Vec<Change>,
-    ) -> Result<ReloadView, Refusal> {
+    ) -> Result<ReloadView, Fault> {
         let earlier = self.places.current.load_full();
-        let built = {
+        let snapshot = {
             let (config, earlier) = (Arc::clone(&next.config), Arc::clone(&earlier));
             let authorities = Arc::clone(&next.material.authorities);
             let accounts = Arc::clone(&self.places.accounts);
-            self.blocking(move || {
-                Snapshot::build(&config, &authorities, Some(&accounts), Some(&earlier))
-            })
-        };
-        let how = ReloadQuery::default();
-        let snapshot = match built.await {
-            Ok(Ok(snapshot)) => snapshot,
-            Ok(Err(fault)) => return Err(self.failed(cause, how, fault)),
-            Err(fault) => return Err(self.failed(cause, how, fault)),
+            self.blocking(move || Snapshot::build(&config, &authorities, &accounts, Some(&earlier)))
+                .await??
         };
         let places = &self.places;
         snapshot.upstreams.take_over(&earlier.upstreams);
@@ -316,15 +300,12 @@ impl Reloader {
         Ok(self.view(true, &changes, &self.held))
     }
 
-    /// Checks that the configuration has every plan of the keys. Reads the file on another thread, with a time
-    /// limit, because the operator's runtime must not wait.
-    async fn plans_are_there(&self, config: &Arc<Config>) -> Result<(), Fault> {
+    /// Checks that the configuration has every plan of the keys.
+    async fn check_plans(&mut self, config: &Arc<Config>) -> Result<(), Fault> {
         let config = Arc::clone(config);
         let store = Arc::clone(self.places.accounts.store());
-        let reading = tokio::task::spawn_blocking(move || keys::check_plans(&config, &store));
-        let late = "the plans of the keys could not be looked up in time";
-        let read = timeout(PLANS_LIMIT, reading).await.map_err(|_| late)?;
-        Ok(read.map_err(|_| PANICKED)?.map_err(RunError::from)?)
+        let checked = self.blocking(move || keys::check_plans(&config, &store));
+        Ok(checked.await?.map_err(RunError::from)?)
     }
 
     fn view(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {
@@ -338,7 +319,7 @@ impl Reloader {
         }
     }
 
-    /// Does work that can wait for files, without blocking operators and signals.
+    /// Does work that can wait for files or the ledger, without blocking operators and signals.
     async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -346,7 +327,7 @@ impl Reloader {
         /// For all files together; each has its own limit, too.
         const PATIENCE: Duration = Duration::from_secs(30);
         if self.stuck.as_ref().is_some_and(|it| !it.is_finished()) {
-            return Err("an earlier reload still reads its files");
+            return Err("an earlier reload still waits for its files or the ledger");
         }
         let (answer, answered) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
@@ -355,10 +336,10 @@ impl Reloader {
         });
         match timeout(PATIENCE, answered).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(_)) => Err(PANICKED),
+            Ok(Err(_)) => Err("the gateway failed; see the log"),
             Err(_) => {
                 self.stuck = Some(working);
-                Err("reading its files takes too long")
+                Err("reading its files or the plans of the keys takes too long")
             }
         }
     }
@@ -406,8 +387,6 @@ enum Fault {
     #[error("{0}")]
     Busy(&'static str),
 }
-
-const PANICKED: &str = "the gateway failed; see the log";
 
 impl From<Faults> for Fault {
     fn from(faults: Faults) -> Self {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_settings::{Duration, Fault, KeyPath};
 
 /// Attempts at other candidates if a provider fails before the answer is committed.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FailoverSettings {
     /// Most attempts of a request, over all its candidates.
@@ -38,7 +38,7 @@ impl Default for FailoverSettings {
 
 /// How many attempts beyond the first all requests may have together. Attempts after one that
 /// reached no provider are free.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryBudgetSettings {
     /// Further attempts per hundred requests of the last ten seconds.

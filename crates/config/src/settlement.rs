@@ -15,7 +15,7 @@ pub struct SettlementSettings {
 }
 
 /// How far the gateway reads on after a disconnect.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainSettings {
     /// How long the gateway reads an answer after the client has disconnected.

@@ -1,18 +1,13 @@
 use super::*;
-use std::time::Duration;
 
-const fn allowed(percent: u64, per_second: u64) -> Failover {
-    Failover {
-        attempts: 4,
-        total: Duration::MAX,
-        again: 1,
-        pause: Duration::ZERO,
+const fn allowed(percent: u16, per_second: u32) -> RetryBudgetSettings {
+    RetryBudgetSettings {
         percent,
         per_second,
     }
 }
 
-fn taken(budget: &RetryBudget, now: u64, allowed: &Failover) -> usize {
+fn taken(budget: &RetryBudget, now: u64, allowed: &RetryBudgetSettings) -> usize {
     (0..10_000)
         .take_while(|_| budget.take_at(now, allowed))
         .count()
