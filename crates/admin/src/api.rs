@@ -286,7 +286,7 @@ fn changed_key(operations: &Operations, route: &Route, call: &Call) -> Option<Ke
     if route.method == Method::GET || !route.path.contains("{key}") {
         return None;
     }
-    let record = operations.show(&call.key().ok()?).ok()?;
+    let record = operations.store().find_key(&call.key().ok()?).ok()?;
     Some(record.id().clone())
 }
 

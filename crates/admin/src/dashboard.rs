@@ -156,7 +156,7 @@ async fn keys(State(api): State<Arc<Api>>, request: Request) -> Result<Response,
     let permit = timeout(LONGEST_WAIT, reader).await.ok();
     let permit = permit.and_then(Result::ok).ok_or_else(busy)?;
     let read = move |operations: &Operations| {
-        let data = operations.most_used(MOST_KEYS)?;
+        let data = operations.store().most_used(MOST_KEYS)?;
         Ok(serde_json::json!({ "data": data }))
     };
     blocking(api, request.extensions().get().cloned(), permit, read).await
@@ -176,7 +176,7 @@ async fn request(
     })?;
     let read = move |operations: &Operations| {
         let recent = recent::last().into_iter().find(|it| it.id == id);
-        let record = operations.request(&id)?;
+        let record = operations.store().request(&id)?;
         if recent.is_none() && record.is_none() {
             let message =
                 "the request is not among the last 100, and the ledger has no record of it";

@@ -70,6 +70,12 @@ impl From<Refusal> for Failed {
     }
 }
 
+impl From<StoreError> for Failed {
+    fn from(fault: StoreError) -> Self {
+        Refusal::Store(fault).into()
+    }
+}
+
 fn conflict(message: impl Into<Cow<'static, str>>) -> PublicError {
     PublicError::invalid_request(message).with_status(StatusCode::CONFLICT.as_u16())
 }

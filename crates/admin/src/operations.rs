@@ -4,8 +4,7 @@
 //! gives it to the store. How orders come in, and how results are shown, is left to the
 //! command line and to HTTP. Everything here blocks on the disk.
 
-use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
-use super::health::HealthView;
+use super::control::Control;
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use once_cell::sync::OnceCell;
@@ -14,15 +13,14 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_config::{ALL_GROUPS, Config, PlanSettings};
-use tollgate_explain::{ExplainError, ExplainOrder, Explanation};
+use tollgate_explain::ExplainError;
 use tollgate_filter::Endpoint;
 use tollgate_ledger::{
-    CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyUse,
-    KeyView, NewKey, OrderName, RequestRecord, Revocation, Store, StoreError, Timestamp,
-    Verification, allowance,
+    CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyView,
+    NewKey, OrderName, Store, StoreError, Timestamp, allowance,
 };
 use tollgate_settings::{Duration, TokenCount, unknown_name};
-use tollgate_types::{Allowance, Limits, Money, RequestId};
+use tollgate_types::{Allowance, Limits, Money};
 
 /// The plans and model groups of a configuration, from which keys are made.
 pub struct Offer {
@@ -288,52 +286,17 @@ impl Operations {
         let _ = self.control.set(control);
     }
 
-    /// The configuration that is served.
+    /// The store that they work on.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The running gateway.
     ///
     /// # Errors
     ///
-    /// No gateway runs here.
-    pub fn configuration(&self) -> Done<SettingsView> {
-        Ok(self.control()?.configuration())
-    }
-
-    /// How providers, deployments and credentials are doing.
-    ///
-    /// # Errors
-    ///
-    /// No gateway runs here.
-    pub fn health(&self) -> Done<HealthView> {
-        Ok(self.control()?.health())
-    }
-
-    /// Reads the configuration again, and serves it if it is without fault.
-    ///
-    /// # Errors
-    ///
-    /// Every fault in it; another reload is under way; no gateway runs here.
-    pub fn reload(&self, how: ReloadQuery) -> Done<ReloadView> {
-        self.control()?.order(Ask::Reload(how))
-    }
-
-    /// Serves the configuration before again.
-    ///
-    /// # Errors
-    ///
-    /// There is none; or as [`Operations::reload`].
-    pub fn roll_back(&self) -> Done<ReloadView> {
-        self.control()?.order(Ask::Rollback)
-    }
-
-    /// Explains a request.
-    ///
-    /// # Errors
-    ///
-    /// The key or the path is not known; no gateway runs here.
-    pub fn explain(&self, order: &ExplainOrder) -> Done<Explanation> {
-        self.control()?.explain(order)
-    }
-
-    fn control(&self) -> Done<&Control> {
+    /// It is still starting.
+    pub(super) fn control(&self) -> Done<&Control> {
         let control = self.control.get();
         control.ok_or(Refusal::Busy("the gateway is still starting"))
     }
@@ -405,24 +368,6 @@ impl Operations {
         Ok(KeyPage { records, has_more })
     }
 
-    /// One key.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::find_key`].
-    pub fn show(&self, key: &KeySelector) -> Done<KeyRecord> {
-        Ok(self.store.find_key(key)?)
-    }
-
-    /// Takes a key back.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::revoke_key`].
-    pub fn revoke(&self, key: &KeySelector) -> Done<Revocation> {
-        Ok(self.store.revoke_key(key)?)
-    }
-
     /// Extends the validity of a key and its grants. With a name, once.
     ///
     /// # Errors
@@ -472,24 +417,6 @@ impl Operations {
         })
     }
 
-    /// The keys nearest to exhaustion. Reads all grants.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::most_used`].
-    pub fn most_used(&self, limit: u32) -> Done<Vec<KeyUse>> {
-        Ok(self.store.most_used(limit)?)
-    }
-
-    /// The record of a request, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::request`].
-    pub fn request(&self, id: &RequestId) -> Done<Option<RequestRecord>> {
-        Ok(self.store.request(id)?)
-    }
-
     /// The grants of a key and its use of them.
     ///
     /// # Errors
@@ -507,14 +434,5 @@ impl Operations {
     /// More than a limit has room for; or as [`Store::set_limits`].
     pub fn set_limits(&self, key: &KeySelector, limits: &KeyLimits) -> Done<KeyRecord> {
         Ok(self.store.set_limits(key, &limits.meant()?)?)
-    }
-
-    /// Whether everything adds up. Reads the whole file.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::verify`].
-    pub fn verify(&self) -> Done<Verification> {
-        Ok(self.store.verify()?)
     }
 }

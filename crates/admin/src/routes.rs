@@ -4,7 +4,7 @@
 //! and on how bytes come and go; `operations` decides what an operation does.
 
 use super::call::{Call, MOST_BODY_BYTES};
-use super::control::{ReloadQuery, ReloadView, SettingsView};
+use super::control::{Ask, ReloadQuery, ReloadView, SettingsView};
 use super::failure::Failed;
 use super::health::HealthView;
 use super::operations::{
@@ -81,7 +81,7 @@ const SHOW: Route = Route {
     once: false,
     effort: Effort::Small,
     changes: false,
-    run: |operations, call| shown(operations, &operations.show(&call.key()?)?),
+    run: |operations, call| shown(operations, &operations.store().find_key(&call.key()?)?),
 };
 
 /// The table.
@@ -115,7 +115,12 @@ pub(super) const ROUTES: &[Route] = &[
         id: "revokeKey",
         changes: true,
         summary: "Revoke a key, within a second and on open connections too.",
-        run: |operations, call| shown(operations, &operations.revoke(&call.key()?)?.record),
+        run: |operations, call| {
+            shown(
+                operations,
+                &operations.store().revoke_key(&call.key()?)?.record,
+            )
+        },
         ..SHOW
     },
     Route {
@@ -180,7 +185,7 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "Verify that grants, charges and balances add up; reads the whole file.",
         answer: of::<Verification>,
         effort: Effort::WholeFile,
-        run: |operations, _| to_json(&operations.verify()?),
+        run: |operations, _| to_json(&operations.store().verify()?),
         ..SHOW
     },
     Route {
@@ -188,7 +193,7 @@ pub(super) const ROUTES: &[Route] = &[
         id: "showHealth",
         summary: "Show the health of providers, deployments and credentials.",
         answer: of::<HealthView>,
-        run: |operations, _| to_json(&operations.health()?),
+        run: |operations, _| to_json(&operations.control()?.health()),
         ..SHOW
     },
     Route {
@@ -196,7 +201,7 @@ pub(super) const ROUTES: &[Route] = &[
         id: "showConfiguration",
         summary: "Show the served configuration, its changes, and what needs a restart.",
         answer: of::<SettingsView>,
-        run: |operations, _| to_json(&operations.configuration()?),
+        run: |operations, _| to_json(&operations.control()?.configuration()),
         ..SHOW
     },
     Route {
@@ -207,7 +212,7 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "Reload the configuration; `dry_run=true` only lists the changes.",
         query: Some(of::<ReloadQuery>),
         answer: of::<ReloadView>,
-        run: |operations, call| to_json(&operations.reload(call.query()?)?),
+        run: |operations, call| to_json(&operations.control()?.order(Ask::Reload(call.query()?))?),
         ..SHOW
     },
     Route {
@@ -217,7 +222,7 @@ pub(super) const ROUTES: &[Route] = &[
         changes: true,
         summary: "Serve the previous configuration again, until the next reload.",
         answer: of::<ReloadView>,
-        run: |operations, _| to_json(&operations.roll_back()?),
+        run: |operations, _| to_json(&operations.control()?.order(Ask::Rollback)?),
         ..SHOW
     },
     Route {
@@ -228,7 +233,7 @@ pub(super) const ROUTES: &[Route] = &[
         body: Some(of::<ExplainOrder>),
         most_body_bytes: 8 << 20,
         answer: of::<Explanation>,
-        run: |operations, call| to_json(&operations.explain(&call.body()?)?),
+        run: |operations, call| to_json(&operations.control()?.explain(&call.body()?)?),
         ..SHOW
     },
 ];

@@ -254,8 +254,10 @@ impl Desk {
                 };
                 self.list(query, *limit)
             }
-            Command::Show(key) => self.show(&operations.show(&key.selector()?)?),
-            Command::Revoke(key) => self.show(&operations.revoke(&key.selector()?)?.record),
+            Command::Show(key) => self.show(&operations.store().find_key(&key.selector()?)?),
+            Command::Revoke(key) => {
+                self.show(&operations.store().revoke_key(&key.selector()?)?.record)
+            }
             Command::TopUp {
                 key,
                 plan,

@@ -66,98 +66,125 @@ pub struct EndpointInfo {
 }
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
+const READ_OR_DELETE: &[Method] = &[Method::GET, Method::HEAD, Method::DELETE];
 const POST: &[Method] = &[Method::POST];
 
-const fn row(
-    endpoint: Endpoint,
-    methods: &'static [Method],
-    purpose: &'static str,
-) -> EndpointInfo {
-    EndpointInfo {
-        endpoint,
-        methods,
-        path: endpoint.path(),
-        format: endpoint.format(),
-        purpose,
-    }
-}
+/// The methods of an open path. The configuration names those of each.
+const ANY: &[Method] = &[
+    Method::GET,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+];
 
 impl Endpoint {
     /// The table.
     pub const TABLE: &[EndpointInfo] = &[
-        row(Self::Status, READ, "status and endpoint discovery"),
-        row(Self::Models, READ, "the models that the key can use"),
-        row(Self::Model, READ, "one of these models"),
-        row(Self::Usage, READ, "balance, limits and totals of the key"),
-        row(
-            Self::UsageHistory,
-            READ,
-            "usage of the key, request by request",
-        ),
-        row(Self::ChatCompletions, POST, "chat completions"),
-        row(Self::Responses, POST, "responses"),
-        row(
-            Self::StoredResponse,
-            &[Method::GET, Method::HEAD, Method::DELETE],
-            "a response that the provider stores or the gateway remembers",
-        ),
-        row(
-            Self::CancelResponse,
-            POST,
-            "cancel a response that the provider stores",
-        ),
-        row(
-            Self::ResponseInput,
-            READ,
-            "the input of a response that the provider stores",
-        ),
-        row(
-            Self::InputTokens,
-            POST,
-            "count the input tokens of a responses request",
-        ),
-        row(Self::Messages, POST, "messages"),
-        row(
-            Self::CountTokens,
-            POST,
-            "count the input tokens of a messages request",
-        ),
-        row(
-            Self::GeminiModels,
-            READ,
-            "the models that the key can use, for clients of Gemini",
-        ),
-        row(Self::GeminiModel, READ, "one of these models"),
-        row(Self::GenerateContent, POST, "Gemini's generateContent"),
-        row(
-            Self::StreamGenerateContent,
-            POST,
-            "the same as a stream; needs `?alt=sse`",
-        ),
-        row(
-            Self::GeminiCountTokens,
-            POST,
-            "count the input tokens of a Gemini request",
-        ),
-        row(Self::Embeddings, POST, "embeddings"),
-        row(
-            Self::Rerank,
-            POST,
-            "documents by their relevance to a query; also `/v2/rerank`",
-        ),
-        // The configuration names those of each path.
-        row(
-            Self::Passthrough,
-            &[
-                Method::GET,
-                Method::POST,
-                Method::PUT,
-                Method::PATCH,
-                Method::DELETE,
-            ],
-            "a path of a provider that the configuration opens",
-        ),
+        Self::Status.info(),
+        Self::Models.info(),
+        Self::Model.info(),
+        Self::Usage.info(),
+        Self::UsageHistory.info(),
+        Self::ChatCompletions.info(),
+        Self::Responses.info(),
+        Self::StoredResponse.info(),
+        Self::CancelResponse.info(),
+        Self::ResponseInput.info(),
+        Self::InputTokens.info(),
+        Self::Messages.info(),
+        Self::CountTokens.info(),
+        Self::GeminiModels.info(),
+        Self::GeminiModel.info(),
+        Self::GenerateContent.info(),
+        Self::StreamGenerateContent.info(),
+        Self::GeminiCountTokens.info(),
+        Self::Embeddings.info(),
+        Self::Rerank.info(),
+        Self::Passthrough.info(),
     ];
+
+    /// Its row of the table.
+    pub const fn info(self) -> EndpointInfo {
+        let (methods, path, purpose) = match self {
+            Self::Status => (READ, "/v1", "status and endpoint discovery"),
+            Self::Models => (READ, "/v1/models", "the models that the key can use"),
+            Self::Model => (READ, "/v1/models/{id}", "one of these models"),
+            Self::Usage => (READ, "/v1/usage", "balance, limits and totals of the key"),
+            Self::UsageHistory => (
+                READ,
+                "/v1/usage/history",
+                "usage of the key, request by request",
+            ),
+            Self::ChatCompletions => (POST, "/v1/chat/completions", "chat completions"),
+            Self::Responses => (POST, "/v1/responses", "responses"),
+            Self::StoredResponse => (
+                READ_OR_DELETE,
+                "/v1/responses/{id}",
+                "a response that the provider stores or the gateway remembers",
+            ),
+            Self::CancelResponse => (
+                POST,
+                "/v1/responses/{id}/cancel",
+                "cancel a response that the provider stores",
+            ),
+            Self::ResponseInput => (
+                READ,
+                "/v1/responses/{id}/input_items",
+                "the input of a response that the provider stores",
+            ),
+            Self::InputTokens => (
+                POST,
+                "/v1/responses/input_tokens",
+                "count the input tokens of a responses request",
+            ),
+            Self::Messages => (POST, "/v1/messages", "messages"),
+            Self::CountTokens => (
+                POST,
+                "/v1/messages/count_tokens",
+                "count the input tokens of a messages request",
+            ),
+            Self::GeminiModels => (
+                READ,
+                "/v1beta/models",
+                "the models that the key can use, for clients of Gemini",
+            ),
+            Self::GeminiModel => (READ, "/v1beta/models/{id}", "one of these models"),
+            Self::GenerateContent => (
+                POST,
+                "/v1beta/models/{id}:generateContent",
+                "Gemini's generateContent",
+            ),
+            Self::StreamGenerateContent => (
+                POST,
+                "/v1beta/models/{id}:streamGenerateContent",
+                "the same as a stream; needs `?alt=sse`",
+            ),
+            Self::GeminiCountTokens => (
+                POST,
+                "/v1beta/models/{id}:countTokens",
+                "count the input tokens of a Gemini request",
+            ),
+            Self::Embeddings => (POST, "/v1/embeddings", "embeddings"),
+            Self::Rerank => (
+                POST,
+                "/v1/rerank",
+                "documents by their relevance to a query; also `/v2/rerank`",
+            ),
+            Self::Passthrough => (
+                ANY,
+                "/passthrough/{provider}/{path}",
+                "a path of a provider that the configuration opens",
+            ),
+        };
+        EndpointInfo {
+            endpoint: self,
+            methods,
+            path,
+            format: self.format(),
+            purpose,
+        }
+    }
 
     /// Where its answers come from.
     pub const fn kind(self) -> EndpointKind {
@@ -214,29 +241,7 @@ impl Endpoint {
 
     /// The path in the table. Keys can be limited to endpoints by their paths.
     pub const fn path(self) -> &'static str {
-        match self {
-            Self::Status => "/v1",
-            Self::Models => "/v1/models",
-            Self::Model => "/v1/models/{id}",
-            Self::Usage => "/v1/usage",
-            Self::UsageHistory => "/v1/usage/history",
-            Self::ChatCompletions => "/v1/chat/completions",
-            Self::Responses => "/v1/responses",
-            Self::StoredResponse => "/v1/responses/{id}",
-            Self::CancelResponse => "/v1/responses/{id}/cancel",
-            Self::ResponseInput => "/v1/responses/{id}/input_items",
-            Self::InputTokens => "/v1/responses/input_tokens",
-            Self::Messages => "/v1/messages",
-            Self::CountTokens => "/v1/messages/count_tokens",
-            Self::GeminiModels => "/v1beta/models",
-            Self::GeminiModel => "/v1beta/models/{id}",
-            Self::GenerateContent => "/v1beta/models/{id}:generateContent",
-            Self::StreamGenerateContent => "/v1beta/models/{id}:streamGenerateContent",
-            Self::GeminiCountTokens => "/v1beta/models/{id}:countTokens",
-            Self::Embeddings => "/v1/embeddings",
-            Self::Rerank => "/v1/rerank",
-            Self::Passthrough => "/passthrough/{provider}/{path}",
-        }
+        self.info().path
     }
 
     /// The wire format, if it has one.

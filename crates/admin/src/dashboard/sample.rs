@@ -200,7 +200,8 @@ impl History {
         };
         let before = self.0.iter().rev().nth(1).unwrap_or(last);
         let mut event = last.event(first, before);
-        if let Ok(health) = sources.api.operations().health() {
+        if let Ok(control) = sources.api.operations().control() {
+            let health = control.health();
             event.breakers = health.open_breakers();
             event.more_breakers = cut(&mut event.breakers, MOST_BREAKERS);
         }

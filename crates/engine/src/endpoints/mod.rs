@@ -49,25 +49,18 @@ impl Matched<'_> {
 ///
 /// 404 `not_found`.
 pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
-    let endpoint = |endpoint| Matched { endpoint, id: None };
-    Ok(match path {
-        "/v1/messages" => endpoint(Endpoint::Messages),
-        "/v1/chat/completions" => endpoint(Endpoint::ChatCompletions),
-        "/v1/responses" => endpoint(Endpoint::Responses),
-        "/v1/responses/input_tokens" => endpoint(Endpoint::InputTokens),
+    let path = match path {
         "/v1/responses/compact" => return Err(no_compaction()),
-        "/v1/messages/count_tokens" => endpoint(Endpoint::CountTokens),
-        "/v1/models" => endpoint(Endpoint::Models),
-        "/v1/usage" => endpoint(Endpoint::Usage),
-        "/v1/usage/history" => endpoint(Endpoint::UsageHistory),
-        "/v1" => endpoint(Endpoint::Status),
-        "/v1beta/models" => endpoint(Endpoint::GeminiModels),
-        "/v1/embeddings" => endpoint(Endpoint::Embeddings),
-        "/v1/rerank" | "/v2/rerank" => endpoint(Endpoint::Rerank),
-        _ => gemini::match_path(path)
-            .or_else(|| with_id(path))
-            .ok_or_else(unknown_path)?,
-    })
+        "/v2/rerank" => Endpoint::Rerank.path(),
+        path => path,
+    };
+    let is_exact = |row: &&EndpointInfo| row.path == path && !path.contains('{');
+    if let Some(row) = Endpoint::TABLE.iter().find(is_exact) {
+        let endpoint = row.endpoint;
+        return Ok(Matched { endpoint, id: None });
+    }
+    let with_id = gemini::match_path(path).or_else(|| with_id(path));
+    with_id.ok_or_else(unknown_path)
 }
 
 /// A path with an identifier in it.
@@ -160,9 +153,8 @@ pub fn allow(methods: &[Method]) -> String {
 }
 
 /// The methods of an endpoint. Those of an open path stand in the configuration.
-pub fn methods(endpoint: Endpoint) -> &'static [Method] {
-    let row: Option<&EndpointInfo> = Endpoint::TABLE.iter().find(|row| row.endpoint == endpoint);
-    row.map_or(&[], |row| row.methods)
+pub const fn methods(endpoint: Endpoint) -> &'static [Method] {
+    endpoint.info().methods
 }
 
 #[cfg(test)]
@@ -204,6 +196,7 @@ mod tests {
             "/api/hello",
             "/v1/chat/completions/x",
             "",
+            "/v1/responses/{id}/cancel/b",
         ] {
             assert_eq!(match_path(path), Err(unknown_path()), "{path}");
         }
