@@ -3,6 +3,7 @@
 //! A request gets a permit for each byte before it allocates the byte. `load.rs` has the limits; `machine.rs`
 //! measures the memory of the process, including memory that is not counted here.
 
+use super::guarded::guarded;
 use super::memory_admission::WaitSlots;
 use crate::machine;
 use bytes::Bytes;
@@ -201,27 +202,13 @@ impl MemoryPermit {
     /// Attaches the permit to `bytes`, until their last copy is dropped.
     pub fn keep(mut self, bytes: Bytes) -> Bytes {
         self.shrink_to(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        Bytes::from_owner(PermittedBytes {
-            bytes,
-            _permit: self,
-        })
+        guarded(bytes, self)
     }
 }
 
 impl Drop for MemoryPermit {
     fn drop(&mut self) {
         events::hold_less(self.bytes);
-    }
-}
-
-struct PermittedBytes {
-    bytes: Bytes,
-    _permit: MemoryPermit,
-}
-
-impl AsRef<[u8]> for PermittedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 

@@ -18,11 +18,11 @@ mod budget;
 mod count;
 mod deadlines;
 mod disconnect;
-mod downstream_backlog;
 mod drain;
 mod exchange;
 mod failure;
 mod forward;
+mod guarded;
 mod load;
 mod memory_admission;
 mod memory_permit;
@@ -45,8 +45,8 @@ mod unpack;
 mod upload_progress;
 mod watch;
 
-pub use downstream_backlog::DownstreamBacklog;
 pub use drain::{Drain, Draining};
+pub use guarded::Backlog;
 pub use stored::holder;
 
 use crate::snapshot::{Current, Snapshot};
@@ -88,7 +88,7 @@ pub struct Gateway {
 /// The state that the gateway shares with a client's HTTP/1.1 connection.
 pub struct CallerConnection {
     /// Whether the client has unread bytes.
-    pub backlog: DownstreamBacklog,
+    pub backlog: Backlog,
     /// Whether the connection reports that the client has disconnected.
     pub drain: Drain,
 }

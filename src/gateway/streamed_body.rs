@@ -1,12 +1,10 @@
 //! A request body that is forwarded while it arrives. It takes no memory, and can be sent once.
 
 use super::body::{too_large, took_too_long};
+use super::guarded::Backlog;
 use crate::limits::BodyLimits;
 use bytes::Bytes;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 use tollgate_types::PublicError;
 
 /// A body that is forwarded while it arrives.
@@ -19,33 +17,8 @@ pub struct StreamedBody {
     begun: Option<Instant>,
     is_done: bool,
     refusal: Option<PublicError>,
-    in_flight: Arc<InFlight>,
-}
-
-/// Counts the pieces that wait for the provider.
-#[derive(Default)]
-struct InFlight {
-    pieces: AtomicUsize,
-    taken: Notify,
-}
-
-/// A piece that is counted until it is dropped.
-struct Piece {
-    bytes: Bytes,
-    in_flight: Arc<InFlight>,
-}
-
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Piece {
-    fn drop(&mut self) {
-        self.in_flight.pieces.fetch_sub(1, Ordering::AcqRel);
-        self.in_flight.taken.notify_one();
-    }
+    /// The pieces that wait for the provider.
+    backlog: Backlog,
 }
 
 impl StreamedBody {
@@ -66,7 +39,7 @@ impl StreamedBody {
             begun: None,
             is_done: false,
             refusal: None,
-            in_flight: Arc::default(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -91,12 +64,7 @@ impl StreamedBody {
         if self.refusal.is_some() {
             return Err(());
         }
-        self.in_flight.pieces.fetch_add(1, Ordering::AcqRel);
-        let in_flight = Arc::clone(&self.in_flight);
-        Ok(Bytes::from_owner(Piece {
-            bytes: piece,
-            in_flight,
-        }))
+        Ok(self.backlog.count(piece))
     }
 
     /// Waits until the provider has taken all pieces so far, at most a second. After the last piece, Pingora
@@ -104,17 +72,12 @@ impl StreamedBody {
     /// nothing of an early answer, and a provider can stop reading until its answer was read.
     pub async fn wait_until_taken(&self) {
         const LONGEST: Duration = Duration::from_secs(1);
-        let all_taken = async {
-            while self.waits_for_provider() {
-                self.in_flight.taken.notified().await;
-            }
-        };
-        let _ = tokio::time::timeout(LONGEST, all_taken).await;
+        let _ = tokio::time::timeout(LONGEST, self.backlog.taken()).await;
     }
 
     /// Whether the provider has yet to take a piece.
     pub fn waits_for_provider(&self) -> bool {
-        self.in_flight.pieces.load(Ordering::Acquire) > 0
+        self.backlog.is_any()
     }
 
     /// Bytes that were forwarded.

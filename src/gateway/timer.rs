@@ -1,7 +1,7 @@
 //! The timer of the current attempt: its deadlines, and the watch over its connection.
 
 use super::deadlines::{Deadlines, Progress};
-use super::downstream_backlog::DownstreamBacklog;
+use super::guarded::Backlog;
 use super::upload_progress::{self, Unanswered};
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ pub struct AttemptTimer {
     unanswered: Option<Unanswered>,
     watch: Option<Watch>,
     /// Counts pieces that the caller has not read, if the pieces report that.
-    pieces: Option<DownstreamBacklog>,
+    pieces: Option<Backlog>,
     has_fired: bool,
     was_the_callers: bool,
     /// Only the watch ends a silence.
@@ -39,7 +39,7 @@ pub struct AttemptTimer {
 /// Shows whether a client does not read, so that its provider is not blamed for the delay.
 pub enum BacklogSource {
     /// The caller's connection.
-    Connection(DownstreamBacklog),
+    Connection(Backlog),
     /// The pieces that go to the caller's stream.
     Stream,
 }
@@ -103,7 +103,7 @@ impl AttemptTimer {
         let backlog = match source {
             BacklogSource::Connection(backlog) => Some(backlog),
             BacklogSource::Stream => {
-                self.pieces = Some(DownstreamBacklog::default());
+                self.pieces = Some(Backlog::default());
                 self.pieces.clone()
             }
         };
@@ -118,7 +118,7 @@ impl AttemptTimer {
         looked_at.or_else(|| connection.and_then(Socket::of))
     }
 
-    fn begin_watch(&mut self, backlog: Option<DownstreamBacklog>) {
+    fn begin_watch(&mut self, backlog: Option<Backlog>) {
         let Some(deadlines) = self.deadlines else {
             return;
         };
@@ -203,8 +203,8 @@ impl AttemptTimer {
     /// Wraps a piece of the answer that goes to the caller.
     pub fn hand_over(&self, piece: Bytes) -> Bytes {
         match &self.pieces {
-            Some(pieces) => pieces.wait_for(piece),
-            None => piece,
+            Some(pieces) if !piece.is_empty() => pieces.count(piece),
+            _ => piece,
         }
     }
 

@@ -6,6 +6,7 @@
 //! TLS 1.3 (RFC 8446, section 4.6.1). So the gateway watches the connection until they are read, and shuts it
 //! down if there was no answer.
 
+use super::guarded::guarded;
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -73,31 +74,26 @@ pub fn bounded(
     request_ends: Instant,
 ) -> Bytes {
     match socket {
-        Some(socket) => Bytes::from_owner(Upload {
-            body,
-            socket: Some(socket),
-            begun: Instant::now(),
-            longest,
-            unanswered,
-            request_ends,
-        }),
+        Some(socket) => {
+            let upload = Upload {
+                socket: Some(socket),
+                begun: Instant::now(),
+                longest,
+                unanswered,
+                request_ends,
+            };
+            guarded(body, upload)
+        }
         None => body,
     }
 }
 
 struct Upload {
-    body: Bytes,
     socket: Option<Socket>,
     begun: Instant,
     longest: Duration,
     unanswered: Unanswered,
     request_ends: Instant,
-}
-
-impl AsRef<[u8]> for Upload {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
-    }
 }
 
 impl Drop for Upload {

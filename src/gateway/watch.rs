@@ -10,7 +10,7 @@
 
 mod socket;
 
-use super::downstream_backlog::DownstreamBacklog;
+use super::guarded::Backlog;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
 pub use socket::Socket;
@@ -37,7 +37,7 @@ struct Watched {
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
     /// The bytes that the client has not read yet; the socket shows only those that have arrived.
-    backlog: Option<DownstreamBacklog>,
+    backlog: Option<Backlog>,
     /// Its caller did not read at the last check.
     was_held_up: AtomicBool,
     /// Its caller did not read at the last two checks.
@@ -52,7 +52,7 @@ impl Watch {
     pub fn begin(
         socket: Socket,
         is_http2: bool,
-        backlog: Option<DownstreamBacklog>,
+        backlog: Option<Backlog>,
         silence_ends: Instant,
         request_ends: Instant,
     ) -> Option<Self> {
@@ -115,7 +115,7 @@ impl Watched {
         let silence_ends = self.silence_ends.load(Ordering::Relaxed);
         let is_silent = now >= silence_ends;
         let is_late = now >= self.request_ends;
-        let is_held = self.backlog.as_ref().is_some_and(DownstreamBacklog::is_any);
+        let is_held = self.backlog.as_ref().is_some_and(Backlog::is_any);
         let was_held = self.was_held_up.swap(is_held, Ordering::Relaxed);
         let is_held_up = is_held || was_held;
         // A client that reads has a backlog for moments only.

@@ -82,8 +82,8 @@ async fn bytes_that_stay_unread_over_http2_put_the_end_off_by_a_second() {
 #[tokio::test]
 async fn a_caller_that_takes_nothing_is_waited_for_and_the_silence_behind_it_is_not() {
     let (mut ours, _theirs) = connection().await;
-    let backlog = DownstreamBacklog::default();
-    let piece = backlog.wait_for(bytes::Bytes::from_static(b"piece"));
+    let backlog = Backlog::default();
+    let piece = backlog.count(bytes::Bytes::from_static(b"piece"));
     let socket = Socket::of(ours.as_raw_fd()).unwrap();
     let now = Instant::now();
     let watch = Watch::begin(socket, true, Some(backlog), now + SOON, now + LATE).unwrap();
@@ -105,8 +105,8 @@ async fn a_request_can_time_out_because_its_caller_does_not_read() {
         (false, SOON, LATE, false),
     ] {
         let (mut ours, _theirs) = connection().await;
-        let backlog = DownstreamBacklog::default();
-        let piece = held.then(|| backlog.wait_for(bytes::Bytes::from_static(b"piece")));
+        let backlog = Backlog::default();
+        let piece = held.then(|| backlog.count(bytes::Bytes::from_static(b"piece")));
         let socket = Socket::of(ours.as_raw_fd()).unwrap();
         let now = Instant::now();
         let ends = (now + silence, now + request);

@@ -10,7 +10,7 @@ use super::frames::{self, FrameBudget};
 use super::framing::Framing;
 use super::head::Head;
 use super::pace::Pace;
-use crate::gateway::{DownstreamBacklog, Drain};
+use crate::gateway::{Backlog, Drain};
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use once_cell::sync::OnceCell;
@@ -46,7 +46,7 @@ pub(super) struct Wire {
     stage: Stage,
     pace: Pace,
     /// Reports whether a write waits, once it is used.
-    backlog: OnceCell<DownstreamBacklog>,
+    backlog: OnceCell<Backlog>,
     departure: Departure,
     /// Its place among all connections, unless the TLS connection has it.
     _place: Option<Place>,
@@ -81,8 +81,8 @@ impl Wire {
     }
 
     /// The handle that shows from now on whether a write waits for the client.
-    pub(super) fn backlog(&self) -> DownstreamBacklog {
-        self.backlog.get_or_init(DownstreamBacklog::default).clone()
+    pub(super) fn backlog(&self) -> Backlog {
+        self.backlog.get_or_init(Backlog::default).clone()
     }
 
     /// Decides from now on whether the connection reports a disconnect.
