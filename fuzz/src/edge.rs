@@ -73,7 +73,7 @@ pub fn proxy_header(input: &[u8]) {
     match read {
         ProxyHeader::Incomplete => assert!(input.len() < LONGEST_PROXY_HEADER),
         ProxyHeader::Malformed => assert_eq!(read_proxy_header(&longer), read),
-        ProxyHeader::Complete { size, .. } => {
+        ProxyHeader::Header { size, .. } => {
             assert!(size <= input.len() && size <= LONGEST_PROXY_HEADER);
             assert_eq!(read_proxy_header(&longer), read);
             for end in 0..size {

@@ -9,6 +9,7 @@ use super::exchange::Exchange;
 use super::load;
 use super::outgoing;
 use super::passthrough::{self, Opened};
+use super::reader;
 use super::remembered;
 use super::respond::{self, Local};
 use super::route_reason;
@@ -374,11 +375,7 @@ fn is_websocket(offers: &HeaderValue) -> bool {
 const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
 
 fn check_media_type(session: &Session) -> Result<(), PublicError> {
-    let value = session
-        .get_header(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let media_type = value.map(|value| value.split(';').next().unwrap_or(value).trim());
-    if media_type.is_some_and(|it| it.eq_ignore_ascii_case("application/json")) {
+    if reader::is_of_type(&session.req_header().headers, "application/json") {
         return Ok(());
     }
     Err(

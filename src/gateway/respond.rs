@@ -128,13 +128,8 @@ async fn drain_small(session: &mut Session) -> bool {
     /// Bytes that a client has probably sent together with the head.
     const SMALL: u64 = 64 * 1024;
     const SOON: Duration = Duration::from_millis(500);
-    let length = session
-        .get_header(CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok());
-    let is_small = length
-        .and_then(|text| text.parse::<u64>().ok())
-        .is_some_and(|it| it <= SMALL);
-    if !is_small || body::expects_continue(session) {
+    let length = body::declared_length(session).ok().flatten();
+    if length.is_none_or(|it| it > SMALL) || body::expects_continue(session) {
         return false;
     }
     let draining = tokio::time::timeout(SOON, session.drain_request_body());

@@ -1,9 +1,11 @@
 //! Reads bytes as a caller's connection does, without a connection, for the fuzz targets.
 
+pub use super::proxy_protocol::{
+    LONGEST as LONGEST_PROXY_HEADER, Read as ProxyHeader, read as read_proxy_header,
+};
+
 use super::frames::FrameBudget;
 use super::head::HeadReader;
-use super::proxy_protocol;
-use std::net::IpAddr;
 use std::time::Instant;
 
 /// What was read of a request.
@@ -19,34 +21,6 @@ pub struct Read {
     pub is_bad: bool,
     /// Its path.
     pub path: Option<String>,
-}
-
-/// The beginning of a connection from a load balancer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyHeader {
-    /// The header needs more bytes.
-    Incomplete,
-    /// There is no header that the gateway accepts.
-    Malformed,
-    /// The header.
-    Complete {
-        /// In bytes.
-        size: usize,
-        /// The client it names.
-        client: Option<IpAddr>,
-    },
-}
-
-/// The most bytes of a header of the PROXY protocol.
-pub const LONGEST_PROXY_HEADER: usize = proxy_protocol::LONGEST;
-
-/// Reads the header of the PROXY protocol at the start of `bytes`.
-pub fn read_proxy_header(bytes: &[u8]) -> ProxyHeader {
-    match proxy_protocol::read(bytes) {
-        proxy_protocol::Read::Incomplete => ProxyHeader::Incomplete,
-        proxy_protocol::Read::Malformed => ProxyHeader::Malformed,
-        proxy_protocol::Read::Header { size, client } => ProxyHeader::Complete { size, client },
-    }
 }
 
 /// Reads the request that comes in these chunks; its head has at most `most` bytes. `None` if the

@@ -15,21 +15,26 @@ const LONGEST_LINE: usize = 107;
 const LONGEST_BLOCK: usize = 4096;
 
 /// The most bytes that a header takes.
-pub(super) const LONGEST: usize = FIXED + LONGEST_BLOCK;
+pub const LONGEST: usize = FIXED + LONGEST_BLOCK;
 
 /// The result of reading the beginning of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub enum Read {
     /// It is incomplete.
     Incomplete,
     /// Its length in bytes, and the client. `None`: the connection is the load balancer's own, or unknown.
-    Header { size: usize, client: Option<IpAddr> },
+    Header {
+        /// In bytes.
+        size: usize,
+        /// The client that it names.
+        client: Option<IpAddr>,
+    },
     /// It is no header.
     Malformed,
 }
 
 /// Reads the header at the front of `bytes`.
-pub(super) fn read(bytes: &[u8]) -> Read {
+pub fn read(bytes: &[u8]) -> Read {
     let is_start_of = |whole: &[u8]| {
         let common = bytes.len().min(whole.len());
         bytes.get(..common) == whole.get(..common)
