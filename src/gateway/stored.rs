@@ -197,6 +197,8 @@ pub async fn reserve_due(
         Some(Endpoint::ResponseInput) => return check_input(exchange, owned, identity, id).await,
         _ => return Ok(()),
     }
+    // First: otherwise another request could charge it between the look and the charge.
+    let paying = owned.begin_paying(id);
     let due = match owned.due(&identity.key, id).await {
         Ok(Due::Nothing) => return Ok(()),
         Ok(Due::Unknown) => return Err(not_settled()),
@@ -211,7 +213,7 @@ pub async fn reserve_due(
     };
     // The client got this text, and paid for it.
     let is_seen = due.is_seen();
-    let Some(paying) = owned.begin_paying(id) else {
+    let Some(paying) = paying else {
         return if is_seen { Ok(()) } else { Err(not_settled()) };
     };
     let model = snapshot.catalog.catalog().resolve(&due.served);
