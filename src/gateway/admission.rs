@@ -118,6 +118,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         }
         (EndpointKind::Passthrough, _) => admit_to_open_path(session, exchange, &identity).await,
         _ => {
+            run_filters(Part::Local, session, exchange).await?;
             let body = answer_here(session, &snapshot, matched, &identity).await?;
             Ok(Admission::Answer(Local::json(body.into())))
         }

@@ -21,6 +21,8 @@ pub struct Pipeline {
     stored: Vec<Named>,
     /// Those of them that also run on requests for open paths of providers.
     passthrough: Vec<Named>,
+    /// Those of them that also run on requests that the gateway answers.
+    local: Vec<Named>,
     answer: Vec<DynFilter>,
     error: Vec<DynFilter>,
 }
@@ -39,6 +41,8 @@ pub enum Part {
     Stored,
     /// Instead, for an open path of a provider, whose body is not read.
     Passthrough,
+    /// Instead, for an endpoint that the gateway answers.
+    Local,
 }
 
 impl Pipeline {
@@ -74,13 +78,18 @@ impl Pipeline {
             self.error.push(filter.clone());
         }
         let named = (kind.name, filter);
-        // Filters after one that needs the body run after the body, too.
+        // Filters after one that needs the body run after the body, too; those that do not need it run on
+        // every request.
         if kind.phases.body || !self.body.is_empty() {
-            if kind.phases.stored {
+            let is_for_all = !kind.phases.body;
+            if is_for_all || kind.phases.stored {
                 self.stored.push(named.clone());
             }
-            if kind.phases.passthrough {
+            if is_for_all || kind.phases.passthrough {
                 self.passthrough.push(named.clone());
+            }
+            if is_for_all {
+                self.local.push(named.clone());
             }
             self.body.push(named);
         } else {
@@ -115,6 +124,7 @@ impl Pipeline {
             Part::Body => &self.body,
             Part::Stored => &self.stored,
             Part::Passthrough => &self.passthrough,
+            Part::Local => &self.local,
         }
     }
 
@@ -151,7 +161,48 @@ mod tests {
     use crate::catalog::IndexedCatalog;
     use serde_json::json;
     use std::sync::Arc;
+    use tollgate_filter::Phases;
     use tollgate_routing::Catalog;
+
+    #[test]
+    fn filters_that_need_no_body_run_on_every_request_wherever_they_stand() {
+        struct Nothing;
+        impl tollgate_filter::Filter for Nothing {}
+        let mut pipeline = Pipeline::default();
+        let body = Phases::BODY;
+        for (name, phases) in [
+            ("first", Phases::HEAD),
+            ("reads", body),
+            ("last", Phases::HEAD),
+            (
+                "stores",
+                Phases {
+                    stored: true,
+                    ..body
+                },
+            ),
+        ] {
+            let kind = FilterKind {
+                name,
+                summary: "",
+                phases,
+                after: &[],
+                required: false,
+                build: |_, _| Ok(Nothing.into()),
+            };
+            pipeline.add(&kind, Nothing.into());
+        }
+        for (part, expected) in [
+            (Part::Head, &["first"][..]),
+            (Part::Body, &["reads", "last", "stores"]),
+            (Part::Stored, &["last", "stores"]),
+            (Part::Passthrough, &["last"]),
+            (Part::Local, &["last"]),
+        ] {
+            let names: Vec<_> = pipeline.of(part).iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, expected, "{part:?}");
+        }
+    }
 
     #[test]
     fn every_fault_in_the_settings_of_filters_is_said_at_once_and_where() {

@@ -378,7 +378,8 @@ impl Walk<'_> {
             .format()
             .filter(|_| self.request.endpoint.is_model_endpoint())
         else {
-            return Ok(Outcome::AnsweredHere);
+            let ended = self.pass(Part::Local)?;
+            return Ok(ended.unwrap_or(Outcome::AnsweredHere));
         };
         let body = Bytes::from(self.order.request.to_string());
         let most = self.ground.config.server.limits.body_bytes.get();

@@ -26,11 +26,10 @@ pub type Built = Result<DynFilter, Vec<SettingsFault>>;
 /// When a filter runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// After the request's body was read. A filter without `body` runs before that, so that a request
-    /// that it refuses costs no read.
+    /// After the request's body was read. A filter without `body` runs on every request, and before the
+    /// body is read unless it stands after a filter with `body`.
     pub body: bool,
-    /// With `body`: also on requests for stored responses, which have no body. Filters without `body`
-    /// run on every request.
+    /// With `body`: also on requests for stored responses, which have no body.
     pub stored: bool,
     /// With `body`: also on requests for the paths of providers that the configuration opens, whose
     /// body is not read.

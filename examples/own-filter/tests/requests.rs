@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// The demo, which ends with the test.
@@ -12,13 +13,13 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn start(state: &std::path::Path) -> Self {
+    fn start(state: &Path, file: &Path) -> Self {
         let [port, admin] = free_ports();
         let mut process = Command::new(env!("CARGO_BIN_EXE_own-filter"))
             .args(["demo", "--port", &port.to_string()])
             .args(["--admin-port", &admin.to_string()])
             .arg("--file")
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/demo.yaml"))
+            .arg(file)
             .arg("--state-dir")
             .arg(state)
             .stdout(Stdio::piped())
@@ -37,12 +38,16 @@ impl Gateway {
     /// The status and the body of the answer to a request of a project.
     fn ask(&self, project: Option<&str>) -> (u16, String) {
         let body = r#"{"model":"beta-5.6-terra","messages":[{"role":"user","content":"Hello!"}]}"#;
+        self.send("POST /v1/chat/completions", project, body)
+    }
+
+    fn send(&self, line: &str, project: Option<&str>, body: &str) -> (u16, String) {
         let project = project.map_or_else(String::new, |name| format!("x-project: {name}\r\n"));
         let (key, length) = (&self.key, body.len());
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(
             stream,
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key}\r\n\
+            "{line} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key}\r\n\
              content-type: application/json\r\nconnection: close\r\n{project}\
              content-length: {length}\r\n\r\n{body}"
         )
@@ -66,14 +71,18 @@ fn free_ports() -> [u16; 2] {
     sockets.map(|socket| socket.local_addr().unwrap().port())
 }
 
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo.yaml");
+
+/// The text of the demo's file, for any folder.
+fn demo() -> String {
+    let conf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf/demo.yaml");
+    include_str!("../demo.yaml").replace("../../conf/demo.yaml", conf)
+}
+
 #[test]
 fn an_unknown_plan_is_a_fault_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
-    let demo = include_str!("../demo.yaml");
-    let conf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf/demo.yaml");
-    let text = demo
-        .replace("../../conf/demo.yaml", conf)
-        .replace("[internal]", "[intenral]");
+    let text = demo().replace("[internal]", "[intenral]");
     let file = folder.path().join("tollgate.yaml");
     std::fs::write(&file, text).unwrap();
     let mut check = Command::new(env!("CARGO_BIN_EXE_own-filter"));
@@ -89,7 +98,7 @@ fn an_unknown_plan_is_a_fault_of_the_configuration() {
 #[test]
 fn requests_pass_through_the_filter_of_this_example() {
     let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::start(state.path());
+    let gateway = Gateway::start(state.path(), Path::new(DEMO));
     let (status, answer) = gateway.ask(Some("apollo"));
     assert_eq!(status, 200, "{answer}");
     for project in [None, Some("gemini")] {
@@ -97,4 +106,26 @@ fn requests_pass_through_the_filter_of_this_example() {
         assert_eq!(status, 403, "{answer}");
         assert!(answer.contains("x-project must name"), "{answer}");
     }
+}
+
+#[test]
+fn the_filter_sees_every_request_behind_one_that_needs_the_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = "  - { name: project, known: [apollo], exempt_plans: [internal] }\n";
+    let text = demo().replace(own, "");
+    let text = text.replace("  - stored\n", &format!("  - stored\n{own}"));
+    let file = folder.path().join("demo.yaml");
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&folder.path().join("state"), &file);
+    for line in [
+        "GET /v1",
+        "GET /v1/models",
+        "GET /v1/usage",
+        "GET /v1/responses/resp_unknown",
+    ] {
+        let (status, answer) = gateway.send(line, None, "");
+        assert_eq!(status, 403, "{line}: {answer}");
+    }
+    let (status, answer) = gateway.send("GET /v1/models", Some("apollo"), "");
+    assert_eq!(status, 200, "{answer}");
 }
