@@ -113,6 +113,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         .flat_map(|by| by.columns())
         .copied()
         .collect();
+    let purpose = target.and_then(|target| Some((target.display(), config.purpose_of(target)?)));
+    if let Some((target, purpose)) = purpose {
+        return Err(format!("{target} is {purpose}: name another file with --output").into());
+    }
     let output = Output::to(target)?;
     let mut table: Box<dyn Table> = match order.format {
         Format::Csv => Box::new(csv::Csv::new(output, &columns)),

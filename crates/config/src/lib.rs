@@ -210,6 +210,32 @@ impl Config {
         })
     }
 
+    /// What `path` is for the gateway, if another program must not write to it.
+    pub fn purpose_of(&self, path: &Path) -> Option<&'static str> {
+        const BESIDE: &[&str] = &["", "-wal", "-shm", "-journal", ".sequence", ".upgrade.sock"];
+        let path = real(path);
+        let database = real(&self.store.path);
+        let rest = path.as_os_str().as_encoded_bytes();
+        let rest = rest.strip_prefix(database.as_os_str().as_encoded_bytes());
+        let is_of_ledger = |rest: &[u8]| {
+            BESIDE.iter().any(|it| it.as_bytes() == rest) || rest.starts_with(b".settlements-")
+        };
+        if rest.is_some_and(is_of_ledger) {
+            return Some("a file of the ledger");
+        }
+        let is_source = self.sources.paths().any(|source| real(source) == path);
+        is_source.then_some("a file of the configuration")
+    }
+
+    /// Refuses an access log that would be written into another file of the gateway.
+    fn check_access_file(self) -> Result<Self, Faults> {
+        let file = self.log.access_file.as_deref();
+        let purpose = file.and_then(|file| self.purpose_of(file));
+        let path = KeyPath::root().key("log").key("access_file");
+        let fault = purpose.map(|it| path.fault(format!("this is {it}: name another file")));
+        self.locate(fault).none().map(|()| self)
+    }
+
     /// Reads the certificates that are named, only to have them among the sources:
     /// the server reads them itself, and reports their faults.
     ///
@@ -238,6 +264,16 @@ impl Config {
         }
         faults.none()
     }
+}
+
+/// A path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        folder.join(path.file_name().unwrap_or_default())
+    })
 }
 
 /// Loads the configuration in `path` with the environment and files of this process.
@@ -296,10 +332,11 @@ impl<'a> Loader<'a> {
             .and_then(|tree| noted.build(tree, path))
             .and_then(|config| config.look_at_certificates(&recording).map(|()| config));
         *sources = recording.into_sources();
-        loaded.map(|config| Config {
+        let config = Config {
             sources: sources.clone(),
-            ..config
-        })
+            ..loaded?
+        };
+        config.check_access_file()
     }
 
     /// Takes `text` for the file `path`.

@@ -172,6 +172,18 @@ async fn what_cannot_be_exported_is_refused_and_leaves_no_file() {
             "/dev/null is not a regular file",
         ),
         (&["--output", "."], ". is not a regular file"),
+        (
+            &["--output", "tollgate.db"],
+            "tollgate.db is a file of the ledger",
+        ),
+        (
+            &["--output", "./tollgate.db.sequence"],
+            "./tollgate.db.sequence is a file of the ledger",
+        ),
+        (
+            &["--output", "tollgate.yaml"],
+            "tollgate.yaml is a file of the configuration",
+        ),
     ] {
         refused(&[&EXPORT, arguments].concat(), folder, wanted).await;
     }

@@ -66,6 +66,37 @@ fn a_path_is_taken_from_the_folder_of_the_file_in_which_it_stands() {
     );
 }
 
+#[test]
+fn an_access_log_into_another_file_of_the_gateway_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.yaml");
+    std::fs::write(folder.path().join("pepper"), SECRET).unwrap();
+    std::fs::write(folder.path().join("real.db"), "").unwrap();
+    std::os::unix::fs::symlink("real.db", folder.path().join("tollgate.db")).unwrap();
+    let load = |file: &str| {
+        let text = format!("{GOOD}keys: {{pepper: 'file:pepper'}}\nlog: {{access_file: {file}}}\n");
+        std::fs::write(&path, text).unwrap();
+        let loaded = Loader::new(&Workshop).load(&path);
+        loaded.map(|_| ()).map_err(|faults| faults.to_string())
+    };
+    for (file, purpose) in [
+        ("tollgate.db", "ledger"),
+        ("./real.db", "ledger"),
+        ("real.db.sequence", "ledger"),
+        ("real.db-wal", "ledger"),
+        ("real.db.settlements-1", "ledger"),
+        ("pepper", "configuration"),
+        ("x.yaml", "configuration"),
+    ] {
+        let expected = format!("log.access_file: this is a file of the {purpose}: name another");
+        let fault = load(file).unwrap_err();
+        assert!(fault.contains(&expected), "{file}: {fault}");
+    }
+    for file in ["access.log", "real.db.log"] {
+        assert_eq!(load(file), Ok(()), "{file}");
+    }
+}
+
 /// A configuration in a folder, and what is otherwise in it than in `earlier`.
 fn changed(path: &Path, earlier: Option<&Config>) -> (Config, Vec<String>) {
     let config = Loader::new(&Workshop).load(path).unwrap();
