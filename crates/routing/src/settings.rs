@@ -171,6 +171,18 @@ impl EmbeddingsApi {
         }
     }
 
+    /// The fields of a client's request that the API has, apart from the input.
+    pub(crate) const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Bedrock => &["dimensions", "normalize", "input_type", "truncate"],
+            Self::BedrockTitan => &["dimensions", "normalize"],
+            Self::BedrockCohere => &["dimensions", "input_type", "truncate"],
+            Self::Gemini | Self::VertexPredict | Self::VertexEmbedContent => {
+                &["dimensions", "task_type"]
+            }
+        }
+    }
+
     /// The same for one vendor: that of a model. `None`: its name does not say which.
     pub fn of_model(self, upstream_model: &str) -> Option<Self> {
         match self {

@@ -418,6 +418,10 @@ fn every_fault_in_endpoints_is_reported() {
                 }},
                 {"name": "gemini", "set": {"generation_config": {"maxOutputTokens": 5}}},
             ]},
+            "i": {"address": "http://x", "formats": [{
+                "name": "embeddings", "api": "vertex_predict",
+                "set": {"task_type": "RETRIEVAL_QUERY", "parameters": {"autoTruncate": false}},
+            }]},
         },
     }))
     .unwrap_err();
@@ -445,6 +449,7 @@ fn every_fault_in_endpoints_is_reported() {
         "providers.h.formats[0].set.extra_body: 'n' is not taken from 'extra_body' (at byte 15): put it into the request itself",
         "providers.h.formats[0].set.n_predict: 'n_predict' must be an integer (at byte 13)",
         "providers.h.formats[1].set.generation_config: 'generation_config' is set by the gateway alone",
+        "providers.i.formats[0].set.parameters: no field of this `api` 'parameters'; known are dimensions, task_type",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

@@ -5,7 +5,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tollgate_settings::KeyPath;
+use tollgate_settings::{KeyPath, unknown_name};
 use tollgate_types::{Capabilities, Format, PerFormat, RequestFacts, ServiceTier};
 use tollgate_wire::peek::Peeker;
 
@@ -190,6 +190,10 @@ impl Builder<'_> {
                 self.fault(&at, format!("'{name}' is set by the gateway alone"));
             } else if settings.remove.contains(name) {
                 self.fault(&at, format!("'{name}' stands under `remove`, too"));
+            } else if let Some(api) = settings.api.filter(|it| !it.fields().contains(&&**name)) {
+                // It is set before the translation, which drops all others.
+                let known = api.fields().iter().copied();
+                self.fault(&at, unknown_name("field of this `api`", name, known));
             } else {
                 match facts_of(settings.name, name, value) {
                     Ok(facts) => tier = tier.max(facts.tiers.iter().map(|it| it.tier).max()),
