@@ -256,7 +256,7 @@ filters: [key, headers, errors]
             "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body (8GiB) and its copy",
             "x.yaml:5:16: keys.pepper: the environment variable UNSET is not set",
             "x.yaml:7:16: providers.a.address: an address holds no user or password: put a secret under `credentials`",
-            "x.yaml:8:49: providers.b.formats[0]: the usual path /v1/messages would follow the /v1 at the end of the address: leave that out",
+            "x.yaml:8:49: providers.b.formats[0]: the path /v1/messages would follow the /v1 at the end of the address: leave that out",
             "x.yaml:8:74: providers.b.credentials[0]: the file absent cannot be read: No such file or directory (os error 2)",
             "x.yaml:10:14: families.f.group: 'all' means every group; give this one a name of its own",
             "x.yaml:13:13: models.m-1.family: no family 'g'; the only one is 'f'",

@@ -325,6 +325,47 @@ fn a_field_by_which_requests_are_counted_cannot_be_refused() {
 }
 
 #[test]
+fn an_address_does_not_end_with_the_beginning_of_a_path() {
+    let build = |address: &str, format: Value| {
+        let address = format!("http://x{address}");
+        let built = build(json!({"providers": {"a": {"address": address, "formats": [format]}}}));
+        built.map(|_| ()).map_err(|faults| faults.join("\n"))
+    };
+    let own = |path: &str| json!({"name": "chat", "path": path});
+    for (address, format, end) in [
+        ("/v1", json!("chat"), "/v1"),
+        (
+            "/v1/chat/completions/",
+            json!("chat"),
+            "/v1/chat/completions",
+        ),
+        ("/x/v1beta", json!("gemini"), "/v1beta"),
+        (
+            "/openai/v1",
+            own("/openai/v1/chat/completions"),
+            "/openai/v1",
+        ),
+        ("/v2", own("/v2?api=1"), "/v2"),
+    ] {
+        let fault = build(address, format).unwrap_err();
+        let expected = format!(" would follow the {end} at the end of the address: leave that out");
+        assert!(fault.ends_with(&expected), "{address}: {fault}");
+    }
+    for (address, format) in [
+        ("/v1", json!("converse")),
+        (
+            "/v1",
+            json!({"name": "embeddings", "api": "vertex_predict"}),
+        ),
+        ("/v1", own("/v1beta/chat")),
+        ("/v1/openai", own("/v1/chat")),
+        ("/base", json!("chat")),
+    ] {
+        assert_eq!(build(address, format.clone()), Ok(()), "{address} {format}");
+    }
+}
+
+#[test]
 fn fields_are_removed_only_where_the_path_has_what_they_said() {
     let catalog = build(json!({
         "providers": {

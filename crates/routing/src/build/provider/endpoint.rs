@@ -97,16 +97,14 @@ impl Builder<'_> {
             );
         }
         self.check_own_paths(settings, at);
-        if settings.path.is_none() && prefix.ends_with("/v1") {
+        let path = settings.path.as_deref().unwrap_or(usual);
+        if let Some(end) = repeated(prefix, path) {
             self.fault(
                 at,
-                format!(
-                    "the usual path {usual} would follow the /v1 at the end of the address: leave that out"
-                ),
+                format!("the path {path} would follow the {end} at the end of the address: leave that out"),
             );
         }
         let tier = self.check_patch(settings, at);
-        let path = settings.path.as_deref().unwrap_or(usual);
         let usual_stream = USUAL_STREAM_PATHS[settings.name].unwrap_or(path);
         let streamed = settings.stream_path.as_deref().unwrap_or(usual_stream);
         let target = |path: &str| Target {
@@ -223,6 +221,16 @@ impl Builder<'_> {
         }
         tier
     }
+}
+
+/// The end of an address with which a path begins again, such as the `/v1` of a base URL for SDKs.
+fn repeated<'a>(prefix: &'a str, path: &str) -> Option<&'a str> {
+    let ends = prefix.match_indices('/');
+    let mut ends = ends.filter_map(|(at, _)| prefix.get(at..));
+    ends.find(|end| {
+        let rest = path.strip_prefix(end);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+    })
 }
 
 /// What a field that is set makes a provider do. A field that limits the output or asks for several answers
