@@ -233,7 +233,9 @@ fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance
     const OUTPUT_LIMIT: http::HeaderName = http::HeaderName::from_static("x-output-limit");
     let facts = request.facts_if_read();
     let answers = facts.map_or(1, |facts| facts.choices);
+    // An earlier filter can have set a lower limit.
     let asked = facts.and_then(|facts| facts.output_limit);
+    let asked = asked.into_iter().chain(request.output_limit).min();
     let of_each = all_answers.checked_div(answers).unwrap_or(all_answers);
     request.reserved_output = Some(of_each);
     if is_whole_balance && asked.is_none_or(|asked| of_each < asked) {
@@ -319,6 +321,15 @@ mod tests {
             (name.as_str(), value.to_str().unwrap()),
             ("x-output-limit", each.to_string().as_str())
         );
+    }
+
+    #[test]
+    fn a_lower_limit_of_an_earlier_filter_stays() {
+        let mut scene = scene("rich", Endpoint::ChatCompletions, 9_000, 2);
+        scene.request.output_limit = Some(50);
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
+        assert_eq!(scene.request.output_limit, Some(50));
+        assert!(scene.request.answer_headers.is_empty());
     }
 
     #[test]
