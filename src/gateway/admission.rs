@@ -228,7 +228,7 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
 pub fn take_guards(exchange: &mut Exchange) {
     if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
-        exchange.settlement.take(request);
+        exchange.settlement.take(request, exchange.started);
     }
 }
 

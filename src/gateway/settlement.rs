@@ -39,11 +39,12 @@ pub struct SettlementGuard {
 
 impl SettlementGuard {
     /// Takes over the reservation and limits that the filters have taken, even if one has refused the request.
-    pub fn take(&mut self, request: &mut RequestContext) {
+    pub fn take(&mut self, request: &mut RequestContext, arrival: Instant) {
         if let Some(admission) = request.admission.take() {
             self.admission = Some(admission);
         }
-        if let Some(reservation) = request.reservation.take() {
+        if let Some(mut reservation) = request.reservation.take() {
+            reservation.set_arrival(arrival);
             self.reservation = Some(reservation);
         }
         self.fixed = request.fixed.as_ref().map(FixedCharge::tokens);

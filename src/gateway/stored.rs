@@ -241,6 +241,7 @@ pub async fn reserve_due(
         held => held.map_err(|shortage| cannot_pay(exchange, &shortage))?,
     };
     reservation.set_prices(tariff.prices);
+    reservation.set_arrival(exchange.started);
     exchange.settlement.reserve_due(reservation, due, paying);
     Ok(())
 }

@@ -4,6 +4,7 @@ use crate::support::{
     Answer, CHAT, Config, FORMATS, Gateway, MESSAGES, Provider, Request, eventually, prompt,
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const USAGE: &str = "/v1/usage";
 const HISTORY: &str = "/v1/usage/history";
@@ -222,6 +223,28 @@ async fn a_record_says_what_became_of_a_request() {
     let text = page.to_string();
     for hidden in ["upstream-model", "sim/", &shop.key] {
         assert!(!text.contains(hidden), "{hidden}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn times_in_a_record_count_from_the_arrival_of_the_request() {
+    const PAUSE: Duration = Duration::from_millis(400);
+    let shop = Shop::open().await;
+    let body = prompt(CHAT, "test-model", "Say something nice.", Value::Null);
+    let request = Request::post(CHAT, &body).key(&shop.key);
+    let mut connection = shop.gateway.connect().await;
+    connection.write(&request.head()).await;
+    // The client takes its time for the body.
+    tokio::time::sleep(PAUSE).await;
+    connection.write(&request.body).await;
+    connection.answer(&request).await.assert_ok();
+    let page = shop.page("").await;
+    for field in ["first_byte_ms", "duration_ms"] {
+        let shown = page["data"][0][field].as_u64().unwrap();
+        assert!(
+            u128::from(shown) >= PAUSE.as_millis() / 2,
+            "{field}: {page}"
+        );
     }
 }
 

@@ -27,6 +27,8 @@ impl ReservationGuard for DryReservation {
         self.pays_money
     }
 
+    fn set_arrival(&mut self, _: Instant) {}
+
     fn first_byte(&mut self) {}
 
     fn progress(&mut self, _: Usage, _: UsageDetails) {}

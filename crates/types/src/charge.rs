@@ -230,6 +230,9 @@ pub trait ReservationGuard: Send + Sync {
     /// Whether the cost is charged: only deployments with a price can serve the request.
     fn pays_money(&self) -> bool;
 
+    /// Sets when the request arrived: the times in its record count from then.
+    fn set_arrival(&mut self, at: Instant);
+
     /// Notes that the answer has begun to flow.
     fn first_byte(&mut self);
 

@@ -41,6 +41,7 @@ pub struct Reservation {
     held: Held,
     terms: Terms,
     request: RequestInfo,
+    /// When the request arrived, or else the reservation was made.
     begun: Instant,
     first_byte: Option<Duration>,
     prices: Option<Prices>,
@@ -354,6 +355,10 @@ impl ReservationGuard for Reservation {
 
     fn pays_money(&self) -> bool {
         self.held.money.is_some()
+    }
+
+    fn set_arrival(&mut self, at: Instant) {
+        self.begun = at;
     }
 
     fn first_byte(&mut self) {
