@@ -105,7 +105,7 @@ fn sentence(
 }
 
 /// The alternatives that come nearest to what was written: those of its type, and of
-/// these the one with the fewest faults.
+/// these the one with the fewest faults. A list of names is nearest to a string alone.
 fn nearest<'a>(
     context: &'a [Vec<ValidationError<'static>>],
     error: &ValidationError<'_>,
@@ -118,10 +118,18 @@ fn nearest<'a>(
         );
         is_kind && inner.instance_path().as_str() == here
     };
+    let is_list = |inner: &ValidationError<'_>| {
+        use ValidationErrorKind as Kind;
+        let is_kind = matches!(
+            inner.kind(),
+            Kind::Enum { .. } | Kind::AnyOf { .. } | Kind::OneOfNotValid { .. }
+        );
+        is_kind && inner.instance_path().as_str() == here && !error.instance().is_string()
+    };
     context
         .iter()
         .filter(|errors| !errors.iter().any(is_other))
-        .min_by_key(|errors| errors.len())
+        .min_by_key(|errors| (errors.iter().any(is_list), errors.len()))
         .map(Vec::as_slice)
 }
 

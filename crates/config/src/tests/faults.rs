@@ -39,6 +39,64 @@ fn a_wrong_value_of_the_command_line_is_reported_as_such() {
 }
 
 #[test]
+fn a_fault_in_a_mapping_in_place_of_a_name_is_reported_in_the_mapping() {
+    for (format, expected) in [
+        (
+            "{name: embeddings, api: bedrok}",
+            vec![
+                "formats[0].api: expected one of bedrock, bedrock_titan, bedrock_cohere, gemini, \
+                 vertex_predict, vertex_embed_content; did you mean 'bedrock'?",
+            ],
+        ),
+        (
+            "{name: chat, pth: x}",
+            vec!["formats[0].pth: unknown key; did you mean 'path'?"],
+        ),
+        (
+            "{name: chat, path: 5}",
+            vec!["formats[0].path: expected a string, found a number"],
+        ),
+        (
+            "{name: Chat}",
+            vec![
+                "formats[0].name: expected one of chat, responses, messages, gemini, converse, \
+                 embeddings, rerank; did you mean 'chat'?",
+            ],
+        ),
+        (
+            "{nam: chat}",
+            vec![
+                "formats[0].nam: unknown key; did you mean 'name'?",
+                "formats[0]: 'name' is missing",
+            ],
+        ),
+        (
+            "caht",
+            vec![
+                "formats[0]: expected one of chat, responses, messages, gemini, converse, \
+                 embeddings, rerank; did you mean 'chat'?",
+            ],
+        ),
+        (
+            "5",
+            vec![
+                "formats[0]: expected one of chat, responses, messages, gemini, converse, \
+                 embeddings, rerank; found a number",
+            ],
+        ),
+    ] {
+        let text = GOOD.replace("formats: [chat]", &format!("formats: [{format}]"));
+        let reported = faults(&text);
+        let reported = reported
+            .iter()
+            .map(|it| it.split_once("providers.a.").unwrap().1);
+        let mut reported: Vec<_> = reported.collect();
+        reported.sort_unstable();
+        assert_eq!(reported, expected, "{format}");
+    }
+}
+
+#[test]
 fn every_fault_of_shape_is_reported_at_once_with_its_place() {
     let text = "\
 server:
