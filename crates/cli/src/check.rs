@@ -1,6 +1,7 @@
 //! `tollgate check`: whether the gateway would start with a configuration, and if not, why.
 
-use super::{ConfigFile, Edge, Failure, Outcome, http, operator, print, print_line};
+use super::operator::{self, Operator};
+use super::{ConfigFile, Edge, Failure, Outcome, http, print, print_line};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
@@ -51,8 +52,14 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
     print(summary(file, &config))?;
     if let Some(against) = &arguments.against {
         let difference = if against.contains("://") {
-            let token = arguments.token.as_deref().filter(|it| !it.is_empty());
-            Difference::to_running(&config, operator::authority(against)?, token)?
+            let authority = operator::authority(against)?.to_owned();
+            let token = arguments.token.clone().filter(|it| !it.is_empty());
+            let token = token.ok_or("the admin token is expected in TOLLGATE_ADMIN_TOKEN")?;
+            let gateway = Operator {
+                authority,
+                token: Some(token),
+            };
+            Difference::to_running(&config, &gateway)?
         } else {
             Difference::to_file(&config, &config::load(Path::new(against))?)
         };
@@ -101,12 +108,12 @@ impl Difference {
     }
 
     /// The contents of files and variables are not compared: the gateway does not show them.
-    fn to_running(config: &Config, authority: &str, token: Option<&str>) -> Result<Self, Failure> {
-        const PAGE: &str = "/api/v1/configuration";
-        let token = token.ok_or("the admin token is expected in TOLLGATE_ADMIN_TOKEN")?;
-        let page = http::wait(http::get(authority, PAGE, token))?;
-        let page: Value = serde_json::from_slice(&page)?;
-        let settings = page.get("settings");
+    fn to_running(config: &Config, gateway: &Operator) -> Result<Self, Failure> {
+        let page: Option<Value> = http::wait(async {
+            gateway.metrics().await?;
+            gateway.api("/api/v1/configuration").await
+        })?;
+        let settings = page.as_ref().and_then(|page| page.get("settings"));
         let settings = settings.ok_or("the gateway did not return its configuration")?;
         let changes = config.changes_since_shown(settings);
         let shown = config.shown();

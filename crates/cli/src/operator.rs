@@ -1,6 +1,7 @@
 //! Where a command finds the operator port of a running gateway, and with which token.
 
 use super::{ConfigFile, Failure, http};
+use ::http::uri::Authority;
 use clap::Args;
 use hyper::StatusCode;
 use serde::de::DeserializeOwned;
@@ -53,11 +54,17 @@ impl OperatorPort {
 ///
 /// # Errors
 ///
-/// The address has another scheme.
+/// The address has another scheme, or more than a host and a port.
 pub(super) fn authority(address: &str) -> Result<&str, Failure> {
     match address.split_once("://") {
         Some((scheme, authority)) if scheme.eq_ignore_ascii_case("http") => {
-            Ok(authority.trim_end_matches('/'))
+            let authority = authority.trim_end_matches('/');
+            let is_plain = authority.parse::<Authority>().is_ok() && !authority.contains('@');
+            is_plain.then_some(authority).ok_or_else(|| {
+                "the address of an operator port is a host and a port alone, such as \
+                 http://127.0.0.1:9080"
+                    .into()
+            })
         }
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
             Err("the operator port has no TLS: give its address as http://".into())
@@ -81,6 +88,24 @@ impl Operator {
         Self {
             authority: reachable(config.admin.listen.get()).to_string(),
             token: token.filter(|it| *it != UNSET).map(str::to_owned),
+        }
+    }
+
+    /// The metrics of the gateway.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached, or it is no gateway: the token must not be sent there.
+    pub(super) async fn metrics(&self) -> Result<String, Failure> {
+        let (found, page) = self.open_page("/metrics").await?;
+        let is_gateway = page.lines().any(|line| line.starts_with("tollgate_"));
+        match found.is_success() && is_gateway {
+            true => Ok(page),
+            false => Err(format!(
+                "{} has no metrics of Tollgate: give the operator port of a gateway",
+                self.authority
+            )
+            .into()),
         }
     }
 

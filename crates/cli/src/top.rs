@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 /// The current report of the gateway.
 async fn page(operator: &Operator, rates: &mut Rates) -> Result<String, Failure> {
     let status = Status::of(operator).await?;
-    let (_, metrics) = operator.open_page("/metrics").await?;
+    let metrics = operator.metrics().await?;
     let mut page = status.to_string();
     // Writing to a string cannot fail.
     let _ = write!(page, "\n{}", rates.since_last(&metrics));

@@ -1,7 +1,10 @@
 //! `tollgate status`: what a gateway reports of itself, and its readiness as the exit code.
 
 use super::{command, gateway, json_of, refused, run};
-use crate::support::{CHAT, Gateway, Output, Request, bounded, closed_port, eventually, prompt};
+use crate::support::{
+    Act, CHAT, Gateway, Output, Request, Upstream, bounded, closed_port, eventually, json_answer,
+    prompt,
+};
 use serde_json::json;
 
 fn at(gateway: &Gateway) -> String {
@@ -74,8 +77,23 @@ async fn a_token_is_needed_for_providers_and_a_wrong_one_is_an_error() {
     let mut other = command(&["status", "--at", &callers], elsewhere.path());
     let output = Output::of(other.env("TOLLGATE_ADMIN_TOKEN", super::TOKEN)).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let wanted = "has no metrics: give the operator port of a gateway";
+    let wanted = "has no metrics of Tollgate: give the operator port of a gateway";
     assert!(output.stderr.contains(wanted), "{output:?}");
+
+    // Nor is any other server.
+    let server = Upstream::playing([Act::send(json_answer("200 OK", "", "{}"))]).await;
+    let server = format!("http://{}", server.address);
+    let file = gateway.folder.path().join("tollgate.yaml");
+    let file = file.to_str().unwrap();
+    for arguments in [
+        &["status", "--at", &server][..],
+        &["check", file, "--against", &server],
+    ] {
+        let mut other = command(arguments, elsewhere.path());
+        let output = Output::of(other.env("TOLLGATE_ADMIN_TOKEN", super::TOKEN)).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stderr.contains(wanted), "{output:?}");
+    }
 
     // The variables of the service need not be set in the operator's shell.
     let mut bare = command(&["status"], gateway.folder.path());
@@ -103,6 +121,19 @@ async fn where_no_gateway_answers_it_says_so() {
         "has no TLS",
     )
     .await;
+    for wrong in [
+        "127.0.0.1:1/x",
+        "127.0.0.1:1?a",
+        "",
+        "admin:secret@127.0.0.1:1",
+    ] {
+        refused(
+            &["status", "--at", &format!("http://{wrong}")],
+            folder.path(),
+            "is a host and a port alone",
+        )
+        .await;
+    }
     refused(
         &["status", "--at", "localhost"],
         folder.path(),

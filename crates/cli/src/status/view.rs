@@ -129,12 +129,8 @@ impl Status {
     /// The gateway cannot be reached, or refuses the token.
     pub(crate) async fn of(operator: &Operator) -> Result<Self, Failure> {
         let (ready, readiness) = operator.open_page("/readyz").await?;
-        let (found, page) = operator.open_page("/metrics").await?;
         // Before the token is sent.
-        if !found.is_success() {
-            let at = &operator.authority;
-            return Err(format!("{at} has no metrics: give the operator port of a gateway").into());
-        }
+        let page = operator.metrics().await?;
         let configuration: Option<Configuration> = operator.api("/api/v1/configuration").await?;
         let health: Option<Health> = operator.api("/api/v1/health").await?;
         let metrics = Metrics(&page);
