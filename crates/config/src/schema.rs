@@ -12,9 +12,27 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// The schema as text.
+/// The sections of which an included file can give the required keys.
+const MERGED: [&str; 6] = [
+    "AutoSettings",
+    "PlanSettings",
+    "PostgresSettings",
+    "ProviderSettings",
+    "SharedLimitSettings",
+    "TraceSettings",
+];
+
+/// The schema of one file as text.
 pub fn schema_text() -> String {
-    let mut text = serde_json::to_string_pretty(&schema()).unwrap_or_default();
+    let mut schema = schema();
+    for name in MERGED {
+        if let Some(section) = schema.pointer_mut(&format!("/$defs/{name}"))
+            && let Some(section) = section.as_object_mut()
+        {
+            section.remove("required");
+        }
+    }
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     text.push('\n');
     text
 }

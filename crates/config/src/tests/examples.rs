@@ -44,6 +44,27 @@ fn the_schema_accepts_every_example_and_no_typing_error() {
 }
 
 #[test]
+fn the_schema_for_editors_accepts_a_section_that_completes_an_included_one() {
+    let schema = serde_json::from_str(&schema_text()).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    for (section, key) in [
+        (
+            "providers",
+            serde_json::json!({"a": {"address": "http://x"}}),
+        ),
+        ("plans", serde_json::json!({"a": {"tokens": "1M"}})),
+        ("auto", serde_json::json!({})),
+        ("traces", serde_json::json!({})),
+        ("store", serde_json::json!({"postgres": {"connections": 2}})),
+        ("limits", serde_json::json!({"shared": {}})),
+    ] {
+        let file = serde_json::json!({"include": "base.yaml", section: key});
+        let fault = validator.validate(&file).map_err(|fault| fault.to_string());
+        assert_eq!(fault, Ok(()), "{file}");
+    }
+}
+
+#[test]
 fn the_smallest_file_has_sane_defaults() {
     let config = load("minimal.yaml").unwrap();
     assert_eq!(config.server.listen.len(), 1);
