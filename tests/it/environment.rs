@@ -13,6 +13,38 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
+#[tokio::test]
+async fn check_mentions_a_folder_that_its_user_cannot_write_to() {
+    let Some(mounts) = Mounts::new("a folder that cannot be written to").await else {
+        return;
+    };
+    let folder = tempfile::TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let file = folder.path().join("tollgate.yaml");
+    let config = Config::new()
+        .provider("p", provider_at("http://127.0.0.1:9"))
+        .model("m", json!(["p"]))
+        .with("store.path", json!("state/tollgate.db"));
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    let state = state.display();
+    let script = format!(
+        "{}\nmount --bind '{state}' '{state}'\nmount -o remount,ro,bind '{state}'\n\
+         exec \"$0\" check \"$1\"",
+        mounts.script
+    );
+    let program = support::tollgate();
+    let variables = program.as_std().get_envs();
+    let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+    let mut check = mounts.shell();
+    check.arg("-c").arg(script).envs(variables);
+    let check = check.arg(program.as_std().get_program()).arg(&file);
+    let output = Output::of(check).await;
+    assert!(output.status.success(), "{output:?}");
+    let expected = format!("not checked: whether the gateway can write to {state} (");
+    assert!(output.stdout.contains(&expected), "{output:?}");
+}
+
 fn ask(key: &str) -> Request {
     let body = prompt(CHAT, "test-model", "Hi", Value::Null);
     Request::post(CHAT, &body).key(key)

@@ -3,6 +3,7 @@
 use super::operator::{self, Operator};
 use super::{ConfigFile, Edge, Failure, Outcome, http, print, print_line};
 use clap::Args;
+use rustix::fs::{Access, access};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
         Some(_) => keys::check_folder(&config)?,
         None => check_file(&config)?,
     }
+    note_folder(&config.store.path)?;
     if arguments.online {
         keys::check_limit_server(&config)?;
     }
@@ -81,6 +83,19 @@ fn check_file(config: &Config) -> Outcome {
             "not checked: whether the pepper and the plans of the keys are right ({fault})"
         )),
         checked => Ok(checked?),
+    }
+}
+
+/// Reports a folder that this user cannot write to: the gateway may run as another user.
+fn note_folder(store: &Path) -> Outcome {
+    let folder = store.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Ok(()),
+        Err(fault) => print_line(format_args!(
+            "not checked: whether the gateway can write to {} ({fault})",
+            folder.display()
+        )),
     }
 }
 
