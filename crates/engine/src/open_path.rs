@@ -121,5 +121,9 @@ pub fn usable<'a>(
         .iter()
         .filter_map(|it| it.passthrough.as_ref());
     let rules = open.flat_map(|open| &open.rules).map(|rule| &**rule);
-    rules.filter(move |rule| is_admitted && rule.admits(identity.plan.as_deref()))
+    let is_payable =
+        move |rule: &PassthroughRule| !identity.pays_money || rule.tariff.prices.is_some();
+    rules.filter(move |rule| {
+        is_admitted && rule.admits(identity.plan.as_deref()) && is_payable(rule)
+    })
 }

@@ -115,6 +115,9 @@ async fn a_price_is_reserved_and_charged_like_a_charge() {
         .send(&post(&key, "unpriced", 1))
         .await
         .assert_error(403, "permission_denied");
+    let listed = gateway.send(&Request::get("/v1").key(&key)).await.text();
+    let is_listed = |path: &str| listed.contains(&format!("/passthrough/sim/v1/{path}\""));
+    assert!(is_listed("whole") && !is_listed("unpriced"), "{listed}");
     let upload = post(&key, "hangs", 3 * MIB);
     let mut connection = gateway.connect().await;
     connection.write(&upload.head()).await;
