@@ -17,8 +17,10 @@ mod stored;
 #[cfg(test)]
 mod testing;
 
+use serde::{Deserialize, Deserializer, de::Error as _};
 use std::sync::OnceLock;
 use tollgate_filter::FilterKind;
+use tollgate_settings::TokenCount;
 
 /// Every filter that a configuration can name, in the default order.
 pub const KINDS: &[FilterKind] = &[
@@ -31,6 +33,14 @@ pub const KINDS: &[FilterKind] = &[
     quota::KIND,
     errors::KIND,
 ];
+
+/// Reads a number of tokens, with or without a unit.
+fn tokens<'de, D: Deserializer<'de>, T: TryFrom<u32>>(deserializer: D) -> Result<T, D::Error> {
+    let tokens = TokenCount::deserialize(deserializer)?.get();
+    let narrow = u32::try_from(tokens).ok();
+    let narrow = narrow.and_then(|tokens| T::try_from(tokens).ok());
+    narrow.ok_or_else(|| D::Error::custom(format!("expected 1 to {}, found {tokens}", u32::MAX)))
+}
 
 /// The kinds that the program has added.
 static OWN: OnceLock<&'static [FilterKind]> = OnceLock::new();

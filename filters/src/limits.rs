@@ -31,6 +31,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
 struct Settings {
     /// Output tokens that a request takes from the limits in advance. The end of the request corrects
     /// them: agents allow tens of thousands of tokens and use hundreds.
+    #[serde(deserialize_with = "crate::tokens")]
     expected_output_tokens: NonZeroU32,
     /// `count_tokens` requests that a key may send in a minute. They are free otherwise.
     count_tokens_per_minute: NonZeroU32,

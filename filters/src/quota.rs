@@ -38,12 +38,16 @@ pub(crate) const KIND: FilterKind = FilterKind {
 struct Settings {
     /// The fewest output tokens of a useful answer: if the balance covers fewer, the request is
     /// refused.
+    #[serde(deserialize_with = "crate::tokens")]
     useful_output_tokens: NonZeroU32,
     /// Output tokens to reserve if neither the request nor the model has a limit.
+    #[serde(deserialize_with = "crate::tokens")]
     default_output_tokens: NonZeroU32,
     /// Input tokens to reserve, as far as the balance has them, for each tool that the provider runs.
+    #[serde(deserialize_with = "crate::tokens")]
     hosted_tool_tokens: u32,
     /// The same for each document, sound or film.
+    #[serde(deserialize_with = "crate::tokens")]
     unmeasured_media_tokens: u32,
 }
 
@@ -300,6 +304,8 @@ mod tests {
         assert_eq!(held("{}"), Some(10_000));
         let small = r#"{"hosted_tool_tokens": 40}"#;
         assert_eq!(held(small), Some(UNCOUNTED + 500 + 40));
+        let unit = r#"{"hosted_tool_tokens": "1k"}"#;
+        assert_eq!(held(unit), Some(UNCOUNTED + 500 + 1000));
     }
 
     #[test]
