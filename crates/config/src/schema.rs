@@ -9,7 +9,30 @@ pub(super) fn schema() -> Value {
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("title".into(), "Configuration of Tollgate".into());
     }
+    bound(&mut schema);
     schema
+}
+
+/// Describes the entries of a list for messages.
+pub(super) fn expect(list: &mut schemars::Schema, expected: &str) {
+    let items = list.get_mut("items").and_then(Value::as_object_mut);
+    if let Some(items) = items {
+        items.insert("x-expected".into(), expected.into());
+    }
+}
+
+/// Bounds numbers of 32 bits: without this, a larger one passes the schema, and its type refuses it.
+fn bound(schema: &mut Value) {
+    match schema {
+        Value::Object(keys) => {
+            if keys.get("format").is_some_and(|format| format == "uint32") {
+                keys.entry("maximum").or_insert_with(|| u32::MAX.into());
+            }
+            keys.values_mut().for_each(bound);
+        }
+        Value::Array(items) => items.iter_mut().for_each(bound),
+        _ => {}
+    }
 }
 
 /// The sections of which an included file can give the required keys.

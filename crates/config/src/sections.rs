@@ -7,6 +7,7 @@
 use super::answer_memory::{MemoryPlace, MemorySettings};
 use super::cors::CorsSettings;
 use super::network::Network;
+use super::schema::expect;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{
@@ -262,7 +263,7 @@ pub struct AdminSettings {
     pub token: Option<SecretSource>,
     /// Accepted host names, besides IP addresses and `localhost`. Requests for other names get 403
     /// (DNS rebinding).
-    #[schemars(inner(regex(pattern = r"^[A-Za-z0-9._-]{1,253}$")))]
+    #[schemars(transform = expect_hosts, inner(regex(pattern = r"^[A-Za-z0-9._-]{1,253}$")))]
     pub hosts: Vec<String>,
     /// Whether the dashboard shows its overview without the token. Requests, keys and `explain` need the
     /// token in any case.
@@ -272,6 +273,13 @@ pub struct AdminSettings {
 impl AdminSettings {
     /// The shortest token: shorter ones can be guessed.
     pub(super) const MIN_TOKEN_CHARS: usize = 16;
+}
+
+fn expect_hosts(schema: &mut Schema) {
+    expect(
+        schema,
+        "a host name without a port, such as gateway.example.com",
+    );
 }
 
 impl Default for AdminSettings {

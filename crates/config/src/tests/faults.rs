@@ -97,6 +97,36 @@ fn a_fault_in_a_mapping_in_place_of_a_name_is_reported_in_the_mapping() {
 }
 
 #[test]
+fn a_number_out_of_range_and_a_wrong_name_get_the_right_one() {
+    for (section, expected) in [
+        (
+            "server: {limits: {connections: 18446744073709551616}}",
+            "server.limits.connections: must be at most 4294967295",
+        ),
+        (
+            "server: {limits: {requests_in_flight: 100000000000}}",
+            "server.limits.requests_in_flight: must be at most 4294967295",
+        ),
+        (
+            "server: {cors: {origins: ['https://app.example.com/']}}",
+            "server.cors.origins[0]: expected an origin such as https://app.example.com, in lower \
+             case and without a path, or *, found 'https://app.example.com/'",
+        ),
+        (
+            "admin: {hosts: ['a.example:80']}",
+            "admin.hosts[0]: expected a host name without a port, such as gateway.example.com, \
+             found 'a.example:80'",
+        ),
+    ] {
+        let reported = faults(&format!("{GOOD}{section}\n"));
+        let [fault] = &*reported else {
+            panic!("{section}: {reported:?}");
+        };
+        assert!(fault.ends_with(expected), "{fault}");
+    }
+}
+
+#[test]
 fn every_fault_of_shape_is_reported_at_once_with_its_place() {
     let text = "\
 server:
