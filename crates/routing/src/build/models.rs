@@ -379,7 +379,11 @@ impl<'a> Builder<'a> {
                 let message = format!("an alias has no {ignored} of its own: '{target}' gives it");
                 self.fault(&path.key(ignored), message);
             }
-            match super::alias_fault(target, models) {
+            let fault = match target == id {
+                true => Some("a model cannot be an alias of itself".to_owned()),
+                false => super::alias_fault(target, models),
+            };
+            match fault {
                 Some(message) => self.fault(&path.key("alias_of"), message),
                 None => {
                     aliases.insert(id.as_str(), target.as_str());

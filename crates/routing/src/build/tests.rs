@@ -523,6 +523,7 @@ fn every_fault_in_models_is_reported_once() {
             },
             "alias": {"alias_of": "nothing", "reasoning": "none"},
             "chain": {"alias_of": "alias"},
+            "itself": {"alias_of": "itself"},
         },
         "aliases": {"two": "three", "x": "alias", "auto": "two"},
         "auto": {"candidates": ["two", "missing"], "family": "other"},
@@ -545,11 +546,12 @@ fn every_fault_in_models_is_reported_once() {
         "models.alias.reasoning: an alias has no reasoning of its own: 'nothing' gives it",
         "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, mute, d",
         "models.chain.alias_of: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
+        "models.itself.alias_of: a model cannot be an alias of itself",
         "aliases.two: 'two' is a model of its own; an alias must be a name that is free",
         "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, mute, d",
         "aliases.auto: 'auto' is reserved; configure its candidates under `auto`",
         "auto.family: no family 'other'; known are f, n, long",
-        "auto.candidates[1]: no model 'missing' among the 10 known",
+        "auto.candidates[1]: no model 'missing' among the 11 known",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }
