@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use tollgate_config::{ListenAddress, Loader};
-use tollgate_settings::{Environment, ProcessEnvironment, unknown_name};
+use tollgate_settings::{Environment, ProcessEnvironment, did_you_mean};
 
 /// The folder of the providers' files, beside the configuration.
 const FOLDER: &str = "providers";
@@ -92,7 +92,10 @@ impl Choice {
         };
         let file = READY_FILES.iter().find(|file| file.name == name);
         let known = READY_FILES.iter().map(|file| file.name);
-        let file = file.ok_or_else(|| unknown_name("provider", name, known))?;
+        let file = file.ok_or_else(|| match did_you_mean(name, known) {
+            Some(near) => format!("no provider '{name}'; did you mean '{near}'?"),
+            None => format!("no provider '{name}'; known are {}", names()),
+        })?;
         if address.is_none_or(str::is_empty)
             && let Some(example) = file.example_address()
         {

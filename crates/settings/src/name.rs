@@ -7,9 +7,10 @@ const LISTED: usize = 8;
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters may differ; a swap of neighbours counts as one.
     let allowed = name.chars().count() / 3;
+    let name = name.to_lowercase();
     known
         .into_iter()
-        .map(|other| (strsim::osa_distance(name, other), other))
+        .map(|other| (strsim::osa_distance(&name, &other.to_lowercase()), other))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, other)| other)
@@ -47,6 +48,7 @@ mod tests {
         let known = ["providers", "families", "models"];
         assert_eq!(did_you_mean("provider", known), Some("providers"));
         assert_eq!(did_you_mean("modles", known), Some("models"));
+        assert_eq!(did_you_mean("MODELS", known), Some("models"));
         assert_eq!(did_you_mean("listen", known), None);
     }
 

@@ -179,6 +179,18 @@ async fn what_cannot_be_meant_is_refused_before_anything_is_written() {
             "no provider 'opnai'; did you mean 'openai'?",
         ),
         (
+            &["--provider", "OpenAI"],
+            "no provider 'OpenAI'; did you mean 'openai'?",
+        ),
+        (
+            &["--provider", "nonsense"],
+            "no provider 'nonsense'; known are anthropic,",
+        ),
+        (
+            &["--provider", "groq=https://api.groq.com/openai/v1"],
+            "would follow the /openai/v1 at the end of the address: leave that out",
+        ),
+        (
             &["--provider", "azure-openai"],
             "needs the address of your resource",
         ),
