@@ -93,6 +93,10 @@ async fn every_command_finds_its_configuration_in_the_same_way() {
         )
         .await;
     }
+    let mut empty = command(&["check"], here.path());
+    let output = Output::of(empty.env("TOLLGATE_CONFIG", "")).await;
+    let wanted = "--config or TOLLGATE_CONFIG is empty: name a file";
+    assert!(output.stderr.contains(wanted), "{output:?}");
     let mut check = command(&["check", given.to_str().unwrap()], here.path());
     let output = Output::of(check.env("TOLLGATE_CONFIG", &other)).await;
     assert!(

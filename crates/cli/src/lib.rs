@@ -25,7 +25,9 @@ mod usage;
 #[cfg(not(feature = "demo"))]
 use absent as sim;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -148,6 +150,14 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// The path of a configuration file.
+fn named(path: OsString) -> Result<PathBuf, &'static str> {
+    match path.is_empty() {
+        true => Err("--config or TOLLGATE_CONFIG is empty: name a file"),
+        false => Ok(path.into()),
+    }
+}
+
 /// Where a command finds its configuration; the same for all commands that need one.
 #[derive(Args)]
 pub struct ConfigFile {
@@ -158,6 +168,7 @@ pub struct ConfigFile {
         value_name = "FILE",
         env = "TOLLGATE_CONFIG",
         default_value = "tollgate.yaml",
+        value_parser = OsStringValueParser::new().try_map(named),
         global = true
     )]
     pub path: PathBuf,
