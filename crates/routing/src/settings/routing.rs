@@ -96,7 +96,7 @@ pub struct HealthSettings {
     pub enabled: bool,
     /// Consecutive failures that open the breaker of a provider or a deployment. `null`: no such limit.
     pub consecutive_failures: Option<NonZeroU32>,
-    /// The share of failures that opens it, from 0 to 1. `null`: no such limit.
+    /// The share of failures that opens it, from 0.01 to 1. `null`: no such limit.
     #[schemars(range(min = 0.01, max = 1))]
     pub error_rate: Option<f64>,
     /// The fewest recent outcomes for `error_rate` to apply.
