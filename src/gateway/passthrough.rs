@@ -221,6 +221,10 @@ pub fn of_open_path(exchange: &Exchange, fault: UpstreamFault) -> UpstreamFault 
 pub fn public_error(exchange: &Exchange, fault: &UpstreamFault) -> Option<PublicError> {
     exchange.opened.as_ref()?;
     match fault.status? {
+        304 => Some(PublicError::new(
+            ErrorCode::UpstreamError,
+            "the provider answered 304, which the gateway does not forward: send the request without conditions",
+        )),
         300..=399 => Some(PublicError::new(
             ErrorCode::UpstreamError,
             "the provider answered with a redirect, which the gateway does not follow",
