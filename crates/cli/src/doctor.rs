@@ -52,8 +52,10 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
     );
     if let Some((config, has_secrets)) = &config {
         machine::open_files(config, edge, &mut report);
-        store::check(config, *has_secrets, &mut report);
-        store::limits(config, *has_secrets, &mut report);
+        store::check(config, *has_secrets, arguments.offline, &mut report);
+        if !arguments.offline {
+            store::limits(config, *has_secrets, &mut report);
+        }
         gateway(config, &mut report);
         if !arguments.offline {
             network::check(config.catalog.providers(), &mut report)?;

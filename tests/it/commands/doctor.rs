@@ -102,6 +102,29 @@ async fn a_gateway_that_lacks_nothing_passes_and_its_provider_sees_no_credential
 }
 
 #[tokio::test]
+async fn offline_it_connects_to_no_server_of_the_store_or_the_limits() {
+    let (closed, _socket) = closed_port();
+    let config = Config::new()
+        .provider("p", provider_at("http://127.0.0.1:9"))
+        .model("m", json!(["p"]))
+        .with("limits", json!({"shared": {"url": "file:redis"}}))
+        .with(
+            "store.postgres",
+            json!({"url": "file:postgres", "tls": false}),
+        );
+    let folder = folder_with(config);
+    let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+    write("redis", format!("redis://{closed}"));
+    write("postgres", format!("postgres://u:p@{closed}/d"));
+    let online = report(&[], folder.path()).await;
+    let offline = report(&["--offline"], folder.path()).await;
+    for check in ["ledger", "limits"] {
+        assert_eq!(finding(&online, check)[0], "fail", "{online:#}");
+        assert!(findings(&offline, check).is_empty(), "{offline:#}");
+    }
+}
+
+#[tokio::test]
 async fn each_fault_of_a_provider_is_named_with_what_to_do() {
     let provider = Provider::start().await;
     let authority = Authority::new();

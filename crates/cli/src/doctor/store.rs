@@ -17,7 +17,7 @@ const LEAST_FREE: u64 = 64 << 20;
 /// Some days of a busy gateway.
 const USUAL_FREE: u64 = 1 << 30;
 
-pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) {
+pub(super) fn check(config: &Config, has_secrets: bool, is_offline: bool, report: &mut Report) {
     const CHECK: &str = "ledger";
     if let Err(fault) = keys::check_folder(config) {
         return report.fail(
@@ -38,7 +38,10 @@ pub(super) fn check(config: &Config, has_secrets: bool, report: &mut Report) {
     }
     disk(folder, report);
     if config.store.postgres.is_some() {
-        return server(config, has_secrets, report);
+        if !is_offline {
+            server(config, has_secrets, report);
+        }
+        return;
     }
     let Ok(metadata) = path.metadata() else {
         let message = format!("{}: none yet, the first start creates it", path.display());
