@@ -187,6 +187,8 @@ impl SecretSource {
                     })?
             }
         };
+        // Some editors begin a file with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         if text.trim().is_empty() {
             return Err(SecretError::Empty(self.to_string()));
         }
@@ -260,10 +262,12 @@ mod tests {
     #[test]
     fn a_file_gives_its_text_without_the_last_line_break() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("key"), "s3cret\r\n").unwrap();
-        let source = SecretSource::parse("file:key").unwrap();
-        let secret = source.resolve(&ProcessEnvironment, folder.path()).unwrap();
-        assert_eq!(secret.expose(), "s3cret");
+        for text in ["s3cret\r\n", "\u{feff}s3cret\n"] {
+            std::fs::write(folder.path().join("key"), text).unwrap();
+            let source = SecretSource::parse("file:key").unwrap();
+            let secret = source.resolve(&ProcessEnvironment, folder.path()).unwrap();
+            assert_eq!(secret.expose(), "s3cret");
+        }
     }
 
     #[test]
