@@ -67,7 +67,7 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings, RoutingSettings},
 };
-use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretError, unknown_name};
+use tollgate_settings::{ByteSize, Environment, Fault, KeyPath, Secret, SecretError, unknown_name};
 use tree::{Node, NodeValue, Part};
 
 /// The whole file.
@@ -568,7 +568,35 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
             ));
         }
     }
+    faults.extend(check_limits(&server.limits, &section.key("limits")));
     faults.extend(check_bodies(&server.limits, &section.key("limits")));
+    faults
+}
+
+/// The limits with which every request would be refused.
+fn check_limits(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
+    const LEAST_MEMORY: ByteSize = ByteSize::new(1 << 20);
+    let mut faults = Vec::new();
+    for (key, size) in [
+        ("head_bytes", limits.head_bytes),
+        ("body_bytes", limits.body_bytes),
+    ] {
+        if size.get() == 0 {
+            faults.push(section.key(key).fault("must be at least 1"));
+        }
+    }
+    if limits.memory.is_some_and(|memory| memory < LEAST_MEMORY) {
+        let fault = format!("must be at least {LEAST_MEMORY}: the process uses more");
+        faults.push(section.key("memory").fault(fault));
+    }
+    let (requests, reserved) = (limits.requests_in_flight, limits.reserved_for_priority);
+    let standard = u64::from(requests).saturating_mul(100_u64.saturating_sub(reserved.into()));
+    if standard < 100 {
+        let path = section.key("requests_in_flight");
+        faults.push(path.fault(format!(
+            "{reserved}% for priority keys (reserved_for_priority) leave other keys none of {requests}"
+        )));
+    }
     faults
 }
 

@@ -97,6 +97,23 @@ fn a_fault_in_a_mapping_in_place_of_a_name_is_reported_in_the_mapping() {
 }
 
 #[test]
+fn limits_that_refuse_every_request_are_faults() {
+    let limits = "{requests_in_flight: 1, memory: 1, head_bytes: 0, body_bytes: 0}";
+    let reported = faults(&format!("{GOOD}server: {{limits: {limits}}}\n")).join("\n");
+    for expected in [
+        "limits.head_bytes: must be at least 1",
+        "limits.body_bytes: must be at least 1",
+        "limits.memory: must be at least 1MiB: the process uses more",
+        "limits.requests_in_flight: 10% for priority keys (reserved_for_priority) leave other keys none of 1",
+    ] {
+        assert!(reported.contains(expected), "{expected}: {reported}");
+    }
+    let least = "{requests_in_flight: 1, reserved_for_priority: 0}";
+    let least = faults(&format!("{GOOD}server: {{limits: {least}}}\n"));
+    assert!(least.is_empty(), "{least:?}");
+}
+
+#[test]
 fn a_number_out_of_range_and_a_wrong_name_get_the_right_one() {
     for (section, expected) in [
         (
