@@ -62,6 +62,10 @@ impl Catalog {
         let mut wildcards = self.wildcards.iter();
         let (prefix, model) = wildcards.find(|(prefix, _)| name.starts_with(&**prefix))?;
         let matched = name.get(prefix.len()..)?;
+        let mut deployments = model.deployments.iter();
+        if deployments.any(|deployment| deployment.upstream_model(name).is_empty()) {
+            return None;
+        }
         let mut suffixes = name.match_indices(':').map(|(at, _)| at);
         let is_variant = suffixes.any(|at| {
             let base = name.get(..at).filter(|_| at >= prefix.len());

@@ -121,6 +121,13 @@ fn a_switch_in_a_name_under_a_pattern_does_not_avoid_an_exact_name() {
 }
 
 #[test]
+fn a_pattern_matches_no_name_that_leaves_none_for_the_provider() {
+    let catalog = with_models(&json!({"loc/*": {"family": "f", "deployments": ["a/*"]}}));
+    assert_eq!(id(&catalog, "loc/x"), Some("loc/*"));
+    assert_eq!(id(&catalog, "loc/"), None);
+}
+
+#[test]
 fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_models_without_deployments()
 {
     let catalog = build(base(&json!({
