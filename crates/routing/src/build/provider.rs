@@ -305,11 +305,20 @@ impl<'a> Builder<'a> {
         settings: &CredentialSettings,
         at: &KeyPath,
     ) -> Option<Option<HeaderName>> {
-        let own = settings.header.as_ref().map(|name| {
-            HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| self.fault(&at.key("header"), "expected the name of a header"))
-        });
-        own.transpose().ok()
+        const OF_CREDENTIALS: &[&str] = &["cookie", "proxy-authorization"];
+        let Some(name) = &settings.header else {
+            return Some(None);
+        };
+        let at = at.key("header");
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            self.fault(&at, "expected the name of a header");
+            return None;
+        };
+        if RESERVED.contains(&name.as_str()) && !OF_CREDENTIALS.contains(&name.as_str()) {
+            self.fault(&at, format!("'{name}' is set by the gateway alone"));
+            return None;
+        }
+        Some(Some(name))
     }
 
     /// A secret in the query.

@@ -254,7 +254,7 @@ fn every_fault_in_providers_is_reported() {
             "c": {
                 "address": "http://x:99999",
                 "formats": ["chat"],
-                "credentials": ["env:UNSET", "env:K", "env:K", "file:k", {"secret": "env:L", "header": "a b"}],
+                "credentials": ["env:UNSET", "env:K", "env:K", "file:k", {"secret": "env:L", "header": "a b"}, {"secret": "env:M", "header": "Host"}],
                 "headers": {"Authorization": "x", "host": "y", "x-ok": "a\nb", "ö": ""},
                 "pass_headers": ["cookie", "x-api-key", "Anthropic-Beta"],
             },
@@ -276,6 +276,7 @@ fn every_fault_in_providers_is_reported() {
         "providers.c.credentials[2]: another credential has the name 'K'",
         "providers.c.credentials[3]: the file /etc/k cannot be read: entity not found",
         "providers.c.credentials[4].header: expected the name of a header",
+        "providers.c.credentials[5].header: 'host' is set by the gateway alone",
         "providers.c.headers.Authorization: 'authorization' carries a credential: put it under `credentials`",
         "providers.c.headers.host: 'host' is set by the gateway alone",
         "providers.c.headers.x-ok: the value holds a character that no header can carry",
