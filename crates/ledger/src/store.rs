@@ -1,7 +1,7 @@
 //! The handle on the database: opening it, and administering the keys in it.
 //!
 //! What a database does stands in the trait [`Database`](database::Database); `sqlite` and `postgres`
-//! implement it.
+//! implement it. Operations that need the same SQL in both stand in `statements`.
 //! The request path sees the database through `directory`, `ledger`, `ownership` and `memory`.
 
 #[cfg(test)]
@@ -15,6 +15,7 @@ mod order;
 mod postgres;
 mod rows;
 pub(crate) mod sqlite;
+mod statements;
 mod stored_values;
 mod verification;
 

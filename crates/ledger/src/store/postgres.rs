@@ -10,12 +10,11 @@ mod changes;
 mod connection;
 mod copy;
 mod error;
-mod grants;
 mod history;
-mod keys;
 mod leases;
 mod limits;
 mod listener;
+mod plans;
 mod process;
 mod purge;
 mod quarantine;
@@ -23,6 +22,7 @@ mod report;
 mod schema;
 mod server;
 mod settle;
+mod statements;
 mod stored;
 mod verify;
 
@@ -33,6 +33,7 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process, Wake,
     },
+    statements::{grants, keys},
     stored_values::{amount, storable, storable_time},
 };
 use crate::{
@@ -186,7 +187,7 @@ impl Database for Postgres {
         most: u32,
         now: Timestamp,
     ) -> Result<Vec<PlanInUse>, StoreError> {
-        self.ask(|session| keys::plans_beyond(session, known, most, now))
+        self.ask(|session| plans::select(session, known, most, now))
     }
 
     fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError> {

@@ -11,14 +11,10 @@ mod changes;
 mod commits;
 mod copy;
 mod error;
-mod extensions;
 mod glance;
-mod grants;
 mod history;
-mod keys;
 mod leases;
 mod open;
-mod orders;
 mod plans;
 mod process;
 mod purge;
@@ -29,6 +25,7 @@ mod report;
 mod schema;
 mod sequence;
 mod settle;
+mod statements;
 mod stored;
 mod sums;
 mod times;
@@ -50,6 +47,7 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
     },
+    statements::{grants, keys},
     stored_values::{amount, storable, storable_time},
 };
 use crate::{
@@ -66,7 +64,7 @@ use error::Described;
 use open::{open_despite, open_memory_writer, open_reader};
 use parking_lot::Mutex;
 use process::SqliteProcess;
-use rusqlite::{Connection, Transaction};
+use rusqlite::Connection;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -133,7 +131,7 @@ impl Sqlite {
     /// fails half-way on the lock of another process.
     fn write<T>(
         &self,
-        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let writer = self.writer.lock();
         let changed = writer.change(|transaction| change(transaction));
@@ -167,11 +165,11 @@ impl Database for Sqlite {
         grants: Option<&NewGrants<'_>>,
         order: Option<&OrderName>,
     ) -> Result<Outcome, StoreError> {
-        self.write(|transaction| keys::add(transaction, key, hash, grants, order))
+        self.write(|mut file| keys::add(&mut file, key, hash, grants, order))
     }
 
     fn keys(&self, query: &KeyQuery<'_>) -> Result<Vec<KeyRecord>, StoreError> {
-        self.read(|file| keys::find(file, query))?
+        self.read(|mut file| keys::find(&mut file, query))?
     }
 
     fn change_key(
@@ -180,7 +178,7 @@ impl Database for Sqlite {
         change: &KeyChange<'_>,
         now: Timestamp,
     ) -> Result<Outcome, StoreError> {
-        self.write(|transaction| keys::change(transaction, key, change, now))
+        self.write(|mut file| keys::change(&mut file, key, change, now))
     }
 
     fn add_grants(
@@ -189,11 +187,11 @@ impl Database for Sqlite {
         grants: &NewGrants<'_>,
         now: Timestamp,
     ) -> Result<GrantsAdded, StoreError> {
-        self.write(|transaction| grants::add(transaction, key, grants, now))
+        self.write(|mut file| grants::add(&mut file, key, grants, now))
     }
 
     fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
-        self.read(|file| grants::of_key(file, key))
+        self.read(|mut file| grants::of_key(&mut file, key))
     }
 
     fn plans_beyond(
@@ -206,11 +204,11 @@ impl Database for Sqlite {
     }
 
     fn most_used(&self, now: Timestamp, limit: u32) -> Result<Vec<KeyUse>, StoreError> {
-        self.read(|file| grants::most_used(file, now, limit))
+        self.read(|mut file| grants::most_used(&mut file, now, limit))
     }
 
     fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError> {
-        self.read(|file| keys::look_up(file, hash))?
+        self.read(|mut file| keys::look_up(&mut file, hash))?
     }
 
     fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
@@ -312,12 +310,6 @@ impl Database for Sqlite {
     fn backup(&self, target: &Path) -> Result<(), StoreError> {
         self.copy_file(target)
     }
-}
-
-/// The query for the number of a new row, with a random part: after a restore, settlement files have numbers of
-/// rows that the file lacks, and no other row may get them.
-fn new_number(table: &str) -> String {
-    format!("SELECT coalesce(max(number) + abs(random() % 65536), 0) + 1 FROM {table}")
 }
 
 #[cfg(test)]
