@@ -17,7 +17,6 @@ mod listener;
 mod plans;
 mod process;
 mod purge;
-mod quarantine;
 mod report;
 mod schema;
 mod server;
@@ -33,7 +32,7 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process, Wake,
     },
-    statements::{grants, keys},
+    statements::{grants, keys, memory, usage},
     stored_values::{amount, storable, storable_time},
 };
 use crate::{
@@ -224,7 +223,7 @@ impl Database for Postgres {
     }
 
     fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
-        self.read(|session| history::summary(session, key, now))
+        self.read(|session| usage::summary(session, key, now))
     }
 
     fn report(
@@ -236,8 +235,7 @@ impl Database for Postgres {
     }
 
     fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
-        self.pool
-            .for_request(|connection| connection.read(|session| report::request(session, id)))
+        self.ask_for_request(|session| usage::request(session, id, settle::earliest(id)))
     }
 
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
@@ -254,7 +252,7 @@ impl Database for Postgres {
         id: RequestId,
         since: Timestamp,
     ) -> Result<Option<Remembered>, StoreError> {
-        self.ask_for_request(|session| answers::answer(session, key, id, since))
+        self.ask_for_request(|session| memory::answer(session, key, id, since))
     }
 
     fn response(
@@ -263,7 +261,7 @@ impl Database for Postgres {
         id: RequestId,
         since: Timestamp,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.ask_for_request(|session| answers::response(session, key, id, since))
+        self.ask_for_request(|session| memory::response(session, key, id, since))
     }
 
     fn change_answers(

@@ -47,7 +47,7 @@ use super::{
         AnswerChange, AnswersChanged, Database, GrantsAdded, KeyChange, KeyChanges, KeyLookup,
         KeyQuery, Outcome, Process,
     },
-    statements::{grants, keys},
+    statements::{grants, keys, memory, usage},
     stored_values::{amount, storable, storable_time},
 };
 use crate::{
@@ -231,7 +231,7 @@ impl Database for Sqlite {
     }
 
     fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
-        self.read(|file| history::summary(file, key, now))
+        self.read(|mut file| usage::summary(&mut file, key, now))
     }
 
     fn report(
@@ -243,7 +243,7 @@ impl Database for Sqlite {
     }
 
     fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
-        self.read(|file| report::request(file, id))
+        self.read(|mut file| usage::request(&mut file, id, i64::MIN))
     }
 
     fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
@@ -260,7 +260,7 @@ impl Database for Sqlite {
         id: RequestId,
         since: Timestamp,
     ) -> Result<Option<Remembered>, StoreError> {
-        self.read(|file| answers::answer(file, key, id, since))
+        self.read(|mut file| memory::answer(&mut file, key, id, since))
     }
 
     fn response(
@@ -269,7 +269,7 @@ impl Database for Sqlite {
         id: RequestId,
         since: Timestamp,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.read(|file| answers::response(file, key, id, since))
+        self.read(|mut file| memory::response(&mut file, key, id, since))
     }
 
     fn change_answers(

@@ -6,7 +6,10 @@
 mod extensions;
 pub(super) mod grants;
 pub(super) mod keys;
+pub(super) mod memory;
 mod orders;
+pub(super) mod quarantine;
+pub(super) mod usage;
 
 use super::rows::StoredRow;
 use std::borrow::Cow;

@@ -1,12 +1,10 @@
-//! The rows of a key's history: its records page by page, its grants and its totals.
-//!
-//! Every query reads and returns a bounded number of rows, whatever its filters are.
+//! The records of a key, page by page. Every query reads and returns a bounded number of rows, whatever its
+//! filters are.
 
 use super::{connection::Session, plain, storable_time};
 use crate::{
     charge::BillingState,
-    clock::Timestamp,
-    history::{Direction, Found, HistoryQuery, ModelTotal, Position, UsageRecord, UsageSummary},
+    history::{Direction, Found, HistoryQuery, Position, UsageRecord},
     store::rows::{self, RECORD, StoredRow},
 };
 use postgres::types::ToSql;
@@ -135,59 +133,4 @@ fn records(
     let rows = rows.iter();
     rows.map(|row| Ok((row.read(23)?, rows::record(row)?)))
         .collect()
-}
-
-/// A record by its number and its time.
-pub(super) fn record(
-    snapshot: &mut Session,
-    number: i64,
-    at: i64,
-) -> Result<Option<UsageRecord>, postgres::Error> {
-    Ok(records(snapshot, &[number], at, at)?.remove(&number))
-}
-
-/// What a key was given and has used.
-pub(super) fn summary(
-    file: &mut Session,
-    key: &KeyId,
-    now: Timestamp,
-) -> Result<UsageSummary, postgres::Error> {
-    let summary = read_grants(file, key, now)?;
-    let models = read_totals(file, key)?;
-    Ok(UsageSummary { models, ..summary })
-}
-
-fn read_grants(
-    file: &mut Session,
-    key: &KeyId,
-    now: Timestamp,
-) -> Result<UsageSummary, postgres::Error> {
-    let row = file.query_one(
-        "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
-                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0,
-                count(*) FILTER (WHERE unit = 'tokens'),
-                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
-                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
-                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'tokens'), 0)::bigint,
-                count(*) FILTER (WHERE unit = 'money'),
-                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint,
-                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint,
-                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'money'), 0)::bigint
-         FROM (SELECT first_used_at, expires_at, unit, tokens, spent,
-                      coalesce(expires_at > $2, TRUE) AS lasts,
-                      (SELECT sum(leases.tokens) FROM leases WHERE grant_number = number) AS leased
-               FROM grants WHERE key = (SELECT number FROM keys WHERE id = $1)) AS judged",
-        &[&key.as_str(), &storable_time(now)],
-    )?;
-    rows::summary(&row)
-}
-
-fn read_totals(file: &mut Session, key: &KeyId) -> Result<Vec<ModelTotal>, postgres::Error> {
-    let rows = file.query(
-        "SELECT model, requests, input, cache_read, cache_write, output, charged, cost
-         FROM totals WHERE key = (SELECT number FROM keys WHERE id = $1)
-         ORDER BY model LIMIT 1000",
-        &[&key.as_str()],
-    )?;
-    rows.iter().map(rows::model_total).collect()
 }

@@ -11,7 +11,7 @@
 use super::{
     changes,
     connection::{Connection, Session},
-    leases, purge, quarantine, settle, storable_time, stored,
+    leases, purge, settle, storable_time, stored,
 };
 use crate::{
     clock::Timestamp,
@@ -23,6 +23,7 @@ use crate::{
             ProcessNumber, Quarantined, Recovered, Renewal, Retention,
         },
         rows,
+        statements::quarantine,
     },
 };
 use std::{

@@ -1,11 +1,10 @@
 //! Sums over the records of all keys.
 
-use super::{connection::Session, history, settle, storable_time};
+use super::{connection::Session, storable_time};
 use crate::{
-    report::{GroupBy, ReportQuery, ReportRow, RequestRecord},
+    report::{GroupBy, ReportQuery, ReportRow},
     store::rows::StoredRow,
 };
-use tollgate_types::RequestId;
 
 const fn expressions(by: GroupBy) -> &'static [&'static str] {
     match by {
@@ -63,28 +62,4 @@ pub(super) fn report(
         let row = ReportRow::read(group, |place| row.amount(place))?;
         Ok(each(row))
     })
-}
-
-pub(super) fn request(
-    snapshot: &mut Session,
-    id: &RequestId,
-) -> Result<Option<RequestRecord>, postgres::Error> {
-    let found = snapshot.query_opt(
-        "SELECT usage.number, keys.id, keys.name, keys.plan, at
-         FROM usage JOIN keys ON keys.number = usage.key WHERE request = $1 AND at >= $2",
-        &[&id.as_str(), &settle::earliest(id)],
-    )?;
-    let Some(row) = found else {
-        return Ok(None);
-    };
-    let record = history::record(snapshot, row.read(0)?, row.read(4)?)?;
-    let request = |record| {
-        Ok(RequestRecord {
-            key: row.key_id(1)?,
-            key_name: row.read(2)?,
-            plan: row.read(3)?,
-            record,
-        })
-    };
-    record.map(request).transpose()
 }

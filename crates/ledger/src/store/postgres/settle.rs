@@ -4,12 +4,12 @@
 //! Requests that come together are entered together, with few statements for all of them. If that is
 //! impossible, each is entered by itself.
 
-use super::{amount, connection::Session, leases, plain, quarantine, storable, storable_time};
+use super::{amount, connection::Session, leases, plain, storable, storable_time};
 use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
     entry::Entry,
-    store::database::ProcessNumber,
+    store::{database::ProcessNumber, statements::quarantine},
 };
 use std::{
     borrow::Cow,

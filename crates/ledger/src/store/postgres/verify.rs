@@ -1,8 +1,9 @@
 //! Proving that grants, charges and balances add up.
 
-use super::{answers, connection::Session};
+use super::connection::Session;
 use crate::store::{
     rows::StoredRow,
+    statements::memory,
     verification::{MAX_FAULTS, RULES, SUMS, Verification},
 };
 
@@ -29,6 +30,6 @@ pub(super) fn verify(snapshot: &mut Session) -> Result<Verification, postgres::E
         let broken = rows.collect::<Result<Vec<_>, postgres::Error>>()?;
         found.add_faults(words, &broken);
     }
-    found.add_damaged(answers::count_damaged(snapshot)?);
+    found.add_damaged(memory::count_damaged(snapshot)?);
     Ok(found)
 }

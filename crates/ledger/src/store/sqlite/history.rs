@@ -1,12 +1,10 @@
-//! The rows of a key's history: its records page by page, its grants and its totals.
-//!
-//! Every query reads and returns a bounded number of rows, whatever its filters are.
+//! The records of a key, page by page. Every query reads and returns a bounded number of rows, whatever its
+//! filters are.
 
 use super::storable_time;
 use crate::{
     charge::BillingState,
-    clock::Timestamp,
-    history::{Direction, Found, HistoryQuery, ModelTotal, Position, UsageRecord, UsageSummary},
+    history::{Direction, Found, HistoryQuery, Position, UsageRecord},
     store::rows::{self, RECORD},
 };
 use rusqlite::{Connection, Row, ToSql, types::Value};
@@ -156,53 +154,10 @@ fn is_wanted(row: &Row<'_>, query: &HistoryQuery) -> rusqlite::Result<bool> {
 }
 
 /// A record by its number.
-pub(super) fn record(file: &Connection, number: i64) -> rusqlite::Result<UsageRecord> {
+fn record(file: &Connection, number: i64) -> rusqlite::Result<UsageRecord> {
     let sql = format!("SELECT {RECORD} FROM usage WHERE number = ?1");
     file.prepare_cached(&sql)?
         .query_row([number], |row| rows::record(row))
-}
-
-/// What a key was given and has used.
-pub(super) fn summary(
-    file: &Connection,
-    key: &KeyId,
-    now: Timestamp,
-) -> rusqlite::Result<UsageSummary> {
-    let summary = read_grants(file, key, now)?;
-    let models = read_totals(file, key)?;
-    Ok(UsageSummary { models, ..summary })
-}
-
-fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Result<UsageSummary> {
-    file.prepare_cached(
-        "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
-                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0,
-                count(*) FILTER (WHERE unit = 'tokens'),
-                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'tokens'), 0),
-                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'tokens'), 0),
-                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'tokens'), 0),
-                count(*) FILTER (WHERE unit = 'money'),
-                coalesce(sum(tokens) FILTER (WHERE lasts AND unit = 'money'), 0),
-                coalesce(sum(spent) FILTER (WHERE lasts AND unit = 'money'), 0),
-                coalesce(sum(leased) FILTER (WHERE lasts AND unit = 'money'), 0)
-         FROM (SELECT first_used_at, expires_at, unit, tokens, spent,
-                      coalesce(expires_at > ?2, TRUE) AS lasts,
-                      (SELECT sum(leases.tokens) FROM leases WHERE grant_number = number) AS leased
-               FROM grants WHERE key = (SELECT number FROM keys WHERE id = ?1))",
-    )?
-    .query_row(rusqlite::params![key.as_str(), storable_time(now)], |row| {
-        rows::summary(row)
-    })
-}
-
-fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTotal>> {
-    file.prepare_cached(
-        "SELECT model, requests, input, cache_read, cache_write, output, charged, cost
-         FROM totals WHERE key = (SELECT number FROM keys WHERE id = ?1)
-         ORDER BY model LIMIT 1000",
-    )?
-    .query_map([key.as_str()], |row| rows::model_total(row))?
-    .collect()
 }
 
 #[cfg(test)]

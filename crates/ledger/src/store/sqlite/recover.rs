@@ -1,13 +1,16 @@
 //! Entering what a crashed process left, in one transaction.
 
 use super::{
-    process, quarantine, settle,
+    process, settle,
     write::{WriteConnection, WriteTransaction},
 };
 use crate::{
     clock::Timestamp,
     journal::LostSlot,
-    store::database::{Leftover, ProcessNumber, Recovered},
+    store::{
+        database::{Leftover, ProcessNumber, Recovered},
+        statements::quarantine,
+    },
 };
 
 /// A process that has no lease: its charges are paid from what is free.
@@ -23,7 +26,12 @@ pub(super) fn recover(
     let crashed = crashed.unwrap_or(NO_PROCESS);
     let transaction = file.begin()?;
     for record in &leftover.unreadable {
-        quarantine::add(&transaction, record, quarantine::UNREADABLE, now)?;
+        quarantine::add(
+            &mut transaction.connection(),
+            record,
+            quarantine::UNREADABLE,
+            now,
+        )?;
     }
     let mut recovered = Recovered::default();
     for entry in &leftover.entries {
@@ -55,7 +63,7 @@ fn keep_torn(
             Some(request) => format!("{}: {request} is not on record", quarantine::TORN),
             None => quarantine::TORN.to_owned(),
         };
-        if quarantine::add(transaction, &slot.bytes, &cause, now)? {
+        if quarantine::add(&mut transaction.connection(), &slot.bytes, &cause, now)? {
             kept = kept.saturating_add(1);
         }
     }

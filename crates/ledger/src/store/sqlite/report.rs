@@ -1,12 +1,11 @@
 //! Sums over the records of all keys.
 
-use super::{history, storable_time};
+use super::storable_time;
 use crate::{
-    report::{GroupBy, ReportQuery, ReportRow, RequestRecord},
+    report::{GroupBy, ReportQuery, ReportRow},
     store::rows::StoredRow,
 };
-use rusqlite::{Connection, OptionalExtension};
-use tollgate_types::RequestId;
+use rusqlite::Connection;
 
 const fn expressions(by: GroupBy) -> &'static [&'static str] {
     match by {
@@ -58,31 +57,6 @@ pub(super) fn report(
         }
     }
     Ok(())
-}
-
-pub(super) fn request(
-    file: &Connection,
-    id: &RequestId,
-) -> rusqlite::Result<Option<RequestRecord>> {
-    let snapshot = file.unchecked_transaction()?;
-    let found = snapshot
-        .query_row(
-            "SELECT usage.number, keys.id, keys.name, keys.plan
-             FROM usage JOIN keys ON keys.number = usage.key WHERE request = ?1",
-            [id.as_str()],
-            |row| Ok((row.read(0)?, row.key_id(1)?, row.read(2)?, row.read(3)?)),
-        )
-        .optional()?;
-    let Some((number, key, key_name, plan)) = found else {
-        return Ok(None);
-    };
-    let record = history::record(&snapshot, number)?;
-    Ok(Some(RequestRecord {
-        key,
-        key_name,
-        plan,
-        record,
-    }))
 }
 
 #[cfg(test)]

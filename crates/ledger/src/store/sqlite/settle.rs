@@ -5,7 +5,7 @@
 //! checked here: on the connection of the writer SQLite does not check it.
 
 use super::{
-    amount, leases, quarantine,
+    amount, leases,
     records::{self, Record},
     storable,
     times::Times,
@@ -15,7 +15,10 @@ use crate::{
     balance::{GrantNumber, Piece},
     clock::Timestamp,
     entry::Entry,
-    store::database::{Batch, ProcessNumber},
+    store::{
+        database::{Batch, ProcessNumber},
+        statements::quarantine,
+    },
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use std::collections::BTreeMap;
@@ -65,7 +68,12 @@ pub(super) fn enter(
         Err(fault) if is_about_the_record(&fault) => {
             log::error!("{}: the ledger refuses the record: {fault}", entry.request);
             let record = entry.to_json().unwrap_or_default();
-            quarantine::add(transaction, &record, &fault.to_string(), now)?;
+            quarantine::add(
+                &mut transaction.connection(),
+                &record,
+                &fault.to_string(),
+                now,
+            )?;
             Ok(false)
         }
         entered => entered,

@@ -1,7 +1,7 @@
 //! Proving that grants, charges and balances add up.
 
 use super::{
-    Sqlite, answers,
+    Sqlite,
     commits::{self, Commits},
     error::Described,
     open::open_reader,
@@ -11,6 +11,7 @@ use super::{
 use crate::store::{
     StoreError,
     rows::StoredRow,
+    statements::memory,
     verification::{MAX_FAULTS, RULES, SUMS, Verification},
 };
 use rusqlite::Connection;
@@ -58,7 +59,7 @@ fn verify(file: &Connection, known: Known) -> rusqlite::Result<Verification> {
     let mut found = totals(&snapshot)?;
     found.faults.extend(structure(&snapshot)?);
     check_rules(&snapshot, &mut found)?;
-    found.add_damaged(answers::count_damaged(&snapshot)?);
+    found.add_damaged(memory::count_damaged(&mut &*snapshot)?);
     let commits = commits::read(&snapshot)?;
     found.faults.extend(missing(&commits, known));
     let sums = sums::of_all_rows(&snapshot)?;

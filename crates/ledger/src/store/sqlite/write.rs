@@ -150,6 +150,11 @@ impl WriteTransaction<'_> {
         self.file.sums.add_usage(values);
     }
 
+    /// The connection, for statements that both databases understand.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.inner
+    }
+
     pub(super) fn rollback(self) -> rusqlite::Result<()> {
         self.inner.rollback()
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     history::{History, HistoryError, HistoryPage},
     key::KeyHasher,
     record::NewKey,

@@ -3,7 +3,7 @@ use crate::{Clock, KeyHasher, NewKey, Store, StoreError, Timestamp};
 use rusqlite::params;
 use std::time::Duration;
 use tempfile::TempDir;
-use tollgate_types::{KeyId, Money};
+use tollgate_types::{KeyId, Money, RequestId};
 
 const DAY: u64 = 86_400_000;
 
