@@ -372,18 +372,14 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// As [`Store::extend_key_once`].
+    /// As [`Store::extend_key`].
     pub fn extend(
         &self,
         key: &KeySelector,
         extension: &Extension,
         name: Option<&OrderName>,
     ) -> Done<KeyRecord> {
-        let span = extension.by.get();
-        Ok(match name {
-            Some(name) => self.store.extend_key_once(key, span, name)?,
-            None => self.store.extend_key(key, span)?,
-        })
+        Ok(self.store.extend_key(key, extension.by.get(), name)?)
     }
 
     /// Gives tokens and money to a key; under a name once.

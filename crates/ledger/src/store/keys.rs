@@ -276,34 +276,13 @@ impl Store {
     }
 
     /// Lets the key and its grants live longer by `span`. The rest of expired grants can be spent
-    /// again.
+    /// again. A named order is carried out once, however often it is sent: a repetition returns the key as it
+    /// is then.
     ///
     /// # Errors
-    /// As [`Store::find_key`]; it is revoked; or the database cannot be written.
+    /// As [`Store::find_key`]; the key is revoked; an order of this name extended another key or by another
+    /// span, or made something else; or the database cannot be written.
     pub fn extend_key(
-        &self,
-        selector: &KeySelector,
-        span: Duration,
-    ) -> Result<KeyRecord, StoreError> {
-        self.extend(selector, span, None)
-    }
-
-    /// As [`Store::extend_key`], however often the order is sent: a repetition returns the key as it is
-    /// then.
-    ///
-    /// # Errors
-    /// As [`Store::extend_key`]; or an order of this name extended another key or by another span,
-    /// or made something else.
-    pub fn extend_key_once(
-        &self,
-        selector: &KeySelector,
-        span: Duration,
-        order: &OrderName,
-    ) -> Result<KeyRecord, StoreError> {
-        self.extend(selector, span, Some(order))
-    }
-
-    fn extend(
         &self,
         selector: &KeySelector,
         span: Duration,

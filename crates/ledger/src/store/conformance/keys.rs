@@ -277,7 +277,7 @@ pub(crate) fn a_revoked_key_is_given_nothing_more(fixture: &dyn Fixture) {
         matches!(more, Err(StoreError::KeyRevoked { .. })),
         "{more:?}"
     );
-    let longer = store.extend_key(&key, Duration::from_secs(30));
+    let longer = store.extend_key(&key, Duration::from_secs(30), None);
     assert!(
         matches!(longer, Err(StoreError::KeyRevoked { .. })),
         "{longer:?}"
@@ -306,14 +306,14 @@ pub(crate) fn an_order_of_one_name_is_one_order_of_whatever_kind(fixture: &dyn F
         .create_key_once(&NewKey::named("made"), &name("key"))
         .unwrap();
     store.top_up_once(&one, &terms, &name("grant")).unwrap();
-    store.extend_key_once(&one, day, &name("life")).unwrap();
+    store.extend_key(&one, day, Some(&name("life"))).unwrap();
     let create = |order| {
         store
             .create_key_once(&NewKey::named("x"), &name(order))
             .err()
     };
     let give = |key, order| store.top_up_once(key, &terms, &name(order)).err();
-    let extend = |key, by, order| store.extend_key_once(key, by, &name(order)).err();
+    let extend = |key, by, order| store.extend_key(key, by, Some(&name(order))).err();
     for (what, refused) in [
         ("a key for tokens", create("grant")),
         ("a key for a life", create("life")),

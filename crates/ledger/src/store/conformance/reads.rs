@@ -56,7 +56,7 @@ pub(crate) fn every_change_of_a_key_and_its_grants_is_seen(fixture: &dyn Fixture
             drop(other.top_up(&selector, &super::terms(10, 60)).unwrap())
         }),
         ("extension", &|| {
-            drop(other.extend_key(&selector, DAY).unwrap())
+            drop(other.extend_key(&selector, DAY, None).unwrap())
         }),
         ("revocation", &|| drop(other.revoke_key(&selector).unwrap())),
     ];

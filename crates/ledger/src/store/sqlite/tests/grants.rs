@@ -14,7 +14,9 @@ fn extending_a_key_extends_its_grants_begun_or_not() {
     store.top_up(&key, &terms(1000, 60)).unwrap();
     store.top_up(&key, &terms(1000, 60)).unwrap();
     home.sql("UPDATE grants SET first_used_at = 1000, expires_at = 61000 WHERE number = 1");
-    let record = store.extend_key(&key, Duration::from_secs(30)).unwrap();
+    let record = store
+        .extend_key(&key, Duration::from_secs(30), None)
+        .unwrap();
     assert_eq!(
         record.expires_at,
         Some(home.clock.now().plus(Duration::from_secs(40)))
@@ -25,7 +27,7 @@ fn extending_a_key_extends_its_grants_begun_or_not() {
         (grants[1].valid_until, grants[1].validity_seconds),
         (None, 90)
     );
-    assert!(store.extend_key(&key, Duration::MAX).is_ok());
+    assert!(store.extend_key(&key, Duration::MAX, None).is_ok());
 }
 
 #[test]
@@ -50,7 +52,9 @@ fn a_key_has_no_more_grants_to_spend_than_a_request_is_paid_from() {
         store.top_up_once(&key, &terms(10, 60), &order).unwrap(),
         first
     );
-    store.extend_key(&key, Duration::from_secs(60)).unwrap();
+    store
+        .extend_key(&key, Duration::from_secs(60), None)
+        .unwrap();
     let again = store.top_up_once(&key, &terms(10, 60), &order).unwrap();
     let shown = (&again[0].id, again[0].validity_seconds);
     assert_eq!(shown, (&first[0].id, 120));

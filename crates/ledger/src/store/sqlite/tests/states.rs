@@ -54,7 +54,7 @@ fn a_key_is_expired_when_all_of_its_grants_are_in_lists_and_by_itself() {
     assert_eq!(in_state(KeyState::Active, Some(&three), 9), [four]);
     // What is given or lengthened makes it work again; what is revoked stays so.
     let select = |id: &KeyId| KeySelector::Id(id.clone());
-    let longer = store.extend_key(&select(&one), Duration::from_secs(1));
+    let longer = store.extend_key(&select(&one), Duration::from_secs(1), None);
     assert_eq!(longer.unwrap().state(home.clock.now()), KeyState::Active);
     let revoked = store.revoke_key(&select(&two)).unwrap().record;
     assert_eq!(revoked.state(home.clock.now()), KeyState::Revoked);
