@@ -17,6 +17,7 @@ mod rows;
 pub(crate) mod sqlite;
 mod statements;
 mod stored_values;
+mod times;
 mod verification;
 
 pub use copy::Copied;

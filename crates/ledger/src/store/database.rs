@@ -424,6 +424,33 @@ pub(crate) struct UnitShare {
 }
 
 impl Share {
+    /// The share of a key that has leased nothing yet. Each of the grants comes with what other processes
+    /// lease of it, and with what is left of it.
+    pub(crate) fn of<F>(
+        key: i64,
+        grants: impl Iterator<Item = Result<(Grant, u64, u64), F>>,
+        now: Timestamp,
+    ) -> Result<Self, F> {
+        let mut share = Self {
+            key,
+            grants: Vec::with_capacity(grants.size_hint().0),
+            of: PerUnit::default(),
+            has_more: false,
+        };
+        for grant in grants {
+            let (mut grant, elsewhere, left) = grant?;
+            if grant.expires_at.is_none_or(|end| now < end) {
+                let of_unit = share.of.get_mut(grant.unit);
+                of_unit.elsewhere = of_unit.elsewhere.saturating_add(elsewhere);
+                of_unit.left = of_unit.left.saturating_add(left);
+            } else {
+                grant.free = 0;
+            }
+            share.grants.push(grant);
+        }
+        Ok(share)
+    }
+
     /// Whether anything was newly leased.
     pub(crate) fn has_leased(&self) -> bool {
         Unit::ALL.into_iter().any(|unit| self.has_leased_of(unit))

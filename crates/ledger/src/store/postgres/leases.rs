@@ -6,7 +6,7 @@ use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
     store::{
-        database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
+        database::{Lease, LeaseMode, ProcessNumber, Share},
         rows::{self, StoredRow},
     },
 };
@@ -65,7 +65,6 @@ fn read_share(
     key: i64,
     now: Timestamp,
 ) -> Result<Share, postgres::Error> {
-    let mut of = PerUnit::<UnitShare>::default();
     let rows = file.query(
         "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
                 coalesce(others, 0), tokens - spent, unit
@@ -85,24 +84,7 @@ fn read_share(
          WHERE place <= $4 ORDER BY unit, place",
         &[&key, &process.0, &storable_time(now), &MOST_GRANTS],
     )?;
-    let mut found = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let (mut grant, others, left) = rows::leased_grant(row)?;
-        if grant.expires_at.is_none_or(|end| now < end) {
-            let of_unit = of.get_mut(grant.unit);
-            of_unit.elsewhere = of_unit.elsewhere.saturating_add(others);
-            of_unit.left = of_unit.left.saturating_add(left);
-        } else {
-            grant.free = 0;
-        }
-        found.push(grant);
-    }
-    let mut share = Share {
-        key,
-        grants: found,
-        of,
-        has_more: false,
-    };
+    let mut share = Share::of(key, rows.iter().map(rows::leased_grant), now)?;
     if share.grants.len() >= MAX_PIECES {
         let rows = file.query(
             "SELECT unit, sum(tokens - spent)::bigint FROM grants

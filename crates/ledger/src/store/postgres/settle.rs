@@ -9,7 +9,7 @@ use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
     entry::Entry,
-    store::{database::ProcessNumber, statements::quarantine},
+    store::{database::ProcessNumber, statements::quarantine, times},
 };
 use std::{
     borrow::Cow,
@@ -17,13 +17,6 @@ use std::{
     time::Duration,
 };
 use tollgate_types::{Format, Money, PerUnit, RequestId, Unit};
-
-/// How much later a record may be entered and still have the time of its settlement, in
-/// milliseconds.
-const LATE_MS: u64 = 2_000;
-/// How far behind the latest record the clock may be, in milliseconds. A time further ahead is that of
-/// a clock that was wrong.
-const WRONG_MS: u64 = 60_000;
 
 /// A request as it is entered.
 struct Record<'a> {
@@ -453,8 +446,7 @@ fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postg
     Ok(())
 }
 
-/// The times of records. A page of a key's history continues where the last one ended, so that no record
-/// may be entered later with an earlier time: it has the latest time on record of its key then.
+/// The times of records, which follow those of their keys.
 struct Times {
     now_ms: u64,
     /// The latest record of each key.
@@ -481,17 +473,11 @@ impl Times {
 
     /// The record of a request that is paid for as it was settled.
     fn record<'a>(&self, entry: &'a Entry) -> Record<'a> {
-        let in_time = self.now_ms.saturating_sub(LATE_MS)..=self.now_ms;
-        let at = if in_time.contains(&entry.at) {
-            entry.at
-        } else {
-            self.now_ms
-        };
         let latest = self.latest.get(&entry.key).copied();
-        let floor = latest.filter(|it| *it <= self.now_ms.saturating_add(WRONG_MS));
+        let floor = latest.filter(|it| !times::is_wrong(*it, self.now_ms));
         Record {
             entry,
-            at: at.max(floor.unwrap_or(0)),
+            at: times::of_record(entry.at, self.now_ms, floor.unwrap_or(0)),
             paid: PerUnit::from_fn(|unit| entry.pieces(unit).collect()),
             overdraft: PerUnit {
                 tokens: entry.overdraft,

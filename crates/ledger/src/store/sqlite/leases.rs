@@ -5,7 +5,7 @@ use crate::{
     balance::{MAX_PIECES, Piece},
     clock::Timestamp,
     store::{
-        database::{Lease, LeaseMode, ProcessNumber, Share, UnitShare},
+        database::{Lease, LeaseMode, ProcessNumber, Share},
         rows::{self, StoredRow},
     },
 };
@@ -77,49 +77,30 @@ fn read_share(
     key: i64,
     now: Timestamp,
 ) -> rusqlite::Result<Share> {
-    let mut of = PerUnit::<UnitShare>::default();
     let most = i64::try_from(MAX_GRANTS).unwrap_or(i64::MAX);
-    let grants = file
-        .prepare_cached(
-            "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
-                    coalesce(others, 0), tokens - spent, unit
-             FROM (
-                 SELECT *, row_number() OVER (
-                     PARTITION BY unit
-                     ORDER BY coalesce(expires_at <= ?3, FALSE), tokens = spent,
-                              expires_at IS NULL, expires_at, validity_ms, number
-                 ) AS place
-                 FROM grants WHERE key = ?1
-             ) LEFT JOIN (
-                 SELECT grant_number, sum(tokens) AS held,
-                        sum(tokens) FILTER (WHERE process <> ?2) AS others
-                 FROM leases
-                 WHERE grant_number IN (SELECT number FROM grants WHERE key = ?1)
-                 GROUP BY grant_number
-             ) ON grant_number = number
-             WHERE place <= ?4 ORDER BY unit, place",
-        )?
-        .query_map(params![key, process.0, storable_time(now), most], |row| {
-            rows::leased_grant(row)
-        })?
-        .map(|row| {
-            let (mut grant, others, left) = row?;
-            if grant.expires_at.is_none_or(|end| now < end) {
-                let of_unit = of.get_mut(grant.unit);
-                of_unit.elsewhere = of_unit.elsewhere.saturating_add(others);
-                of_unit.left = of_unit.left.saturating_add(left);
-            } else {
-                grant.free = 0;
-            }
-            Ok(grant)
-        })
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let mut share = Share {
-        key,
-        grants,
-        of,
-        has_more: false,
-    };
+    let mut grants = file.prepare_cached(
+        "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
+                coalesce(others, 0), tokens - spent, unit
+         FROM (
+             SELECT *, row_number() OVER (
+                 PARTITION BY unit
+                 ORDER BY coalesce(expires_at <= ?3, FALSE), tokens = spent,
+                          expires_at IS NULL, expires_at, validity_ms, number
+             ) AS place
+             FROM grants WHERE key = ?1
+         ) LEFT JOIN (
+             SELECT grant_number, sum(tokens) AS held,
+                    sum(tokens) FILTER (WHERE process <> ?2) AS others
+             FROM leases
+             WHERE grant_number IN (SELECT number FROM grants WHERE key = ?1)
+             GROUP BY grant_number
+         ) ON grant_number = number
+         WHERE place <= ?4 ORDER BY unit, place",
+    )?;
+    let grants = grants.query_map(params![key, process.0, storable_time(now), most], |row| {
+        rows::leased_grant(row)
+    })?;
+    let mut share = Share::of(key, grants, now)?;
     if share.grants.len() >= MAX_GRANTS {
         share.add_beyond(&left_of(file, key, now)?);
     }
