@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::support::Service;
+use futures::future::join_all;
 use std::time::Duration;
 use tollgate_ledger::{GrantTerms, KeySelector};
 use tollgate_types::Money;
@@ -466,23 +467,40 @@ async fn a_response_that_is_still_being_answered_with_is_not_shown() {
 #[tokio::test]
 async fn two_that_retrieve_it_at_once_pay_for_it_once() {
     let (provider, gateway) = start().await;
-    let (body, cost) = question(&provider).await;
-    let (id, _) = leave(&gateway, &body, &gateway.key, STALL).await;
-    let target = format!("{RESPONSES}/{id}");
-    let all: Vec<_> = (0..8)
-        .map(|_| {
-            let request = Request::new("GET", &target).key(&gateway.key);
-            let address = gateway.address;
-            tokio::spawn(async move { Connection::open(address).await.send(&request).await })
-        })
-        .collect();
-    for one in all {
-        let answer = one.await.unwrap();
-        // The others get 503 while the first pays.
-        assert!([200, 503].contains(&answer.status), "{answer:?}");
+    let left = async |number: usize| {
+        // The simulated provider gives equal requests equal ids.
+        let instructions = format!("Answer {number}.");
+        let more = json!({"instructions": instructions, "max_output_tokens": 1000});
+        let whole = ask(RESPONSES, false, more.clone());
+        let cost = direct(&provider, RESPONSES, &whole).await.reported();
+        let body = ask(RESPONSES, true, more);
+        let (id, first) = leave(&gateway, &body, &gateway.key, STALL).await;
+        (id, first, cost)
+    };
+    let mut spent = 0;
+    // A second payment needs a look at the amount due that ends after the first payment.
+    for (id, mut charged, cost) in join_all((0..16).map(left)).await {
+        let request = Request::get(&format!("{RESPONSES}/{id}")).key(&gateway.key);
+        let mut answers = join_all((0..8).map(|_| gateway.send(&request))).await;
+        let last = gateway.send(&request).await;
+        last.assert_ok();
+        answers.push(last);
+        for answer in &answers {
+            // The others get 503 while the first pays.
+            assert!([200, 503].contains(&answer.status), "{answer:?}");
+            let line = gateway.line_of(answer).await;
+            charged += line["charged"].as_u64().unwrap_or_default();
+        }
+        assert_eq!(charged, cost, "{answers:?}");
+        spent += cost;
     }
-    gateway.get(&target).await.assert_ok();
-    gateway.has_spent(&gateway.key, cost).await;
+    gateway.has_spent(&gateway.key, spent).await;
+    // The account in memory has paid as much.
+    let usage = gateway.get("/v1/usage").await.json();
+    let remaining = usage["tokens"]["remaining"].as_f64().unwrap();
+    gateway
+        .sample_is("tollgate_ledger_tokens{state=\"free\"}", remaining)
+        .await;
     gateway.verify().await;
 }
 
