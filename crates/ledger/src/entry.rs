@@ -128,6 +128,14 @@ impl Entry {
         paid.fold(self.overdraft, u64::saturating_add)
     }
 
+    /// The part of the charge that grants do not pay.
+    pub(crate) fn overdrafts(&self) -> PerUnit<u64> {
+        PerUnit {
+            tokens: self.overdraft,
+            money: self.cost_overdraft.unwrap_or_default().nanos(),
+        }
+    }
+
     /// The part of the cost that grants pay.
     pub(crate) fn cost_paid(&self) -> u64 {
         let paid = self.cost_paid.iter().map(|(_, nanos)| *nanos);

@@ -52,7 +52,7 @@ use std::{
 };
 use tokio::sync::watch;
 pub use tollgate_types::Shortage;
-use tollgate_types::{Format, KeyId, PerUnit, RequestId, Tariff};
+use tollgate_types::{Format, KeyId, Money, PerUnit, RequestId, Tariff};
 use writer::{Command, Writer};
 
 /// How much a ledger keeps in memory and how long it waits.
@@ -190,6 +190,19 @@ impl Shared {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
             log::error!("{why}: this process accepts no more requests, and exits");
+        }
+    }
+
+    /// Counts and logs what no grant has paid of a request's charge.
+    fn note_overdraft(&self, request: &RequestId, key: &str, overdraft: &PerUnit<u64>) {
+        self.stats.add_overdraft(overdraft);
+        let PerUnit { tokens, money } = *overdraft;
+        if tokens > 0 {
+            log::warn!("{request}: {tokens} tokens beyond the balance of {key}");
+        }
+        if money > 0 {
+            let cost = Money::from_nanos(money);
+            log::warn!("{request}: a cost of {cost} beyond the balance of {key}");
         }
     }
 

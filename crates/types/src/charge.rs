@@ -182,7 +182,7 @@ impl Ending {
 pub struct Settled {
     /// Tokens paid.
     pub charged: u64,
-    /// Tokens that no grant covered.
+    /// Tokens that the leases of this process did not cover. On a server, free tokens can still pay them.
     pub overdraft: u64,
     /// The source of the count.
     pub source: CountSource,
@@ -192,7 +192,8 @@ pub struct Settled {
     pub usage: Usage,
     /// The cost in money; `None` if the prices are unknown.
     pub cost: Option<Money>,
-    /// The part of the cost that no grant of money covered; `None` if the key does not pay in money.
+    /// The part of the cost that the leases of this process did not cover; `None` if the key does not pay in
+    /// money.
     pub cost_overdraft: Option<Money>,
 }
 

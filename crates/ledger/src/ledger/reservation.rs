@@ -151,17 +151,17 @@ impl Reservation {
         }
         let most = pieces_in(slot.count());
         let (payment, must_refill) = self.account.settle(&self.held, &amounts, most, now);
+        let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         let settled = Settled {
             charged: payment.tokens.paid(),
-            overdraft: payment.tokens.overdraft,
+            overdraft: entry.overdraft,
             source: charge.source,
             clamped: charge.clamped,
             usage: charge.usage,
-            cost: self.cost(ending, &charge),
-            cost_overdraft: self.cost_overdraft(&payment),
+            cost: entry.cost,
+            cost_overdraft: entry.cost_overdraft,
         };
-        self.note(&settled);
-        let entry = self.entry(ending, &charge, &payment, now.unix_ms());
+        self.note(&settled, &payment);
         self.write_ahead(&slot, &entry);
         self.ledger.send(Command::Settle(slot, entry));
         if must_refill {
@@ -235,13 +235,11 @@ impl Reservation {
         is_charged.then(|| Money::from_nanos(payment.money.overdraft))
     }
 
-    fn note(&self, settled: &Settled) {
-        let stats = &self.ledger.shared.stats;
+    fn note(&self, settled: &Settled, payment: &PerUnit<Payment>) {
+        let shared = &self.ledger.shared;
+        let stats = &shared.stats;
         stats.settlements.fetch_add(1, Ordering::Relaxed);
-        stats
-            .charged_tokens
-            .fetch_add(settled.charged, Ordering::Relaxed);
-        stats.add_money(settled);
+        stats.add_paid(&PerUnit::from_fn(|unit| payment.get(unit).paid()));
         if settled.source == CountSource::Estimated {
             stats.estimated.fetch_add(1, Ordering::Relaxed);
         }
@@ -252,23 +250,10 @@ impl Reservation {
                 self.request.id
             );
         }
-        if settled.overdraft > 0 {
-            stats
-                .overdraft_tokens
-                .fetch_add(settled.overdraft, Ordering::Relaxed);
-            log::warn!(
-                "{}: {} tokens beyond the balance of {}",
-                self.request.id,
-                settled.overdraft,
-                self.account.id
-            );
-        }
-        if let Some(beyond) = settled.cost_overdraft.filter(|it| *it > Money::ZERO) {
-            log::warn!(
-                "{}: a cost of {beyond} beyond the balance of {}",
-                self.request.id,
-                self.account.id
-            );
+        // On a server, free tokens can still pay it: the commit reports what they have not paid.
+        if shared.term.is_none() {
+            let overdraft = PerUnit::from_fn(|unit| payment.get(unit).overdraft);
+            shared.note_overdraft(&self.request.id, self.account.id.as_str(), &overdraft);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
-use tollgate_types::{PerUnit, Settled};
+use tollgate_types::PerUnit;
 
 /// The number of classes of commit times: one for each bound, and one beyond them.
 const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
@@ -96,8 +96,8 @@ pub(super) struct Stats {
     pub(super) clamped: AtomicU64,
     late_settlements: AtomicU64,
     recovered_processes: AtomicU64,
-    pub(super) charged_tokens: AtomicU64,
-    pub(super) overdraft_tokens: AtomicU64,
+    charged_tokens: AtomicU64,
+    overdraft_tokens: AtomicU64,
     charged_money: AtomicU64,
     overdraft_money: AtomicU64,
     pub(super) failed_writes: AtomicU64,
@@ -126,15 +126,19 @@ impl Stats {
         *self.quarantined.lock() = seen;
     }
 
-    /// Counts the cost of a settlement, if it is charged.
-    pub(super) fn add_money(&self, settled: &Settled) {
-        let Some((cost, overdraft)) = settled.cost.zip(settled.cost_overdraft) else {
-            return;
-        };
-        let overdraft = overdraft.nanos();
-        let paid = cost.nanos().saturating_sub(overdraft);
-        self.charged_money.fetch_add(paid, Ordering::Relaxed);
-        self.overdraft_money.fetch_add(overdraft, Ordering::Relaxed);
+    /// Counts what grants have paid of a charge.
+    pub(super) fn add_paid(&self, paid: &PerUnit<u64>) {
+        self.charged_tokens
+            .fetch_add(paid.tokens, Ordering::Relaxed);
+        self.charged_money.fetch_add(paid.money, Ordering::Relaxed);
+    }
+
+    /// Counts what no grant has paid of a charge.
+    pub(super) fn add_overdraft(&self, overdraft: &PerUnit<u64>) {
+        self.overdraft_tokens
+            .fetch_add(overdraft.tokens, Ordering::Relaxed);
+        self.overdraft_money
+            .fetch_add(overdraft.money, Ordering::Relaxed);
     }
 
     /// Counts processes that this one has recovered.

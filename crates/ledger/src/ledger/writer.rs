@@ -18,7 +18,7 @@ use crate::{
     ownership::Stored,
     store::{
         StoreError,
-        database::{self, Committed, Lease, Process, Share, Wake},
+        database::{self, BeyondLease, Committed, Lease, Process, Share, Wake},
     },
 };
 use batch::Batch;
@@ -27,7 +27,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use tollgate_types::KeyId;
+use tollgate_types::{KeyId, PerUnit};
 pub(super) use upkeep::Seen;
 
 /// How long the writer rests after every few records of a commit, some 0.1 ms of work. A rest of twice
@@ -195,6 +195,9 @@ impl Writer {
             now: &|| shared.clock.now(),
             pause: &|| shared.pause(),
         })?;
+        for beyond in &committed.beyond {
+            shared.note_beyond(beyond);
+        }
         self.returns.clear();
         *self.shared.stalled.lock() = None;
         if committed.is_fenced {
@@ -268,6 +271,17 @@ impl Writer {
 }
 
 impl Shared {
+    /// Counts the payment of a charge that the leases did not cover.
+    fn note_beyond(&self, beyond: &BeyondLease) {
+        self.stats.add_paid(&beyond.paid);
+        if beyond.overdraft != PerUnit::default() {
+            let account = self.accounts.filter(|account| account.key == beyond.key);
+            // An idle account can have left the memory.
+            let key = account.first().map_or("its key", |it| it.id.as_str());
+            self.note_overdraft(&beyond.request, key, &beyond.overdraft);
+        }
+    }
+
     /// Yields the processor within a commit. Entering thousands of records without a pause would
     /// delay the threads that serve requests by milliseconds. There is no pause while slots run out.
     fn pause(&self) {

@@ -393,8 +393,23 @@ pub(crate) struct Committed {
     /// What there is of each key that was to be leased; `None` if there is no such key. Empty if the
     /// process is fenced.
     pub(crate) shares: Vec<(KeyId, Option<Share>)>,
+    /// The entered requests that the leases did not cover. Empty without a [`Database::lease_term`]: then
+    /// nothing is free that is not leased.
+    pub(crate) beyond: Vec<BeyondLease>,
     /// Another process has ended this one.
     pub(crate) is_fenced: bool,
+}
+
+/// The part of a request's charge that the leases of its process did not cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BeyondLease {
+    pub(crate) request: RequestId,
+    /// The key's number.
+    pub(crate) key: i64,
+    /// The amount that was free, and pays.
+    pub(crate) paid: PerUnit<u64>,
+    /// The amount that no grant pays.
+    pub(crate) overdraft: PerUnit<u64>,
 }
 
 /// A process's share of a key's grants.

@@ -191,15 +191,20 @@ fn commit(
         let share = leases::lease(session, process, lease, now)?;
         shares.push((lease.key.clone(), share));
     }
+    let committed = Committed {
+        shares,
+        beyond: entered.beyond,
+        is_fenced,
+    };
     if is_fenced {
-        return Ok((Committed { shares, is_fenced }, number));
+        return Ok((committed, number));
     }
     let counted = session.query_one(
         "UPDATE processes SET renewals = renewals + 1, commits = commits + 1 WHERE number = $1
          RETURNING commits",
         &[&process.0],
     )?;
-    Ok((Committed { shares, is_fenced }, counted.try_get(0)?))
+    Ok((committed, counted.try_get(0)?))
 }
 
 /// How many commits of a process there are.

@@ -9,14 +9,18 @@ use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
     entry::Entry,
-    store::{database::ProcessNumber, statements::quarantine, times},
+    store::{
+        database::{BeyondLease, ProcessNumber},
+        statements::quarantine,
+        times,
+    },
 };
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
-use tollgate_types::{Format, Money, PerUnit, RequestId, Unit};
+use tollgate_types::{Format, PerUnit, RequestId, Unit};
 
 /// A request as it is entered.
 struct Record<'a> {
@@ -35,6 +39,8 @@ pub(super) struct Entered<'a> {
     pub(super) new: Vec<&'a Entry>,
     /// Those that had a record.
     pub(super) known: Vec<&'a Entry>,
+    /// Those of the new ones that the leases did not cover.
+    pub(super) beyond: Vec<BeyondLease>,
 }
 
 /// Enters the settled requests of a batch. If they cannot be entered together (a record is refused, a
@@ -47,15 +53,17 @@ pub(super) fn enter_all<'a>(
 ) -> Result<Entered<'a>, postgres::Error> {
     let (new, known) = by_record(session, entries)?;
     // What was beyond the lease may be free.
-    let (beyond, new): (Vec<&Entry>, Vec<&Entry>) =
-        new.into_iter().partition(|entry| is_beyond(entry));
-    let mut new = enter_together(session, process, new, now)?;
-    new.extend(enter_each(session, process, beyond, now)?);
-    Ok(Entered { new, known })
-}
-
-fn is_beyond(entry: &Entry) -> bool {
-    entry.overdraft > 0 || entry.cost_overdraft.is_some_and(|it| it > Money::ZERO)
+    let (beyond, new): (Vec<&Entry>, Vec<&Entry>) = new
+        .into_iter()
+        .partition(|entry| entry.overdrafts() != PerUnit::default());
+    let mut entered = Entered {
+        new: Vec::new(),
+        known,
+        beyond: Vec::new(),
+    };
+    enter_together(session, process, new, now, &mut entered)?;
+    enter_each(session, process, beyond, now, &mut entered)?;
+    Ok(entered)
 }
 
 fn enter_together<'a>(
@@ -63,9 +71,10 @@ fn enter_together<'a>(
     process: ProcessNumber,
     new: Vec<&'a Entry>,
     now: Timestamp,
-) -> Result<Vec<&'a Entry>, postgres::Error> {
+    all: &mut Entered<'a>,
+) -> Result<(), postgres::Error> {
     if new.is_empty() {
-        return Ok(new);
+        return Ok(());
     }
     let paid = leases::summed(new.iter().flat_map(|entry| entry.all_pieces()));
     if leases::cover(session, process, &paid)? {
@@ -77,10 +86,10 @@ fn enter_together<'a>(
         })?;
         match entered {
             Err(fault) if is_about_the_record(&fault) => {}
-            entered => return entered.map(|()| new),
+            entered => return entered.map(|()| all.new.extend(new)),
         }
     }
-    enter_each(session, process, new, now)
+    enter_each(session, process, new, now, all)
 }
 
 fn enter_each<'a>(
@@ -88,14 +97,25 @@ fn enter_each<'a>(
     process: ProcessNumber,
     new: Vec<&'a Entry>,
     now: Timestamp,
-) -> Result<Vec<&'a Entry>, postgres::Error> {
-    let mut entered = Vec::with_capacity(new.len());
+    all: &mut Entered<'a>,
+) -> Result<(), postgres::Error> {
     for entry in new {
-        if enter(session, process, entry, now)? {
-            entered.push(entry);
+        let Some(overdraft) = enter(session, process, entry, now)? else {
+            continue;
+        };
+        all.new.push(entry);
+        let beyond = entry.overdrafts();
+        if [beyond, overdraft] != [PerUnit::default(); 2] {
+            let paid = |unit| beyond.get(unit).saturating_sub(*overdraft.get(unit));
+            all.beyond.push(BeyondLease {
+                request: entry.request,
+                key: entry.key,
+                paid: PerUnit::from_fn(paid),
+                overdraft,
+            });
         }
     }
-    Ok(entered)
+    Ok(())
 }
 
 /// Those that have no record yet, of several of one request the first; and the others.
@@ -117,13 +137,13 @@ fn by_record<'a>(
 }
 
 /// Enters a new record, in a savepoint of its own. One that the database refuses is put in quarantine with
-/// the reason, so that it delays no other and is not lost. Whether it was entered.
+/// the reason, so that it delays no other and is not lost: `None`. Else returns the overdraft.
 fn enter(
     session: &mut Session,
     process: ProcessNumber,
     entry: &Entry,
     now: Timestamp,
-) -> Result<bool, postgres::Error> {
+) -> Result<Option<PerUnit<u64>>, postgres::Error> {
     match session.attempt(|session| settle(session, process, entry, now))? {
         Err(fault) if is_about_the_record(&fault) => {
             let message = super::error::words(&fault);
@@ -133,9 +153,9 @@ fn enter(
             );
             let record = entry.to_json().unwrap_or_default();
             quarantine::add(session, &record, &message, now)?;
-            Ok(false)
+            Ok(None)
         }
-        entered => entered.map(|()| true),
+        entered => entered.map(Some),
     }
 }
 
@@ -145,13 +165,13 @@ fn is_about_the_record(fault: &postgres::Error) -> bool {
     code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }
 
-/// Enters a new record. What no lease of the process covers is paid from what is free.
+/// Enters a new record. What no lease of the process covers is paid from what is free. Returns the overdraft.
 fn settle(
     session: &mut Session,
     process: ProcessNumber,
     entry: &Entry,
     now: Timestamp,
-) -> Result<(), postgres::Error> {
+) -> Result<PerUnit<u64>, postgres::Error> {
     let mut record = Times::read(session, &[entry], now)?.record(entry);
     for unit in Unit::ALL {
         let (pieces, overdraft) = (record.paid.get_mut(unit), record.overdraft.get_mut(unit));
@@ -167,7 +187,9 @@ fn settle(
         }
         pieces.retain(|piece| piece.tokens > 0);
     }
-    write(session, &[record])
+    let overdraft = record.overdraft;
+    write(session, &[record])?;
+    Ok(overdraft)
 }
 
 /// Pays an overdraft from what is free: a process leases only what it expects to need.
@@ -479,10 +501,7 @@ impl Times {
             entry,
             at: times::of_record(entry.at, self.now_ms, floor.unwrap_or(0)),
             paid: PerUnit::from_fn(|unit| entry.pieces(unit).collect()),
-            overdraft: PerUnit {
-                tokens: entry.overdraft,
-                money: entry.cost_overdraft.unwrap_or_default().nanos(),
-            },
+            overdraft: entry.overdrafts(),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     store::{
         GrantTerms, Store, StoreError,
         conformance::{EVERYTHING, Fixture, keys_of},
-        database::{Batch, Committed, Database, Lease, LeaseMode, Process, Share},
+        database::{Batch, BeyondLease, Committed, Database, Lease, LeaseMode, Process, Share},
     },
 };
 use server::{TestServer, primary};
@@ -252,7 +252,9 @@ fn a_charge_beyond_the_lease_is_paid_from_what_is_free_of_any_grant() {
         let grant = grants.find(|grant| grant.unit == unit && grant.free == 50);
         grant.unwrap().number.0
     };
-    for (request, overdraft, used) in [(1, 60, [100, 10]), (2, 30, [100, 20])] {
+    for (request, overdraft, used, beyond) in
+        [(1, 60, [100, 10], [60, 0]), (2, 30, [100, 20], [10, 20])]
+    {
         let amount = if request == 1 { 50 } else { 0 };
         let entry = Entry {
             paid: vec![(leased(Unit::Tokens), amount)].into(),
@@ -262,7 +264,15 @@ fn a_charge_beyond_the_lease_is_paid_from_what_is_free_of_any_grant() {
             cost_overdraft: Some(Money::from_nanos(overdraft)),
             ..settled(&share, request, 0)
         };
-        commit(&mut *process, &[&entry], &[], now);
+        let committed = commit(&mut *process, &[&entry], &[], now);
+        let [paid, overdraft] = beyond.map(|amount| PerUnit::from_fn(|_| amount));
+        let beyond = BeyondLease {
+            request: entry.request,
+            key: entry.key,
+            paid,
+            overdraft,
+        };
+        assert_eq!(committed.beyond, [beyond]);
         let grants = store.grants(&key).unwrap();
         let tokens = grants.iter().map(|it| it.used).filter(|used| *used > 0);
         assert_eq!(tokens.collect::<Vec<_>>(), used);

@@ -95,7 +95,11 @@ impl SqliteProcess {
             shares.push((lease.key.clone(), share));
         }
         transaction.commit()?;
-        Ok(Committed { shares, is_fenced })
+        Ok(Committed {
+            shares,
+            is_fenced,
+            ..Committed::default()
+        })
     }
 
     fn try_keep_lease_requests(&self, keys: &HashSet<KeyId>) -> rusqlite::Result<()> {

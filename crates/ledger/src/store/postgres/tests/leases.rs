@@ -54,6 +54,23 @@ impl Empty {
 }
 
 #[test]
+fn a_charge_beyond_the_lease_counts_as_overdraft_only_if_nothing_is_free() {
+    let Some(case) = case() else { return };
+    let store = open(&case);
+    let node = Node::start(&case, 1);
+    for (charge, paid, overdraft) in [(600, 600, 0), (1300, 1600, 300)] {
+        let key = key_with(&store, 1000);
+        let settled = node.eventually(&key, 10).settle(&completed(charge));
+        assert!(settled.overdraft > overdraft, "{settled:?}");
+        assert!(wait_for(node.ledger.caught_up(PATIENCE)));
+        let stats = node.ledger.stats();
+        let counted = (stats.charged_tokens, stats.overdraft_tokens);
+        assert_eq!(counted, (paid, overdraft));
+    }
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
+}
+
+#[test]
 fn an_unanswered_lease_request_is_repeated_by_the_clock_alone() {
     let Some(case) = case() else { return };
     let key = key_with(&open(&case), 1000);
