@@ -378,7 +378,7 @@ async fn a_provider_that_reports_more_than_there_is_leaves_an_overdraft_and_no_d
     let key = gateway.key_with(200, LONG);
     let answer = gateway.send(&ask(CHAT, &key, json!({}))).await;
     answer.assert_ok();
-    assert_eq!(gateway.line_of(&answer).await["charged"], 200);
+    assert_eq!(gateway.line_of(&answer).await["charged"], 510);
     let id = answer.header("x-request-id").unwrap();
     gateway
         .log_line(&format!("{id}: 310 tokens beyond the balance"))

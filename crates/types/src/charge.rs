@@ -180,7 +180,7 @@ impl Ending {
 /// The result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Tokens paid.
+    /// Tokens charged, the overdraft included.
     pub charged: u64,
     /// Tokens that the leases of this process did not cover. On a server, free tokens can still pay them.
     pub overdraft: u64,

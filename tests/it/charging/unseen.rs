@@ -38,7 +38,8 @@ async fn input_of_a_hosted_tool_is_charged_and_overspends_a_balance_once() {
     let answer = gateway.send(&request).await;
     answer.assert_ok();
     let line = gateway.line_of(&answer).await;
-    assert_eq!(money(&line), ("completed", BALANCE, "reported"), "{line}");
+    let expected = ("completed", REPORTED + 3, "reported");
+    assert_eq!(money(&line), expected, "{line}");
     let beyond = REPORTED + 3 - BALANCE;
     let id = answer.header("x-request-id").unwrap();
     let words = format!("{id}: {beyond} tokens beyond the balance");

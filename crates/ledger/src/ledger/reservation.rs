@@ -153,7 +153,7 @@ impl Reservation {
         let (payment, must_refill) = self.account.settle(&self.held, &amounts, most, now);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         let settled = Settled {
-            charged: payment.tokens.paid(),
+            charged: entry.charged(),
             overdraft: entry.overdraft,
             source: charge.source,
             clamped: charge.clamped,

@@ -332,7 +332,7 @@ async fn a_charge_above_the_balance_is_overdraft() {
         .await
         .unwrap()
         .settle(&completed(25));
-    assert_eq!((settled.charged, settled.overdraft), (10, 15));
+    assert_eq!((settled.charged, settled.overdraft), (25, 15));
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.sql::<i64>("SELECT overdraft FROM usage"), 15);
     house.check(1);

@@ -66,7 +66,7 @@ async fn a_charge_above_the_reservation_is_paid_by_as_many_grants_as_it_takes() 
         all.push(house.eventually(&ledger, &key, 1).await);
     }
     let settled = all.remove(0).settle(&completed(90));
-    assert_eq!((settled.charged, settled.overdraft), (72, 18));
+    assert_eq!((settled.charged, settled.overdraft), (90, 18));
     for held in all {
         held.release();
     }

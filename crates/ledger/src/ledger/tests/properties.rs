@@ -163,7 +163,7 @@ impl Life {
             reported: reported.map(output),
             ..Ending::unreported(state, output(open.delivered))
         });
-        assert_eq!(settled.charged + settled.overdraft, due);
+        assert_eq!(settled.charged, due);
         let entry = self.expected.entry(open.request).or_default();
         *entry = (due, settled.overdraft);
     }

@@ -61,6 +61,7 @@ fn a_charge_beyond_the_lease_counts_as_overdraft_only_if_nothing_is_free() {
     for (charge, paid, overdraft) in [(600, 600, 0), (1300, 1600, 300)] {
         let key = key_with(&store, 1000);
         let settled = node.eventually(&key, 10).settle(&completed(charge));
+        assert_eq!(settled.charged, charge);
         assert!(settled.overdraft > overdraft, "{settled:?}");
         assert!(wait_for(node.ledger.caught_up(PATIENCE)));
         let stats = node.ledger.stats();
