@@ -233,10 +233,10 @@ impl Pool {
         addresses.iter().map(|it| it.address()).collect()
     }
 
-    /// A peer could not be reached.
-    pub fn unreachable(&self, peer: &HttpPeer) {
+    /// A peer could not be reached. Returns whether another address can be tried.
+    pub fn unreachable(&self, peer: &HttpPeer) -> bool {
         let now = clock::steady_ms(Instant::now());
-        Address::rest(&self.addresses.load(), peer, now);
+        Address::rest(&self.addresses.load(), peer, now)
     }
 
     fn take_over(&self, earlier: &Self) {

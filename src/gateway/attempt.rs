@@ -34,7 +34,8 @@ pub struct Attempts {
     next: usize,
     /// How many attempts were started.
     started: usize,
-    /// How many of them used a connection that the provider had just closed.
+    /// How many of them were taken back: the provider had just closed the connection, or another of its addresses
+    /// is tried.
     stale: usize,
     /// The name of the current attempt's credential; empty for none.
     credential: Option<Arc<str>>,
@@ -406,8 +407,8 @@ impl Attempts {
         self.started < Self::MOST
     }
 
-    /// Whether another attempt may use a connection that could be closed already: some attempts are reserved
-    /// for the other candidates.
+    /// Whether another attempt may be taken back, such as one that uses a connection that could be closed
+    /// already: some attempts are reserved for the other candidates.
     pub const fn may_be_stale(&self) -> bool {
         self.stale < Self::MOST - Self::MOST_CANDIDATES
     }

@@ -157,8 +157,31 @@ pub fn retract(exchange: &mut Exchange) {
     exchange.attempts.step_back();
 }
 
+/// Ends an attempt whose connection failed. Another address of the provider gets the same attempt: only a provider
+/// without a reachable address is at fault.
+pub fn connecting(exchange: &mut Exchange, peer: &HttpPeer, cause: &Error) -> Box<Error> {
+    let fault = of_connecting(exchange, peer, cause);
+    let is_unreachable = fault.class == FaultClass::Unreachable;
+    if is_unreachable && outcome::unreachable(exchange, peer) && can_try_address(exchange, cause) {
+        let candidate = exchange.attempts.current();
+        let provider = candidate.map_or("", |it| &it.deployment.provider.name);
+        events::upstream_fault(&exchange.id, provider, None, &fault, Some(cause));
+        return ask_again_unsent(exchange);
+    }
+    let again = note(exchange, fault, Some(cause));
+    end_attempt(again)
+}
+
+/// Whether another address can be tried. After a time-out, the next candidate is faster.
+fn can_try_address(exchange: &Exchange, cause: &Error) -> bool {
+    use ErrorType::{ConnectTimedout, TLSHandshakeTimedout};
+    let attempts = &exchange.attempts;
+    let has_timed_out = matches!(cause.etype, ConnectTimedout | TLSHandshakeTimedout);
+    attempts.may_be_stale() && attempts.may_go_on() && !(has_timed_out && attempts.has_next())
+}
+
 /// The failure if the connection to a provider failed.
-pub fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> UpstreamFault {
+fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> UpstreamFault {
     let usual = exchange.attempts.current();
     let usual = usual.map(|it| it.deployment.provider.timeouts.connect);
     let is_cut_short = peer.options.total_connection_timeout < usual;

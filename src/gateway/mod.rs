@@ -73,7 +73,7 @@ use tollgate_telemetry::clock;
 use tollgate_telemetry::events::InFlight;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
-use tollgate_wire::fault::{FaultClass, UpstreamFault};
+use tollgate_wire::fault::UpstreamFault;
 
 /// The proxy that serves clients.
 pub struct Gateway {
@@ -218,12 +218,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
-        let fault = failure::of_connecting(exchange, peer, &cause);
-        if fault.class == FaultClass::Unreachable {
-            outcome::unreachable(exchange, peer);
-        }
-        let again = failure::note(exchange, fault, Some(&*cause));
-        failure::end_attempt(again)
+        failure::connecting(exchange, peer, &cause)
     }
 
     async fn connected_to_upstream(

@@ -60,11 +60,11 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     exchange.attempts.put_behind(blame);
 }
 
-/// Notes that the address of the current attempt cannot be reached. The failure is reported separately.
-pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) {
-    if let Some(candidate) = exchange.attempts.current() {
-        candidate.pool.unreachable(peer);
-    }
+/// Notes that the address of the current attempt cannot be reached. The failure is reported separately. Returns
+/// whether the provider has another address that can be tried.
+pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) -> bool {
+    let candidate = exchange.attempts.current();
+    candidate.is_some_and(|it| it.pool.unreachable(peer))
 }
 
 /// Notes that the provider of the current attempt requires HTTP/1.1. The failure is reported separately.

@@ -9,6 +9,7 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -220,22 +221,64 @@ async fn assert_served(gateway: &Gateway) {
     }
 }
 
+/// A hosts file without any other host.
+const NOBODY: &str = "127.0.0.1 localhost\n";
+
+/// The system's own resolver, by `hosts` in the folder, which this gateway alone sees. `None`: a mount is
+/// impossible here.
+async fn with_hosts(test: &str, folder: &Path, text: &str) -> Option<Mounts> {
+    let mut mounts = Mounts::new(test).await?;
+    for (name, text) in [
+        ("hosts", text),
+        ("nsswitch.conf", "hosts: files\n"),
+        ("host.conf", "multi on\n"),
+    ] {
+        let (ours, theirs) = (folder.join(name), format!("/etc/{name}"));
+        std::fs::write(&ours, text).unwrap();
+        if Path::new(&theirs).exists() {
+            mounts = mounts.file(&ours, &theirs);
+        }
+    }
+    Some(mounts)
+}
+
+/// Three addresses, of which two refuse every connection.
+const ONE_OF_THREE: &str =
+    "127.9.9.1 provider.test\n127.9.9.2 provider.test\n127.0.0.1 provider.test\n";
+
+#[tokio::test]
+async fn an_address_that_refuses_costs_no_attempt_if_another_accepts() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let test = "several addresses of a name";
+    let Some(mounts) = with_hosts(test, folder.path(), ONE_OF_THREE).await else {
+        return;
+    };
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let named = provider_at(&format!("http://provider.test:{}", a.address.port()));
+    let config = Config::first_and_second(a.address, b.address)
+        .with("routing.health", json!({"consecutive_failures": 1}))
+        .provider("a", named)
+        .model("alone", json!(["a"]));
+    let gateway = Gateway::start_on(folder, config, &mounts).await;
+    for model in ["alone", "m", "alone", "m"] {
+        let answer = gateway.ask(CHAT, model, "", json!({})).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), None, "{model}: {answer:?}");
+    }
+    gateway.log_line("provider a: unreachable").await;
+    assert_eq!((a.received().len(), b.received().len()), (4, 0));
+    assert_eq!(gateway.total("tollgate_breaker_opened_total").await, 0.0);
+}
+
 #[tokio::test]
 async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() {
-    let Some(mounts) = Mounts::new("names that appear and vanish").await else {
+    let folder = tempfile::TempDir::new().unwrap();
+    let hosts = folder.path().join("hosts");
+    let test = "names that appear and vanish";
+    let Some(mounts) = with_hosts(test, folder.path(), NOBODY).await else {
         return;
     };
     let provider = Provider::start().await;
-    let folder = tempfile::TempDir::new().unwrap();
-    // The system's own resolver, by a hosts file that this gateway alone sees.
-    let [hosts, order] = ["hosts", "nsswitch.conf"].map(|name| folder.path().join(name));
-    const NOBODY: &str = "127.0.0.1 localhost\n";
-    std::fs::write(&hosts, NOBODY).unwrap();
-    std::fs::write(&order, "hosts: files\n").unwrap();
-    let mut mounts = mounts.file(&hosts, "/etc/hosts");
-    if std::path::Path::new("/etc/nsswitch.conf").exists() {
-        mounts = mounts.file(&order, "/etc/nsswitch.conf");
-    }
     let port = provider.address.port();
     let named = provider_at(&format!("http://provider.test:{port}"));
     let config = Config::new()
@@ -455,7 +498,7 @@ fn faults_logged(gateway: &Gateway) -> Vec<String> {
 }
 
 /// Writes until the disk is full.
-fn fill(file: &std::path::Path) {
+fn fill(file: &Path) {
     use std::io::Write;
     let mut file = std::fs::File::create(file).unwrap();
     for size in [1 << 16, 1 << 12, 1] {
