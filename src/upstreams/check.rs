@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tollgate_routing::Check;
 use tollgate_routing::health::{Fleet, LastFailure, ProviderHealth, Severity};
 use tollgate_telemetry::{clock, events};
@@ -26,6 +27,8 @@ const MOST_FAILED: u32 = 2;
 enum Found {
     Well,
     NotWell,
+    /// No connection to the address.
+    Unreachable,
     /// The program itself had no file for a connection, which says nothing of the provider.
     Nothing,
 }
@@ -34,7 +37,7 @@ impl Found {
     fn of_connecting(fault: &Error) -> Self {
         match is_out_of_files(fault) {
             true => Self::Nothing,
-            false => Self::NotWell,
+            false => Self::Unreachable,
         }
     }
 }
@@ -111,17 +114,19 @@ impl Checks {
         });
         let (http, transport) = connectors.clone();
         self.under_way.spawn(async move {
-            let looking = async {
+            let (mut found, limit) = (Found::Unreachable, check.timeout);
+            for _ in pool.addresses() {
                 let Some(peer) = pool.peer() else {
-                    return Found::NotWell;
+                    break;
                 };
-                match &check.path {
-                    None => connect(&transport, &peer).await,
-                    Some(path) => fetch(&http, &peer, &pool, path).await,
+                found = match &check.path {
+                    None => connect(&transport, &peer, limit).await,
+                    Some(path) => fetch(&http, &peer, &pool, path, limit).await,
+                };
+                if found != Found::Unreachable || !pool.unreachable(&peer) {
+                    break;
                 }
-            };
-            let found = tokio::time::timeout(check.timeout, looking).await;
-            let found = found.unwrap_or(Found::NotWell);
+            }
             (Arc::clone(&pool.provider.name), health, found)
         });
     }
@@ -181,21 +186,31 @@ impl Checks {
 }
 
 /// Opens a connection, with TLS where the provider has any.
-async fn connect(transport: &TransportConnector, peer: &HttpPeer) -> Found {
-    match transport.new_stream(peer).await {
-        Ok(_) => Found::Well,
-        Err(fault) => Found::of_connecting(&fault),
+async fn connect(transport: &TransportConnector, peer: &HttpPeer, limit: Duration) -> Found {
+    match timeout(limit, transport.new_stream(peer)).await {
+        Ok(Ok(_)) => Found::Well,
+        Ok(Err(fault)) => Found::of_connecting(&fault),
+        Err(_) => Found::Unreachable,
     }
 }
 
 /// Fetches a path: any answer below 500 counts as available.
-async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Found {
-    let session = match http.get_http_session(peer).await {
-        Ok((session, _)) => session,
-        Err(fault) => return Found::of_connecting(&fault),
+async fn fetch(
+    http: &Connector,
+    peer: &HttpPeer,
+    pool: &Pool,
+    path: &str,
+    limit: Duration,
+) -> Found {
+    let begun = Instant::now();
+    let session = match timeout(limit, http.get_http_session(peer)).await {
+        Ok(Ok((session, _))) => session,
+        Ok(Err(fault)) => return Found::of_connecting(&fault),
+        Err(_) => return Found::Unreachable,
     };
-    match status(session, pool, path).await {
-        Some(status) if status < 500 => Found::Well,
+    let left = limit.saturating_sub(begun.elapsed());
+    match timeout(left, status(session, pool, path)).await {
+        Ok(Some(status)) if status < 500 => Found::Well,
         _ => Found::NotWell,
     }
 }

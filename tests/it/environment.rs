@@ -271,6 +271,29 @@ async fn an_address_that_refuses_costs_no_attempt_if_another_accepts() {
 }
 
 #[tokio::test]
+async fn checks_bench_no_provider_of_which_one_address_accepts() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let test = "checks of several addresses";
+    let Some(mounts) = with_hosts(test, folder.path(), ONE_OF_THREE).await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let named = provider_at(&format!("http://provider.test:{}", provider.address.port()));
+    let config = Config::new()
+        .provider("a", named)
+        .with(
+            "providers.a.check",
+            json!({"path": "/v1/models", "every": "50ms"}),
+        )
+        .model("m", json!(["a"]));
+    let gateway = Gateway::start_on(folder, config, &mounts).await;
+    // More than there are addresses.
+    let checked = async || (provider.received().len() > 3).then_some(());
+    eventually("checks are made", checked).await;
+    assert_eq!(gateway.total("tollgate_breaker_opened_total").await, 0.0);
+}
+
+#[tokio::test]
 async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() {
     let folder = tempfile::TempDir::new().unwrap();
     let hosts = folder.path().join("hosts");

@@ -149,7 +149,7 @@ pub struct CheckSettings {
     pub path: Option<String>,
     /// From one check to the next.
     pub every: Duration,
-    /// The time-out of a check.
+    /// The time-out for one address.
     pub timeout: Duration,
 }
 
