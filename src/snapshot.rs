@@ -99,9 +99,9 @@ impl Snapshot {
     ///
     /// The faults, each with its place in the file.
     pub fn check(config: &Config, authorities: &Authorities) -> Result<(), Faults> {
-        let (catalog, _) = catalog(config, Arc::default(), None);
+        let (catalog, fleet) = catalog(config, Arc::default(), None);
         let services = NoAccounts::services(&catalog, config.plans.keys().cloned().collect());
-        parts(config, &catalog, authorities, &services).map(drop)
+        parts(config, &catalog, &fleet, authorities, &services).map(drop)
     }
 
     /// Builds a snapshot. The health of providers is taken over from the previous snapshot.
@@ -122,7 +122,7 @@ impl Snapshot {
         }
         let counts = Arc::new(CatalogCounts::new(accounts.counting_pool(), &catalog));
         let services = accounts.services(config, &catalog, &counts);
-        let (upstreams, pipeline) = parts(config, &catalog, authorities, &services)?;
+        let (upstreams, pipeline) = parts(config, &catalog, &fleet, authorities, &services)?;
         Ok(Self {
             served: served(&catalog, &fleet, &upstreams),
             catalog,
@@ -166,10 +166,11 @@ fn catalog(
 fn parts(
     config: &Config,
     catalog: &IndexedCatalog,
+    fleet: &Fleet,
     authorities: &Authorities,
     services: &Services,
 ) -> Result<(Upstreams, Pipeline), Faults> {
-    let upstreams = Upstreams::new(catalog.catalog().providers(), authorities);
+    let upstreams = Upstreams::new(catalog.catalog().providers(), authorities, fleet);
     match (upstreams, Pipeline::build(&config.filters, services)) {
         (Ok(upstreams), Ok(pipeline)) => Ok((upstreams, pipeline)),
         (upstreams, pipeline) => {

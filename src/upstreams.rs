@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tollgate_routing::health::{Fleet, ProviderHealth};
 use tollgate_routing::{BodyPatch, Http2, MODEL, Provider, Purpose, Target};
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_telemetry::clock;
@@ -53,6 +54,7 @@ pub struct Upstreams {
 /// One provider: its peers, one for each address.
 pub struct Pool {
     provider: Arc<Provider>,
+    health: Option<Arc<ProviderHealth>>,
     addresses: ArcSwap<Vec<Arc<Address>>>,
     /// Why the last look-up of the host failed, if it did.
     lookup_failure: Mutex<Option<String>>,
@@ -119,11 +121,16 @@ impl Upstreams {
     /// # Errors
     ///
     /// Every provider whose TLS settings cannot be used.
-    pub fn new(providers: &[Arc<Provider>], authorities: &Authorities) -> Result<Self, Vec<Fault>> {
+    pub fn new(
+        providers: &[Arc<Provider>],
+        authorities: &Authorities,
+        fleet: &Fleet,
+    ) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let mut pools = HashMap::default();
         for provider in providers {
-            match Pool::new(provider, authorities) {
+            let health = fleet.provider(&provider.name);
+            match Pool::new(provider, authorities, health.cloned()) {
                 Ok(pool) => drop(pools.insert(Arc::clone(&provider.name), Arc::new(pool))),
                 Err(fault) => faults.push(fault),
             }
@@ -171,7 +178,11 @@ impl Upstreams {
 }
 
 impl Pool {
-    fn new(provider: &Arc<Provider>, authorities: &Authorities) -> Result<Self, Fault> {
+    fn new(
+        provider: &Arc<Provider>,
+        authorities: &Authorities,
+        health: Option<Arc<ProviderHealth>>,
+    ) -> Result<Self, Fault> {
         let template = template(provider, authorities)?;
         let addresses = match provider.host.trim_matches(['[', ']']).parse() {
             Ok(address) => {
@@ -182,6 +193,7 @@ impl Pool {
         };
         Ok(Self {
             provider: Arc::clone(provider),
+            health,
             addresses: ArcSwap::from_pointee(addresses),
             lookup_failure: Mutex::new(None),
             template,
@@ -252,6 +264,13 @@ impl Pool {
     }
 
     async fn resolve(&self, limit: Duration) {
+        self.look_up(limit).await;
+        if let Some(health) = &self.health {
+            health.note_address(self.has_address());
+        }
+    }
+
+    async fn look_up(&self, limit: Duration) {
         let provider = &self.provider;
         let host = (provider.host.as_ref(), provider.port);
         let addresses = match tokio::time::timeout(limit, tokio::net::lookup_host(host)).await {

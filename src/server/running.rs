@@ -12,11 +12,6 @@ impl Running for Snapshot {
         &self.fleet
     }
 
-    fn has_address(&self, provider: &str) -> bool {
-        let pool = self.upstreams.pool(provider);
-        pool.is_some_and(|pool| pool.has_address())
-    }
-
     fn holder<'a>(&'a self, identity: &'a Identity, id: &'a str) -> Holding<'a> {
         Box::pin(async move {
             let holder = gateway::holder(self, identity, id).await?;

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Answer, CHAT, COUNT_TOKENS, Config, EASY, FORMATS, Gateway, HARD, MESSAGES, Provider, Request,
-    eventually, prompt, provider,
+    eventually, prompt, provider, provider_at,
 };
 use serde_json::{Value, json};
 
@@ -167,6 +167,26 @@ async fn a_model_in_cooldown_is_passed_over() {
     let answer = say(&gateway, CHAT, "auto", EASY).await;
     let reason = "auto: moved from light (unavailable), default";
     assert_eq!(route(&answer), ("middle", reason));
+}
+
+#[tokio::test]
+async fn a_model_whose_provider_has_no_address_is_passed_over() {
+    let sim = Provider::start().await;
+    let config = config(&sim)
+        .provider("nowhere", provider_at("http://nowhere.invalid:81"))
+        .with("models.light.deployments", json!(["nowhere"]))
+        .with(
+            "auto.profiles.auto-light",
+            json!({"candidates": ["light"], "rules": []}),
+        );
+    let gateway = Gateway::start(config).await;
+    let answer = say(&gateway, CHAT, "auto", EASY).await;
+    answer.assert_ok();
+    let reason = "auto: default, passed over light (unavailable)";
+    assert_eq!(route(&answer), ("middle", reason));
+    // If there is no other, its error is the answer.
+    let answer = say(&gateway, CHAT, "auto-light", EASY).await;
+    answer.assert_error(503, "service_unavailable");
 }
 
 #[tokio::test]

@@ -154,14 +154,16 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Whether a deployment of a model is neither in cooldown nor full.
+/// Whether a deployment of a model has an address, and is neither in cooldown nor full.
 fn is_available(catalog: &IndexedCatalog, model: &Model, asked: &AutoRequest<'_>) -> bool {
     let Some(fleet) = catalog.fleet() else {
         return true;
     };
     let handles = fleet.handles(model);
-    let can_pay = |it: &&Arc<DeploymentHandle>| !asked.needs_price || it.deployment.price.is_some();
-    let handles: Vec<_> = handles.iter().filter(can_pay).cloned().collect();
+    let can_serve = |it: &&Arc<DeploymentHandle>| {
+        it.provider.has_address() && (!asked.needs_price || it.deployment.price.is_some())
+    };
+    let handles: Vec<_> = handles.iter().filter(can_serve).cloned().collect();
     plan::is_available(
         &handles,
         &plan::PlanRequest {

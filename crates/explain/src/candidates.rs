@@ -184,8 +184,7 @@ impl Question<'_> {
             let reason = "it has no price, and the key pays in money";
             return Err((reason.to_owned(), None));
         }
-        let running = self.ground.running;
-        if running.is_some_and(|it| !it.has_address(&deployment.provider.name)) {
+        if !handle.provider.has_address() {
             return Err(("its name has no address".to_owned(), None));
         }
         let fitted = self.fitted(deployment, choice.format);
@@ -238,11 +237,10 @@ impl Question<'_> {
 pub(super) fn of_holder(
     handle: &DeploymentHandle,
     credential: usize,
-    has_address: bool,
 ) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
     let format = Some(Format::Responses);
     let reason = "it stores the requested item".to_owned();
-    let shown = of_handle(handle, credential, format, reason, has_address);
+    let shown = of_handle(handle, credential, format, reason);
     let outcome = sent_to(shown.asked.then_some(&shown));
     (vec![shown], outcome)
 }
@@ -251,7 +249,6 @@ pub(super) fn of_holder(
 pub(super) fn of_open_path(
     handle: &Arc<DeploymentHandle>,
     path: &OpenPath,
-    has_address: bool,
 ) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
     let now = clock::steady_ms(Instant::now());
     let asked = path.asked(now, fastrand::u64(..));
@@ -262,7 +259,7 @@ pub(super) fn of_open_path(
     let handles = std::slice::from_ref(handle);
     let left_out = plan(handles, &open.balancing, &asked, |choice| {
         let reason = format!("{}; the request passes as it is", choice.why);
-        let shown = of_handle(handle, choice.credential, None, reason, has_address);
+        let shown = of_handle(handle, choice.credential, None, reason);
         candidates.push(shown);
     });
     let outcome = sent_to(candidates.first().filter(|first| first.asked));
@@ -271,7 +268,7 @@ pub(super) fn of_open_path(
             continue;
         };
         let reason = in_words(out.obstacle, credential.account.token.as_deref(), now);
-        let shown = of_handle(handle, out.credential, None, reason, has_address);
+        let shown = of_handle(handle, out.credential, None, reason);
         // A last resort is among the candidates already.
         if !candidates.iter().any(|it| it.is_same(&shown)) {
             candidates.push(CandidateShown {
@@ -288,9 +285,9 @@ fn of_handle(
     credential: usize,
     format: Option<Format>,
     reason: String,
-    has_address: bool,
 ) -> CandidateShown {
     let deployment = &handle.deployment;
+    let has_address = handle.provider.has_address();
     let credential = handle.credentials.get(credential);
     let credential = credential.and_then(|it| it.configured.as_ref());
     CandidateShown {

@@ -276,9 +276,6 @@ pub trait Running {
     /// Their health.
     fn fleet(&self) -> &Arc<Fleet>;
 
-    /// Whether the host of a provider has an address.
-    fn has_address(&self, provider: &str) -> bool;
-
     /// Finds the provider that has stored a thing for a key: one of its deployments, and the index of the
     /// credential in that deployment.
     fn holder<'a>(&'a self, identity: &'a Identity, id: &'a str) -> Holding<'a>;
@@ -437,8 +434,7 @@ impl Walk<'_> {
             return Ok(Outcome::AnsweredHere);
         };
         let (handle, credential) = runtime.block_on(running.holder(identity, id))?;
-        let has_address = running.has_address(&handle.deployment.provider.name);
-        let (candidates, outcome) = candidates::of_holder(&handle, credential, has_address);
+        let (candidates, outcome) = candidates::of_holder(&handle, credential);
         self.candidates = candidates;
         Ok(outcome?)
     }
@@ -455,12 +451,11 @@ impl Walk<'_> {
             return Ok(outcome);
         }
         let running = self.ground.running;
-        let has_address = running.is_none_or(|it| it.has_address(&path.provider.name));
         let alone = Fleet::new(self.catalog.catalog(), None);
         let fleet = running.map_or(&alone, |it| &**it.fleet());
         let handle = fleet.open_path(rule);
         let handle = handle.ok_or_else(endpoints::unknown_path)?;
-        let (candidates, outcome) = candidates::of_open_path(handle, &path, has_address);
+        let (candidates, outcome) = candidates::of_open_path(handle, &path);
         self.candidates = candidates;
         Ok(outcome?)
     }

@@ -11,7 +11,7 @@ use crate::plan::hash_of;
 use crate::{Catalog, Credential, Deployment, Model, PassthroughRule, Provider};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tollgate_providers::{Lack, Proof, Token};
 use tollgate_types::Format;
 
@@ -24,6 +24,19 @@ pub struct ProviderHealth {
     port: u16,
     /// Opens when the provider cannot be reached.
     pub breaker: Breaker,
+    has_address: AtomicBool,
+}
+
+impl ProviderHealth {
+    /// Whether the name of its host has an address. `true` before the first look-up.
+    pub fn has_address(&self) -> bool {
+        self.has_address.load(Ordering::Relaxed)
+    }
+
+    /// Notes the result of a look-up.
+    pub fn note_address(&self, has_address: bool) {
+        self.has_address.store(has_address, Ordering::Relaxed);
+    }
 }
 
 /// The health of a credential, over all deployments of its provider.
@@ -225,6 +238,7 @@ impl Fleet {
                 host: Arc::clone(&provider.host),
                 port: provider.port,
                 breaker: Breaker::default(),
+                has_address: AtomicBool::new(true),
             })
         });
         for credential in credentials_of(provider) {
