@@ -100,7 +100,8 @@ impl Reloader {
             material,
         };
         let view = held.view(Cause::Start, Vec::new(), &places.started);
-        let serving = Arc::new(ArcSwap::from_pointee(held.serving(view)));
+        let started = Arc::new(held.config.shown());
+        let serving = Arc::new(ArcSwap::from_pointee(held.serving(view, started)));
         Self {
             watch: Watch::over(&held.config),
             places,
@@ -295,7 +296,9 @@ impl Reloader {
         });
         report(&view, &changes);
         self.previous = Some(before);
-        self.serving.store(Arc::new(self.held.serving(view)));
+        let started = Arc::clone(&self.serving.load().started);
+        self.serving
+            .store(Arc::new(self.held.serving(view, started)));
         self.watch.settings(&self.held.config);
         Ok(self.view(true, &changes, &self.held))
     }
@@ -372,6 +375,7 @@ impl Reloader {
         self.serving.store(Arc::new(Serving {
             view,
             settings: serving.settings.clone(),
+            started: Arc::clone(&serving.started),
             config: Arc::clone(&serving.config),
         }));
     }
@@ -481,10 +485,11 @@ impl Held {
         }
     }
 
-    fn serving(&self, view: ConfigurationView) -> Serving {
+    fn serving(&self, view: ConfigurationView, started: Arc<serde_json::Value>) -> Serving {
         Serving {
             view,
             settings: self.config.shown(),
+            started,
             config: Arc::clone(&self.config),
         }
     }

@@ -529,6 +529,28 @@ async fn a_check_reports_the_difference_to_a_file_and_to_the_served_configuratio
     assert!(output.stderr.contains("answers 401"), "{output:?}");
 }
 
+#[tokio::test]
+async fn a_check_lists_what_needs_a_restart_though_a_reload_has_changed_it() {
+    let (_provider, gateway) = gateway(|config| config).await;
+    let file = gateway.folder.path().join("tollgate.yaml");
+    let served = format!("http://{}", gateway.admin);
+    let checked = async || {
+        let mut check = tollgate();
+        check.arg("check").arg(&file).args(["--against", &served]);
+        let output = Output::of(check.env("TOLLGATE_ADMIN_TOKEN", TOKEN)).await;
+        output.stdout
+    };
+    gateway.rewrite(gateway.config().with("server.threads", json!(2)));
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
+    let reloaded = checked().await;
+    let wanted = "no difference\nserver.threads: needs a restart or an upgrade\n";
+    assert!(reloaded.ends_with(wanted), "{reloaded}");
+    gateway.rewrite(gateway.config());
+    let put_back = checked().await;
+    assert!(put_back.contains("server.threads: changed"), "{put_back}");
+    assert!(!put_back.contains("restart"), "{put_back}");
+}
+
 /// How many reloads: `TOLLGATE_RELOADS` for more.
 fn rounds() -> usize {
     let asked = std::env::var("TOLLGATE_RELOADS").ok();

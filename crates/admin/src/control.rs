@@ -78,6 +78,8 @@ pub struct SettingsView {
     /// The settings as they stand in the files, merged. Of what may be a secret there is a
     /// digest.
     settings: serde_json::Value,
+    /// The settings that the process has started with.
+    started: serde_json::Value,
 }
 
 /// How a reload is to be done.
@@ -127,6 +129,8 @@ pub struct Serving {
     pub view: ConfigurationView,
     /// Its settings, masked.
     pub settings: serde_json::Value,
+    /// The settings that the process has started with, masked.
+    pub started: Arc<serde_json::Value>,
     /// Itself.
     pub config: Arc<Config>,
 }
@@ -182,6 +186,7 @@ impl Control {
         SettingsView {
             view: serving.view.clone(),
             settings: serving.settings.clone(),
+            started: serde_json::Value::clone(&serving.started),
         }
     }
 

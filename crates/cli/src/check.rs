@@ -128,26 +128,29 @@ impl Difference {
             gateway.metrics().await?;
             gateway.api("/api/v1/configuration").await
         })?;
-        let settings = page.as_ref().and_then(|page| page.get("settings"));
+        let page = page.unwrap_or_default();
+        let settings = page.get("settings");
         let settings = settings.ok_or("the gateway did not return its configuration")?;
-        let changes = config.changes_since_shown(settings);
+        // A reload may have changed what needs a restart: it holds as it was at the start.
+        let started = page.get("started").unwrap_or(settings);
+        let since_start = config.changes_since_shown(started);
         let shown = config.shown();
-        let parts = changes.iter().flat_map(|change| {
+        let parts = since_start.iter().flat_map(|change| {
             let parts = config::takes_restart(&change.path).into_iter();
             // Of what has come or gone as a whole not everything need be new.
-            parts.filter(|part| *part == change.path || at(settings, part) != at(&shown, part))
+            parts.filter(|part| *part == change.path || at(started, part) != at(&shown, part))
         });
         Ok(Self {
             needs_restart: parts.map(str::to_owned).collect(),
-            changes,
+            changes: config.changes_since_shown(settings),
         })
     }
 
     fn reported(&self) -> String {
-        if self.changes.is_empty() {
-            return "no difference\n".to_owned();
-        }
         let mut text = String::new();
+        if self.changes.is_empty() {
+            text.push_str("no difference\n");
+        }
         for change in &self.changes {
             let _ = writeln!(text, "{change}");
         }
