@@ -25,8 +25,9 @@ pub use successor::{Program, ask_for_upgrade};
 
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
+use crate::upstreams::Authorities;
 use grace_period::Ends;
-use listeners::{Certificates, Sockets};
+use listeners::{Certificates, Read, Sockets};
 use once_cell::sync::OnceCell;
 use operator::Operator;
 use pingora_core::server::{RunArgs, Server};
@@ -375,11 +376,21 @@ fn take_admin(
 ///
 /// # Errors
 ///
-/// The faults of the configuration, or an access log that cannot be opened.
-pub fn check(config: &Config) -> Result<(), RunError> {
-    reload::check_models(config)?;
-    access_target::check(&config.log)?;
-    let material = Material::of(config)?;
-    Snapshot::check(config, &material.authorities)?;
-    Ok(())
+/// All faults of the configuration, and that of an access log that cannot be opened, a line each.
+pub fn check(config: &Config) -> Result<(), String> {
+    let authorities = Authorities::read(config.catalog.providers());
+    let faults = [
+        reload::check_models(config).err().map(RunError::from),
+        access_target::check(&config.log).err().map(RunError::from),
+        Read::of(config).err().map(RunError::from),
+        Snapshot::check(config, &authorities)
+            .err()
+            .map(RunError::from),
+    ];
+    let lines = faults.iter().flatten().map(RunError::to_string);
+    let text = lines.collect::<Vec<_>>().join("\n");
+    match text.is_empty() {
+        true => Ok(()),
+        false => Err(text),
+    }
 }

@@ -288,6 +288,16 @@ async fn check_finds_what_a_start_would_fail_on() {
         same("unusable.yaml", None, wanted).await;
     }
 
+    let text = format!(
+        "server: {{ listen: [{{ tls: {{ certificate: no.crt, key: no.key }} }}] }}\n\
+         log: {{ access_file: nowhere/access.log }}\n{MINIMAL}"
+    );
+    fs::write(folder.path().join("several.yaml"), text).unwrap();
+    let check = Output::of(&mut command(&["check", "several.yaml"], folder.path())).await;
+    for wanted in ["log.access_file: nowhere/access.log", "no.crt"] {
+        assert!(check.stderr.contains(wanted), "{wanted}: {check:?}");
+    }
+
     fs::write(folder.path().join("empty.yaml"), "").unwrap();
     let wanted = "empty.yaml:1:1: models: the file is empty";
     same("empty.yaml", None, wanted).await;
