@@ -331,13 +331,16 @@ impl Answer {
         };
         let mut body = join(&mut self.held);
         self.held = Vec::new();
+        let mut is_all = end;
         if let Some(AnswerReader::Whole(answer)) = &mut self.reader {
             body = answer.release(body);
+            // The provider may have announced more than it sends.
+            is_all |= answer.is_whole();
         }
         let is_stream = self.is_stream();
         let length = match () {
             () if is_stream => None,
-            () if end => u64::try_from(body.len()).ok(),
+            () if is_all => u64::try_from(body.len()).ok(),
             () if self.unpacker.is_none() => content_length(&head.headers),
             () => None,
         };

@@ -99,7 +99,7 @@ pub struct PassingAnswer {
     counted: usize,
     /// A part of it was forwarded.
     is_committed: bool,
-    /// It is complete, but the provider continues.
+    /// It is complete, and further bytes are dropped.
     is_over: bool,
 }
 
@@ -187,9 +187,11 @@ impl PassingAnswer {
         has_room
     }
 
-    /// Ends the hold: `body` is forwarded, and its memory stays counted until it is dropped.
+    /// Ends the hold: `body` is forwarded, and its memory stays counted until it is dropped. Nothing follows a
+    /// complete answer.
     pub fn release(&mut self, body: Bytes) -> Bytes {
         self.is_committed = true;
+        self.is_over = self.is_whole();
         match self.permit.take() {
             Some(permit) if self.counted > 0 => permit.keep(body),
             _ => body,
