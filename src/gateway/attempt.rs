@@ -474,6 +474,8 @@ pub fn prepare_next(exchange: &mut Exchange) {
         let provider = &next.deployment.provider.name;
         let fault = UpstreamFault::unreachable();
         events::upstream_fault(&exchange.id, provider, None, &fault, None);
+        let deployment = Arc::clone(&next.deployment.name);
+        exchange.note_failed(deployment, &fault);
         exchange.attempts.leave_out();
     }
 }

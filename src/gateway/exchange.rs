@@ -103,13 +103,11 @@ impl Exchange {
     /// The most failed attempts that are noted.
     pub const MOST_FAILED: usize = 16;
 
-    /// Notes that the current attempt has failed.
-    pub fn note_failed(&mut self, fault: &UpstreamFault) {
-        if let Some(candidate) = self.attempts.current()
-            && self.failed.len() < Self::MOST_FAILED
-        {
+    /// Notes that a deployment has failed, or cannot be asked.
+    pub fn note_failed(&mut self, deployment: Arc<str>, fault: &UpstreamFault) {
+        if self.failed.len() < Self::MOST_FAILED {
             self.failed.push(FailedAttempt {
-                deployment: Arc::clone(&candidate.deployment.name),
+                deployment,
                 class: fault.class.as_str(),
                 status: fault.status,
                 after: self.started.elapsed(),

@@ -9,6 +9,7 @@ use super::{attempt, count, outcome, passthrough, respond, stored, trace};
 use crate::upstreams::is_out_of_files;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorType, RetryType};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
 use tollgate_telemetry::events;
@@ -53,7 +54,9 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         &fault,
         cause.map(|it| it as _),
     );
-    exchange.note_failed(&fault);
+    if let Some(name) = deployment.map(|it| Arc::clone(&it.name)) {
+        exchange.note_failed(name, &fault);
+    }
     trace::fail_attempt(exchange, &fault);
     // The cached count of one candidate must not come from another.
     if let Stage::Admitted(admitted) = &mut exchange.stage {

@@ -3,7 +3,7 @@
 use crate::health::failing_after;
 use crate::support::{
     Answer, CHAT, Config, Connection, Gateway, Provider, Request, bounded, eventually, prompt,
-    provider,
+    provider, provider_at,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -109,28 +109,55 @@ async fn a_candidate_that_was_full_at_its_turn_was_not_asked() {
     hanging.abort();
 }
 
+const TOKEN: &str = "0123456789abcdef-the-token-of-the-tests";
+
+/// A gateway with a token for operators.
+async fn with_dashboard(config: Config) -> Gateway {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    Gateway::start_in(folder, config.with("admin.token", json!("file:token"))).await
+}
+
+/// What the dashboard shows of the request with this answer.
+async fn shown(gateway: &Gateway, answer: &Answer) -> Value {
+    let id = answer.header("x-request-id").unwrap();
+    let request = Request::get(&format!("/api/v1/dashboard/requests/{id}")).key(TOKEN);
+    let shown = async || {
+        let answer = Connection::open(gateway.admin).await.send(&request).await;
+        (answer.status == 200).then(|| answer.json()["recent"].clone())
+    };
+    eventually("the request in the dashboard", shown).await
+}
+
+#[tokio::test]
+async fn the_dashboard_names_a_deployment_that_has_no_address() {
+    let config = Config::new()
+        .provider("a", provider_at("http://nowhere.invalid:81"))
+        .model("m", json!(["a"]));
+    let gateway = with_dashboard(config).await;
+    let answer = ask(&gateway, "m").await;
+    answer.assert_error(503, "service_unavailable");
+    let shown = shown(&gateway, &answer).await;
+    assert_eq!(shown["attempts"], 0, "{shown}");
+    let failed = &shown["failed"][0];
+    assert_eq!(
+        (&failed["deployment"], &failed["class"]),
+        (&json!("a/m"), &json!("unreachable"))
+    );
+}
+
 #[tokio::test]
 async fn the_dashboard_names_the_candidates_of_a_request_for_which_all_are_full() {
-    const TOKEN: &str = "0123456789abcdef-the-token-of-the-tests";
     let [a, b] = [Provider::start().await, Provider::start().await];
     let limited = |name: &str| json!({"provider": name, "limits": {"requests_per_minute": 1}});
     let config = Config::first_and_second(a.address, b.address)
-        .model("m", json!([limited("a"), limited("b")]))
-        .with("admin.token", json!("file:token"));
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
-    let gateway = Gateway::start_in(folder, config).await;
+        .model("m", json!([limited("a"), limited("b")]));
+    let gateway = with_dashboard(config).await;
     let mut routes = Vec::new();
     for status in [200, 200, 429] {
         let answer = ask(&gateway, "m").await;
         assert_eq!(answer.status, status, "{answer:?}");
-        let id = answer.header("x-request-id").unwrap();
-        let request = Request::get(&format!("/api/v1/dashboard/requests/{id}")).key(TOKEN);
-        let shown = async || {
-            let answer = Connection::open(gateway.admin).await.send(&request).await;
-            (answer.status == 200).then(|| answer.json()["recent"]["route"].clone())
-        };
-        routes.push(eventually("the request in the dashboard", shown).await);
+        routes.push(shown(&gateway, &answer).await["route"].clone());
     }
     assert_eq!(routes[0], Value::Null);
     let full = |deployment| format!("{deployment}/m credential TEST_PROVIDER_KEY (full)");

@@ -48,7 +48,7 @@ pub struct Recent {
     pub cost: Option<Money>,
 }
 
-/// An attempt that failed.
+/// An attempt that failed, or a deployment that cannot be asked.
 #[derive(Clone, Debug)]
 pub struct FailedAttempt {
     /// The deployment.
