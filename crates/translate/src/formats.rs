@@ -45,6 +45,7 @@ pub(crate) struct SourceRules {
     pub(crate) kinds: &'static [&'static [&'static Kinds]],
     /// Creates the values that the reader cannot borrow from the request.
     pub(crate) prepare: Option<fn(Value<'_>) -> Supplement>,
+    /// Fails if a field is unknown, refused, of the wrong type or out of bounds.
     pub(crate) read:
         for<'d> fn(Value<'d>, &Made<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
     /// The name of a field in the spelling of the table, if the format has another one.

@@ -114,7 +114,8 @@ fn translate(
     let (list, places) = supplement.unwrap_or_default().into_list();
     let list = made::document(list.as_deref())?;
     let made = list.as_ref().map(|list| Made::of_list(list, &places));
-    let mut conversation = read::read(document, &made.unwrap_or_default(), &mut scope)?;
+    let read = scope.source.read;
+    let mut conversation = read(document.root(), &made.unwrap_or_default(), &mut scope)?;
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;

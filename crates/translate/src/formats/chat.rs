@@ -46,8 +46,8 @@ static SOURCE: SourceRules = SourceRules {
 };
 
 pub(crate) static CLIENT: ClientRules = ClientRules {
-    stream: answer_writer::stream,
-    body: answer_writer::body,
+    stream: |notes| Box::new(answer_writer::ChatStream::new(notes.include_usage)),
+    body: |_| Box::<answer_writer::ChatBody>::default(),
     call_id_prefix: "call",
     has_plain_ids: false,
     has_object_arguments: false,
@@ -58,7 +58,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
-        write: request_writer::write,
+        write: |writer, conversation| writer.chat(conversation),
         has_search: |_| false,
         has_custom_tools: |target| target.chat.custom_tools,
         returns_reasoning: |target| target.chat.reasoning_content,
@@ -78,7 +78,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: false,
     },
     provider: ProviderRules {
-        reader: answer_reader::reader,
+        reader: || Box::<answer_reader::ChatReader>::default(),
         signs_reasoning: false,
     },
     has_begun_answers: false,

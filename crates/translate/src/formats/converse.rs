@@ -11,7 +11,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
     client: None,
     target: TargetRules {
         features: &features::FEATURES,
-        write: request_writer::write,
+        write: |writer, conversation| writer.converse(conversation),
         has_search: |_| false,
         has_custom_tools: |_| false,
         returns_reasoning: |_| false,
@@ -32,7 +32,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: true,
     },
     provider: ProviderRules {
-        reader: answer_reader::reader,
+        reader: || Box::<answer_reader::ConverseReader>::default(),
         signs_reasoning: true,
     },
     has_begun_answers: true,

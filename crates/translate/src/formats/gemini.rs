@@ -76,7 +76,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
-        write: request_writer::write,
+        write: |writer, conversation| writer.gemini(conversation),
         has_search: |_| false,
         has_custom_tools: |_| false,
         returns_reasoning: |_| false,
@@ -105,7 +105,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: true,
     },
     provider: ProviderRules {
-        reader: answer_reader::reader,
+        reader: || Box::<answer_reader::GeminiReader>::default(),
         signs_reasoning: true,
     },
     has_begun_answers: true,

@@ -51,8 +51,8 @@ static SOURCE: SourceRules = SourceRules {
 };
 
 static CLIENT: ClientRules = ClientRules {
-    stream: answer_writer::stream,
-    body: answer_writer::body,
+    stream: |_| Box::<answer_writer::MessagesStream>::default(),
+    body: |_| Box::<answer_writer::MessagesBody>::default(),
     call_id_prefix: "toolu",
     has_plain_ids: true,
     has_object_arguments: true,
@@ -63,7 +63,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
-        write: request_writer::write,
+        write: |writer, conversation| writer.messages(conversation),
         has_search: |target| target.messages.web_search,
         has_custom_tools: |_| false,
         returns_reasoning: |_| false,
@@ -83,7 +83,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: true,
     },
     provider: ProviderRules {
-        reader: answer_reader::reader,
+        reader: || Box::<answer_reader::MessagesReader>::default(),
         signs_reasoning: true,
     },
     // Newer models refuse it in this format, too.

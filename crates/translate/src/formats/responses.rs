@@ -58,7 +58,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
         features: &features::FEATURES,
-        write: request_writer::write,
+        write: |writer, conversation| writer.responses(conversation),
         has_search: |target| target.responses.web_search,
         has_custom_tools: |_| true,
         returns_reasoning: |_| false,
@@ -79,7 +79,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_plain_ids: false,
     },
     provider: ProviderRules {
-        reader: answer_reader::reader,
+        reader: || Box::<answer_reader::ResponsesReader>::default(),
         signs_reasoning: true,
     },
     has_begun_answers: false,

@@ -23,13 +23,8 @@ const TEXT: Key = Key::new(Kind::Text, 0, 0);
 const REFUSAL: Key = Key::new(Kind::Refusal, 0, 0);
 const THINKING: Key = Key::new(Kind::Thinking, 0, 0);
 
-/// A reader of one answer.
-pub(crate) fn reader() -> Box<dyn ReadAnswer> {
-    Box::<ChatReader>::default()
-}
-
 #[derive(Debug, Default)]
-struct ChatReader {
+pub(crate) struct ChatReader {
     /// The calls so far, the last one last.
     calls: Vec<KnownCall>,
     /// Each entry is a call of its own.

@@ -4,27 +4,16 @@ mod body;
 mod stream;
 
 use crate::{
-    TranslationNotes,
     answer::{
         parts::{Citation, Stop},
-        write::{Write, escaped},
+        write::escaped,
     },
     output::Output,
 };
 use tollgate_types::Usage;
 
-use body::ChatBody;
-use stream::ChatStream;
-
-/// A writer of an event stream.
-pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
-    Box::new(ChatStream::new(notes.include_usage))
-}
-
-/// A writer of a whole answer.
-pub(crate) fn body(_: &TranslationNotes) -> Box<dyn Write> {
-    Box::<ChatBody>::default()
-}
+pub(crate) use body::ChatBody;
+pub(crate) use stream::ChatStream;
 
 /// The value of `finish_reason`.
 const fn finish_reason(stop: Stop) -> &'static str {

@@ -47,16 +47,9 @@ struct Own<'d> {
     hidden: Vec<String>,
 }
 
-/// Writes the members of the body.
-pub(crate) fn write(
-    writer: &mut Writer<'_, '_>,
-    conversation: &Conversation<'_>,
-) -> Result<(), Refusal> {
-    writer.chat(conversation)
-}
-
 impl Writer<'_, '_> {
-    fn chat(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    /// Writes the members of the body.
+    pub(crate) fn chat(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let effort = reasoning::effort(conversation, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
         self.out.key("messages").begin_array();

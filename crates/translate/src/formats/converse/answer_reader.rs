@@ -16,14 +16,9 @@ use crate::{
 };
 use serde::Deserialize;
 
-/// A reader of one answer.
-pub(crate) fn reader() -> Box<dyn ReadAnswer> {
-    Box::<ConverseReader>::default()
-}
-
 /// The block that is open, and what of its reasoning only the provider can read.
 #[derive(Debug, Default)]
-struct ConverseReader {
+pub(crate) struct ConverseReader {
     open: Option<Key>,
     signature: String,
     redacted: String,

@@ -18,15 +18,6 @@ use crate::{
     seal::ReasoningForm,
 };
 
-/// Writes the members of the body. The model and the choice of a stream stand in the address.
-pub(crate) fn write(
-    writer: &mut Writer<'_, '_>,
-    conversation: &Conversation<'_>,
-) -> Result<(), Refusal> {
-    let mut documents = Documents::default();
-    writer.converse(conversation, &mut documents)
-}
-
 /// Whose model it is, as far as requests differ. Inference profiles have the name of the model in theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
@@ -60,11 +51,9 @@ fn takes_effort(model: &str) -> bool {
 struct Documents(usize);
 
 impl Writer<'_, '_> {
-    fn converse(
-        &mut self,
-        conversation: &Conversation<'_>,
-        documents: &mut Documents,
-    ) -> Result<(), Refusal> {
+    /// Writes the members of the body. The model and the choice of a stream stand in the address.
+    pub(crate) fn converse(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        let mut documents = Documents::default();
         let maker = Maker::of(self.scope.target.model);
         let plan = match maker {
             Maker::Anthropic => {
@@ -93,7 +82,7 @@ impl Writer<'_, '_> {
             return Err(self.refuse_turn(first, message));
         }
         for turns in turns.chunk_by(|one, next| is_model(one) == is_model(next)) {
-            self.converse_message(turns, documents)?;
+            self.converse_message(turns, &mut documents)?;
         }
         self.end_turns(start)?;
         self.converse_settings(conversation, &plan, maker)

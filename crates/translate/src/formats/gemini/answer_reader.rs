@@ -16,13 +16,8 @@ use crate::{
 };
 use serde::Deserialize;
 
-/// A reader of one answer.
-pub(crate) fn reader() -> Box<dyn ReadAnswer> {
-    Box::<GeminiReader>::default()
-}
-
 #[derive(Debug, Default)]
-struct GeminiReader {
+pub(crate) struct GeminiReader {
     /// The kind of the last part, and its number among the blocks.
     last: Option<Key>,
     blocks: u64,

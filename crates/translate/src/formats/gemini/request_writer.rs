@@ -28,14 +28,6 @@ const DOCUMENT: &str = "application/pdf";
 /// The calls of the conversation by their ids: a result names the function that was called.
 type Calls<'c, 'd> = HashMap<Cow<'d, str>, &'c Call<'d>>;
 
-/// Writes the members of the body. The model and the choice of a stream stand in the address.
-pub(crate) fn write(
-    writer: &mut Writer<'_, '_>,
-    conversation: &Conversation<'_>,
-) -> Result<(), Refusal> {
-    writer.gemini(conversation)
-}
-
 /// The state of a turn that its next parts depend on.
 #[derive(Default)]
 struct Signatures {
@@ -45,7 +37,8 @@ struct Signatures {
 }
 
 impl Writer<'_, '_> {
-    fn gemini(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    /// Writes the members of the body. The model and the choice of a stream stand in the address.
+    pub(crate) fn gemini(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let turns = &conversation.turns;
         let mut leading = turns.iter().take_while(|it| it.role.instructs()).count();
         if leading == turns.len() {

@@ -21,13 +21,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use types::{Block, StopDetails, blob, cited_page};
 
-/// A reader of one answer.
-pub(crate) fn reader() -> Box<dyn ReadAnswer> {
-    Box::<MessagesReader>::default()
-}
-
 #[derive(Debug, Default)]
-struct MessagesReader {
+pub(crate) struct MessagesReader {
     open: Option<OpenBlock>,
     /// Searches of the web whose results have not come.
     searches: Vec<OpenSearch>,

@@ -4,27 +4,16 @@ mod body;
 mod stream;
 
 use crate::{
-    TranslationNotes,
     answer::{
         parts::{Citation, Ending, Search, Stop},
-        write::{Write, escaped},
+        write::escaped,
     },
     output::Output,
 };
 use tollgate_types::Usage;
 
-use body::MessagesBody;
-use stream::MessagesStream;
-
-/// A writer of an event stream.
-pub(crate) fn stream(_: &TranslationNotes) -> Box<dyn Write> {
-    Box::<MessagesStream>::default()
-}
-
-/// A writer of a whole answer.
-pub(crate) fn body(_: &TranslationNotes) -> Box<dyn Write> {
-    Box::<MessagesBody>::default()
-}
+pub(crate) use body::MessagesBody;
+pub(crate) use stream::MessagesStream;
 
 /// `stop_reason`, `stop_sequence` and `stop_details`.
 fn stop_fields(ending: Option<&Ending>, out: &mut Output) {

@@ -21,7 +21,7 @@ use crate::{
         scope::{Scope, member, must_be, refuse, shown},
     },
 };
-use blocks::{assistant_blocks, blocks_of, system_message};
+use blocks::{blocks_of, system_message};
 use tools::{choice, tools};
 
 pub(crate) fn read<'d>(
@@ -244,7 +244,7 @@ fn take_blocks<'d>(
     let path = fields.path.field("content");
     let blocks = match content.text() {
         Some(text) => vec![text_block(text, None)],
-        None => assistant_blocks(scope, content, &path)?,
+        None => blocks_of(scope, content, &table::BLOCKS, &path)?,
     };
     fields.close()?;
     Ok(blocks)

@@ -16,16 +16,9 @@ use crate::{
     seal::ReasoningForm,
 };
 
-/// Writes the members of the body.
-pub(crate) fn write(
-    writer: &mut Writer<'_, '_>,
-    conversation: &Conversation<'_>,
-) -> Result<(), Refusal> {
-    writer.messages(conversation)
-}
-
 impl Writer<'_, '_> {
-    fn messages(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    /// Writes the members of the body.
+    pub(crate) fn messages(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let lost_thought = self.loses_thought(conversation);
         let plan = thinking::plan(conversation, lost_thought, self.scope)?;
         self.out.key("model").string(self.scope.target.model);

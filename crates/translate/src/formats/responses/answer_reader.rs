@@ -19,13 +19,8 @@ use types::{Item, ItemKind, cited_page};
 /// More items in one answer are absurd.
 const MOST_ITEMS: usize = 4096;
 
-/// A reader of one answer.
-pub(crate) fn reader() -> Box<dyn ReadAnswer> {
-    Box::<ResponsesReader>::default()
-}
-
 #[derive(Debug, Default)]
-struct ResponsesReader {
+pub(crate) struct ResponsesReader {
     /// The items that are open.
     items: Vec<OpenItem>,
     begun: usize,

@@ -24,16 +24,9 @@ use tollgate_types::{Effort, LEAST_RESPONSES_OUTPUT};
 /// The least output limit of the format, in tokens.
 const MIN_LIMIT: u64 = LEAST_RESPONSES_OUTPUT;
 
-/// Writes the members of the body.
-pub(crate) fn write(
-    writer: &mut Writer<'_, '_>,
-    conversation: &Conversation<'_>,
-) -> Result<(), Refusal> {
-    writer.responses(conversation)
-}
-
 impl Writer<'_, '_> {
-    fn responses(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    /// Writes the members of the body.
+    pub(crate) fn responses(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let effort = reasoning::effort(conversation, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
         let turns = self.instructions(&conversation.turns);

@@ -22,15 +22,6 @@ use crate::{
     table::Kinds,
 };
 
-/// The blocks of a user's or an assistant's message.
-pub(crate) fn assistant_blocks<'d>(
-    scope: &mut Scope<'_>,
-    content: Value<'d>,
-    path: &Path<'_>,
-) -> Result<Vec<Block<'d>>, Refusal> {
-    blocks_of(scope, content, &table::BLOCKS, path)
-}
-
 /// The blocks of a list in which the kinds of `kinds` may stand.
 pub(crate) fn blocks_of<'d>(
     scope: &mut Scope<'_>,
