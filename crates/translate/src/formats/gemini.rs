@@ -64,8 +64,8 @@ static SOURCE: SourceRules = SourceRules {
 };
 
 static CLIENT: ClientRules = ClientRules {
-    stream: answer_writer::stream,
-    body: answer_writer::body,
+    stream: |_| Box::new(answer_writer::GeminiWriter::new(true)),
+    body: |_| Box::new(answer_writer::GeminiWriter::new(false)),
     call_id_prefix: "call",
     has_plain_ids: false,
     has_object_arguments: true,

@@ -3,16 +3,12 @@
 //! Reasoning is sealed in the signature of the part behind it, with its text: clients return that
 //! part, and some of them drop texts of thoughts.
 
-mod body;
-mod stream;
-
 use super::seals;
 use crate::{
-    TranslationNotes,
     answer::{
         flow::Kind,
         parts::{
-            Ending,
+            Citation, Ending,
             Failure::{self, Broken},
             Head, Stop, ToolCall,
         },
@@ -22,22 +18,120 @@ use crate::{
     output::Output,
     seal::MAX_PAYLOAD_BYTES,
 };
-use body::GeminiBody;
 use serde_json::value::RawValue;
-use stream::GeminiStream;
 use tollgate_types::Usage;
 
 /// Bytes that are held until a part can be written, at most.
 const MOST_KEPT: usize = 16 * 1024 * 1024;
 
-/// A writer of an event stream.
-pub(crate) fn stream(_: &TranslationNotes) -> Box<dyn Write> {
-    Box::<GeminiStream>::default()
+/// A writer of one answer. Each event of a stream is a response with the next part; calls come whole.
+#[derive(Debug, Default)]
+pub(crate) struct GeminiWriter {
+    is_stream: bool,
+    head: Identity,
+    parts: Parts,
+    /// The parts for the next response, with commas between.
+    list: Output,
 }
 
-/// A writer of a whole answer.
-pub(crate) fn body(_: &TranslationNotes) -> Box<dyn Write> {
-    Box::<GeminiBody>::default()
+impl GeminiWriter {
+    pub(crate) fn new(is_stream: bool) -> Self {
+        Self {
+            is_stream,
+            ..Self::default()
+        }
+    }
+
+    /// Writes a response with the parts of the list.
+    fn response(&mut self, ending: Option<&Ending>, out: &mut Output) {
+        if self.is_stream {
+            out.raw(b"data: ");
+        }
+        begin_response(out);
+        out.raw(self.list.as_bytes());
+        self.list.clear();
+        end_response(&self.head, ending, out);
+        if self.is_stream {
+            out.raw(b"\n\n");
+        }
+    }
+}
+
+impl Write for GeminiWriter {
+    fn start(&mut self, head: &Head, _: &mut Output) {
+        self.head = Identity::of(head);
+    }
+
+    fn begin(
+        &mut self,
+        kind: Kind,
+        call: Option<&ToolCall>,
+        _: &mut Output,
+    ) -> Result<(), Failure> {
+        self.parts.begin(kind, call);
+        Ok(())
+    }
+
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
+        if !self.is_stream {
+            self.parts.contents.push_str(piece.as_str());
+            return Ok(());
+        }
+        let kind = self.parts.kind()?;
+        if matches!(kind, Kind::Tool | Kind::Thinking) {
+            self.parts.keep(kind, piece)?;
+        }
+        if kind != Kind::Tool {
+            self.parts.text(kind, piece.as_str(), &mut self.list);
+            self.response(None, out);
+        }
+        Ok(())
+    }
+
+    fn cite(&mut self, _: &Citation, _: Option<&str>, _: &mut Output) {}
+
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Failure> {
+        match self.parts.end(end)? {
+            (Kind::Tool, Some(call)) => {
+                let is_written = self.parts.call(&call, &mut self.list);
+                if is_written && self.is_stream {
+                    self.response(None, out);
+                }
+            }
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
+            (kind, _) if !self.is_stream => {
+                let text = std::mem::take(&mut self.parts.contents);
+                if !text.is_empty() {
+                    self.parts.text(kind, &text, &mut self.list);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, ending: &Ending, out: &mut Output) {
+        if self.list.as_bytes().is_empty() || !self.parts.lines.is_empty() {
+            // Clients reject a content without parts.
+            self.parts.text(Kind::Text, "", &mut self.list);
+        }
+        self.response(Some(ending), out);
+    }
+
+    /// An empty line: Google's SDKs take a comment for a broken event.
+    fn keep_alive(&mut self, out: &mut Output) {
+        if self.is_stream {
+            out.raw(b"\n");
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        match self.is_stream {
+            true => self.parts.kept_bytes(),
+            // It does not leave before the end.
+            false => 0,
+        }
+    }
 }
 
 /// The open block, and the reasoning that waits for the next part.
