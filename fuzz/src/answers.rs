@@ -41,8 +41,7 @@ pub fn answer(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input.data) else {
         return;
     };
-    let mut notes = notes(caller, provider);
-    notes.stream = false;
+    let notes = notes(caller, provider);
     let Ok(translated) = translate_body(&notes, text, text.len().max(1)) else {
         return;
     };

@@ -4,11 +4,12 @@ use crate::input::Input;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use tollgate_translate::{
-    Target, ThinkingObstacles, most_memory, request, valid_request, without_members, without_seals,
+    Target, ThinkingObstacles, most_memory, request, without_members, without_seals,
 };
 use tollgate_types::{Format, ReasoningMode};
 use tollgate_wire::{
     body::BodyEdits,
+    json::Lexer,
     peek::{PeekError, PeekLimits, Peeked, Peeker},
 };
 
@@ -143,8 +144,10 @@ pub fn translated(input: &[u8]) {
         target.messages.web_search = true;
     }
     let translated = request(from, to, input.data, &target);
-    // Of a body that is no JSON anything may become, but no panic.
-    let trusted = valid_request(from, to, input.data, &target);
+    if Lexer::check(input.data).is_err() {
+        // Of a body that is no JSON anything may become, but no panic.
+        return;
+    }
     let translated = match translated {
         Ok(translated) => translated,
         Err(refusal) => {
@@ -152,8 +155,6 @@ pub fn translated(input: &[u8]) {
             return;
         }
     };
-    let trusted = trusted.expect("the same as of a checked body");
-    assert_eq!(trusted.body, translated.body);
     let limits = PeekLimits {
         keys: 1024,
         model_required: false,
@@ -165,7 +166,6 @@ pub fn translated(input: &[u8]) {
     let peeked = peeked.unwrap_or_else(|error| panic!("{error}: {}", text()));
     if !is_addressed(to) {
         assert_eq!(peeked.facts.model.as_deref(), Some(MODEL));
-        assert_eq!(peeked.facts.stream, translated.notes.stream, "{}", text());
     }
     assert_eq!(
         peeked.facts.output_limit,
@@ -176,6 +176,9 @@ pub fn translated(input: &[u8]) {
     if let Ok(own) = peek(from, &limits, [input.data]) {
         let most = most_memory(input.data.len() as u64, own.values);
         assert!(translated.body.len() as u64 <= most, "{}", text());
+        if !is_addressed(to) {
+            assert_eq!(peeked.facts.stream, own.facts.stream, "{}", text());
+        }
     }
 }
 

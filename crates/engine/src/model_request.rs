@@ -11,7 +11,7 @@ use tollgate_routing::{Deployment, Model};
 use tollgate_translate::{
     AcceptedEfforts, EmbeddingsFormat, EmbeddingsRequest, Lossy, ModelReasoning, Refusal, Strict,
     Target, ThinkingObstacles, Translated, embeddings_request, lacks_any, needs_custom_tools,
-    sampling_settings, valid_request, with_default_effort, within_capabilities, without_members,
+    request, sampling_settings, with_default_effort, within_capabilities, without_members,
     without_refused, without_seals,
 };
 use tollgate_types::{
@@ -232,7 +232,7 @@ impl<'a> ModelRequest<'a> {
         target: &Target<'_>,
         body: &[u8],
     ) -> Result<(Format, Translated), PublicError> {
-        let translate = |to| valid_request(self.format, to, body, target);
+        let translate = |to| request(self.format, to, body, target);
         let mut refusal = None;
         let mut emulating = None;
         for to in deployment.formats_for(self.format) {

@@ -18,7 +18,6 @@ fn notes(caller: Format, provider: Format) -> Arc<TranslationNotes> {
         from: caller,
         to: provider,
         model: "the-model".into(),
-        stream: true,
         include_usage: true,
         tools: ToolNames::default(),
         reasoning: AskedReasoning {
@@ -26,8 +25,6 @@ fn notes(caller: Format, provider: Format) -> Arc<TranslationNotes> {
             state: true,
             hidden: true,
         },
-        parallel_tool_calls: true,
-        schema_name: None,
         check: AnswerCheck::None,
         compacts: false,
         echo: None,

@@ -57,6 +57,6 @@ pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
 };
 pub use refusal::Refusal;
-pub use request::{Translated, most_memory, request, valid_request};
+pub use request::{Translated, most_memory, request};
 pub use target::{AnswerMemory, Lossy, Strict, Target};
 pub use unsealed::{Unsealed, without_seals};

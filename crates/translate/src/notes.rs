@@ -14,8 +14,6 @@ pub struct TranslationNotes {
     pub to: Format,
     /// The model's name as the caller wrote it; the answer's `model`.
     pub model: String,
-    /// Whether the caller asked for a stream.
-    pub stream: bool,
     /// Chat callers: `stream_options.include_usage`, whether the stream has a chunk of usage. The
     /// target is always asked for usage.
     pub include_usage: bool,
@@ -23,10 +21,6 @@ pub struct TranslationNotes {
     pub tools: ToolNames,
     /// The parts of the model's reasoning that the caller asked for.
     pub reasoning: AskedReasoning,
-    /// Whether the model may call several tools in one answer; `true` unless the caller forbade it.
-    pub parallel_tool_calls: bool,
-    /// The name of the JSON schema that the answer follows, where the caller gave one.
-    pub schema_name: Option<String>,
     /// The check of the answer's text, because the target does not enforce the format.
     pub check: AnswerCheck,
     /// Responses callers: the answer is a summary of the conversation, and becomes a

@@ -63,7 +63,8 @@ pub const fn most_memory(length: u64, values: u64) -> u64 {
         .saturating_add(SLACK as u64)
 }
 
-/// Translates a whole request body into another format.
+/// Translates a whole request body, which a lexer has found to be JSON, into another format. Of
+/// another body, anything may become, but no panic.
 ///
 /// # Errors
 /// A field cannot be carried, or its value is not one that its format knows: the refusal
@@ -75,33 +76,8 @@ pub fn request(
     body: &[u8],
     target: &Target<'_>,
 ) -> Result<Translated, Refusal> {
-    let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
-    translate(from, to, &document, body.len(), target)
-}
-
-/// Translates a whole request body that a lexer has found to be JSON, as [`request`] does. Of
-/// one that it has not, anything may become, but no panic.
-///
-/// # Errors
-/// As [`request`].
-pub fn valid_request(
-    from: Format,
-    to: Format,
-    body: &[u8],
-    target: &Target<'_>,
-) -> Result<Translated, Refusal> {
     let document = Document::of_valid(body);
     let document = document.map_err(|fault| Refusal::new("", fault.to_string()))?;
-    translate(from, to, &document, body.len(), target)
-}
-
-fn translate(
-    from: Format,
-    to: Format,
-    document: &Document<'_>,
-    length: usize,
-    target: &Target<'_>,
-) -> Result<Translated, Refusal> {
     if from == to && (rules(to).target.has_custom_tools)(target) {
         return Err(Refusal::new(
             "",
@@ -119,7 +95,7 @@ fn translate(
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;
-    let capacity = length.saturating_add(length / 8).saturating_add(SLACK);
+    let capacity = body.len().saturating_add(body.len() / 8).saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, &scope);
     let remembered = scope.source.remembered;
@@ -197,10 +173,6 @@ fn notes(
         target,
         ..
     } = *scope;
-    let schema_name = match conversation.format {
-        Some(AnswerFormat::Schema { name, .. }) => name.map(|name| name.decode().into_owned()),
-        _ => None,
-    };
     // The client itself keeps a summary, in place of the answers before it.
     let is_remembered = source.remembered.is_some()
         && target.memory == AnswerMemory::Keep
@@ -217,12 +189,9 @@ fn notes(
         from,
         to,
         model: conversation.model,
-        stream: conversation.stream,
         include_usage: conversation.include_usage,
         tools,
         reasoning,
-        parallel_tool_calls: conversation.parallel.unwrap_or(true),
-        schema_name,
         check: conversation.check,
         compacts: conversation.compacts,
         echo: conversation.echo,

@@ -21,7 +21,6 @@ pub fn notes(caller: Format, provider: Format) -> TranslationNotes {
         from: caller,
         to: provider,
         model: "the-model".into(),
-        stream: true,
         include_usage: true,
         tools: ToolNames::default(),
         reasoning: AskedReasoning {
@@ -29,8 +28,6 @@ pub fn notes(caller: Format, provider: Format) -> TranslationNotes {
             state: true,
             hidden: true,
         },
-        parallel_tool_calls: true,
-        schema_name: None,
         check: AnswerCheck::None,
         compacts: false,
         echo: None,

@@ -130,11 +130,6 @@ impl Lexer {
         self.offset = 0;
     }
 
-    /// Bytes fed so far.
-    pub const fn offset(&self) -> u64 {
-        self.offset
-    }
-
     /// Bytes, unescaped, of the string in which the last chunk ended; zero where it did not
     /// end in one.
     pub const fn open_string_bytes(&self) -> u64 {

@@ -505,7 +505,6 @@ fn completion_is_known_before_the_end_and_only_white_space_may_follow() {
     assert!(lexer.is_complete());
     lexer.feed(b" \r\n\t", &mut sink).unwrap();
     assert!(lexer.is_complete());
-    assert_eq!(lexer.offset(), 13);
     let error = lexer.feed(b"{", &mut sink).unwrap_err();
     assert_eq!(error, JsonError::new(JsonErrorKind::Trailing(b'{'), 13));
 }
