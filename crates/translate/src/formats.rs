@@ -92,7 +92,7 @@ pub(crate) struct SourcePaths {
 pub(crate) struct TargetRules {
     /// The fates of the features of a conversation.
     pub(crate) features: &'static TargetFeatures,
-    pub(crate) write: fn(&mut Writer<'_, '_>, &Conversation<'_>) -> Result<(), Refusal>,
+    pub(crate) write: WriteRequest,
     /// Whether the provider searches the web.
     pub(crate) has_search: fn(&Target<'_>) -> bool,
     /// Whether the provider has tools that take free text.
@@ -124,6 +124,36 @@ pub(crate) struct TargetRules {
     pub(crate) call_id_length: usize,
     /// Whether ids consist of letters, digits, `_` and `-`.
     pub(crate) has_plain_ids: bool,
+}
+
+/// Writes the members of the body.
+type WriteRequest = fn(&mut Writer<'_, '_>, &Conversation<'_>) -> Result<(), Refusal>;
+
+impl TargetRules {
+    /// The rules of most formats.
+    pub(crate) const fn of(features: &'static TargetFeatures, write: WriteRequest) -> Self {
+        Self {
+            features,
+            write,
+            has_search: |_| false,
+            has_custom_tools: |_| false,
+            returns_reasoning: |_| false,
+            binds_reasoning: false,
+            has_effort_with_tools: |_| true,
+            has_top_k: |_| true,
+            image_types: None,
+            has_text_documents: false,
+            has_tool_marks: false,
+            marks_of_result: 0,
+            merges_schemas: false,
+            declares_strictness: false,
+            has_stop_sequences: true,
+            has_json_objects: true,
+            tool_names: NameLimits::up_to(64),
+            call_id_length: 64,
+            has_plain_ids: false,
+        }
+    }
 }
 
 /// A format as that of the answer to a client.

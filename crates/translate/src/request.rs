@@ -95,7 +95,10 @@ pub fn request(
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;
-    let capacity = body.len().saturating_add(body.len() / 8).saturating_add(SLACK);
+    let capacity = body
+        .len()
+        .saturating_add(body.len() / 8)
+        .saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, &scope);
     let remembered = scope.source.remembered;

@@ -12,7 +12,7 @@ use super::{
     ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
     TargetRules,
 };
-use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
+use crate::{AskedReasoning, request::conversation::Conversation};
 
 static SOURCE: SourceRules = SourceRules {
     shapes: &[
@@ -57,25 +57,14 @@ pub(crate) static CLIENT: ClientRules = ClientRules {
 pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
-        features: &features::FEATURES,
-        write: |writer, conversation| writer.chat(conversation),
-        has_search: |_| false,
         has_custom_tools: |target| target.chat.custom_tools,
         returns_reasoning: |target| target.chat.reasoning_content,
-        binds_reasoning: false,
         has_effort_with_tools: |target| target.chat.effort_with_tools,
         has_top_k: |target| target.chat.top_k,
-        image_types: None,
-        has_text_documents: false,
-        has_tool_marks: false,
-        marks_of_result: 0,
-        merges_schemas: false,
-        declares_strictness: false,
-        has_stop_sequences: true,
-        has_json_objects: true,
-        tool_names: NameLimits::up_to(64),
         call_id_length: 40,
-        has_plain_ids: false,
+        ..TargetRules::of(&features::FEATURES, |writer, conversation| {
+            writer.chat(conversation)
+        })
     },
     provider: ProviderRules {
         reader: || Box::<answer_reader::ChatReader>::default(),

@@ -75,14 +75,7 @@ static CLIENT: ClientRules = ClientRules {
 pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
-        features: &features::FEATURES,
-        write: |writer, conversation| writer.gemini(conversation),
-        has_search: |_| false,
-        has_custom_tools: |_| false,
-        returns_reasoning: |_| false,
         binds_reasoning: true,
-        has_effort_with_tools: |_| true,
-        has_top_k: |_| true,
         image_types: Some(&[
             "image/png",
             "image/jpeg",
@@ -90,19 +83,14 @@ pub(crate) static RULES: FormatRules = FormatRules {
             "image/heic",
             "image/heif",
         ]),
-        has_text_documents: false,
-        has_tool_marks: false,
-        marks_of_result: 0,
-        merges_schemas: false,
-        declares_strictness: false,
-        has_stop_sequences: true,
-        has_json_objects: true,
         tool_names: NameLimits {
             max_len: 64,
             starts_with_letter: true,
         },
-        call_id_length: 64,
         has_plain_ids: true,
+        ..TargetRules::of(&features::FEATURES, |writer, conversation| {
+            writer.gemini(conversation)
+        })
     },
     provider: ProviderRules {
         reader: || Box::<answer_reader::GeminiReader>::default(),

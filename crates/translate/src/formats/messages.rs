@@ -62,25 +62,19 @@ static CLIENT: ClientRules = ClientRules {
 pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
-        features: &features::FEATURES,
-        write: |writer, conversation| writer.messages(conversation),
         has_search: |target| target.messages.web_search,
-        has_custom_tools: |_| false,
-        returns_reasoning: |_| false,
-        binds_reasoning: false,
-        has_effort_with_tools: |_| true,
-        has_top_k: |_| true,
         image_types: Some(&["image/png", "image/jpeg", "image/gif", "image/webp"]),
         has_text_documents: true,
         has_tool_marks: true,
         marks_of_result: usize::MAX,
         merges_schemas: true,
-        declares_strictness: false,
-        has_stop_sequences: true,
         has_json_objects: false,
         tool_names: NameLimits::up_to(128),
         call_id_length: 128,
         has_plain_ids: true,
+        ..TargetRules::of(&features::FEATURES, |writer, conversation| {
+            writer.messages(conversation)
+        })
     },
     provider: ProviderRules {
         reader: || Box::<answer_reader::MessagesReader>::default(),

@@ -12,7 +12,7 @@ use super::{
     ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
     TargetRules,
 };
-use crate::{AskedReasoning, names::NameLimits, request::conversation::Conversation};
+use crate::{AskedReasoning, request::conversation::Conversation};
 
 static SOURCE: SourceRules = SourceRules {
     shapes: &[
@@ -57,26 +57,16 @@ static CLIENT: ClientRules = ClientRules {
 pub(crate) static RULES: FormatRules = FormatRules {
     client: Some((&SOURCE, &CLIENT)),
     target: TargetRules {
-        features: &features::FEATURES,
-        write: |writer, conversation| writer.responses(conversation),
         has_search: |target| target.responses.web_search,
         has_custom_tools: |_| true,
-        returns_reasoning: |_| false,
-        binds_reasoning: false,
-        has_effort_with_tools: |_| true,
         has_top_k: |_| false,
-        image_types: None,
-        has_text_documents: false,
-        has_tool_marks: false,
         marks_of_result: usize::MAX,
-        merges_schemas: false,
         // Without a declaration, a tool is strict if its schema allows it.
         declares_strictness: true,
         has_stop_sequences: false,
-        has_json_objects: true,
-        tool_names: NameLimits::up_to(64),
-        call_id_length: 64,
-        has_plain_ids: false,
+        ..TargetRules::of(&features::FEATURES, |writer, conversation| {
+            writer.responses(conversation)
+        })
     },
     provider: ProviderRules {
         reader: || Box::<answer_reader::ResponsesReader>::default(),

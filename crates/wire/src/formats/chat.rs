@@ -1,8 +1,8 @@
 //! OpenAI Chat Completions, as its many servers speak it.
 
 use super::rules::{
-    Conversation, DocumentRules, Entry, EntryRules, ErrorRules, FormatRules, Lack,
-    OutputLimitRules, RequestRules, StreamRules, TextPlaces, ToolRules, UsageRules, Wrapper,
+    DocumentRules, Entry, EntryRules, ErrorRules, FormatRules, Lack, OutputLimitRules,
+    RequestRules, StreamRules, TextPlaces, ToolRules, UsageRules, Wrapper,
 };
 use crate::{
     answer::{
@@ -21,17 +21,8 @@ use crate::{
 
 pub(super) const RULES: FormatRules = FormatRules {
     request: RequestRules {
-        has_model_in_address: false,
         top,
         node,
-        conversation: Conversation {
-            field: "messages",
-            wanted: "an array of messages",
-            wanted_entry: "an array of at least one message",
-            takes_text: false,
-            takes_values: false,
-            entry: Slot::Content,
-        },
         entries: EntryRules {
             null_content: true,
             lacks: message_lacks,
@@ -46,11 +37,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             field: "max_completion_tokens",
             is_required: false,
         },
-        effort: "reasoning_effort",
-        two_spellings: false,
-        capital_efforts: false,
-        has_thinking_budget: false,
-        null_is_absent: true,
+        ..RequestRules::USUAL
     },
     body: BODY,
     event: DocumentRules {

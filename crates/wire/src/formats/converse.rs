@@ -4,8 +4,8 @@
 //! an event is put into its data as `type` (`stream/amazon.rs`).
 
 use super::rules::{
-    Conversation, DocumentRules, Entry, EntryRules, ErrorRules, FormatRules, Lack,
-    OutputLimitRules, RequestRules, Roles, StreamRules, TextPlaces, ToolRules, UsageRules,
+    DocumentRules, EntryRules, ErrorRules, FormatRules, OutputLimitRules, RequestRules, Roles,
+    StreamRules, TextPlaces, UsageRules, lacks_role_or_content,
 };
 use crate::{
     answer::{
@@ -14,10 +14,7 @@ use crate::{
         path::{Key, KeySet},
     },
     headers::HeaderRules,
-    peek::{
-        location::{self, Checked, Location, Settings, Slot, Table},
-        node::NodeFlags,
-    },
+    peek::location::{self, Checked, Location, Settings, Slot, Table},
     render::event,
     usage::Counting,
 };
@@ -28,33 +25,20 @@ pub(super) const RULES: FormatRules = FormatRules {
     request: RequestRules {
         has_model_in_address: true,
         top,
-        node: location::node,
-        conversation: Conversation {
-            field: "messages",
-            wanted: "an array of messages",
-            wanted_entry: "an array of at least one message",
-            takes_text: false,
-            takes_values: false,
-            entry: Slot::Content,
-        },
         entries: EntryRules {
             roles: Some(Roles {
                 names: &[b"user", b"assistant"],
                 problem: "must be 'user' or 'assistant'",
             }),
-            lacks: message_lacks,
+            lacks: lacks_role_or_content,
             ..EntryRules::STRICT
         },
-        tools: ToolRules::ANY,
         output_limit: OutputLimitRules {
             field: "inferenceConfig.maxTokens",
             is_required: false,
         },
         effort: "outputConfig.effort",
-        two_spellings: false,
-        capital_efforts: false,
-        has_thinking_budget: false,
-        null_is_absent: true,
+        ..RequestRules::USUAL
     },
     body: BODY,
     event: DocumentRules {
@@ -99,15 +83,6 @@ static INFERENCE_CONFIG: Settings = Settings {
         _ => Slot::Ignored,
     })),
 };
-
-fn message_lacks(message: Entry) -> Option<Lack> {
-    let has = |member| message.members.contains(member);
-    match () {
-        () if !has(NodeFlags::ROLE) => Some(Lack::of(".role")),
-        () if !has(NodeFlags::CONTENT) => Some(Lack::of(".content")),
-        () => None,
-    }
-}
 
 fn key(name: &[u8]) -> Key {
     match name {

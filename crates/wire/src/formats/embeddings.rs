@@ -3,10 +3,7 @@
 
 use super::{
     chat,
-    rules::{
-        Conversation, DocumentRules, EntryRules, FormatRules, OutputLimitRules, RequestRules,
-        ToolRules, UsageRules,
-    },
+    rules::{Conversation, DocumentRules, EntryRules, FormatRules, RequestRules, UsageRules},
 };
 use crate::{
     answer::{at, kind::EventKind, path::Key},
@@ -27,9 +24,7 @@ pub(super) const RULES: FormatRules = FormatRules {
 };
 
 pub(super) const REQUEST: RequestRules = RequestRules {
-    has_model_in_address: false,
     top,
-    node: location::node,
     conversation: Conversation {
         field: "input",
         wanted: "a string or an array",
@@ -44,16 +39,7 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         object_content: true,
         ..EntryRules::STRICT
     },
-    tools: ToolRules::ANY,
-    output_limit: OutputLimitRules {
-        field: "max_tokens",
-        is_required: false,
-    },
-    effort: "reasoning_effort",
-    two_spellings: false,
-    capital_efforts: false,
-    has_thinking_budget: false,
-    null_is_absent: true,
+    ..RequestRules::USUAL
 };
 
 fn top(key: &[u8]) -> Slot {

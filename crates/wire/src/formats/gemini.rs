@@ -53,8 +53,7 @@ pub(super) const RULES: FormatRules = FormatRules {
         effort: THINKING_LEVEL,
         two_spellings: true,
         capital_efforts: true,
-        has_thinking_budget: false,
-        null_is_absent: true,
+        ..RequestRules::USUAL
     },
     body: BODY,
     event: DocumentRules {

@@ -1,8 +1,8 @@
 //! Anthropic Messages.
 
 use super::rules::{
-    Conversation, DocumentRules, Entry, EntryRules, ErrorRules, FormatRules, Lack,
-    OutputLimitRules, RequestRules, Roles, StreamRules, TextPlaces, ToolRules, UsageRules, Wrapper,
+    DocumentRules, EntryRules, ErrorRules, FormatRules, OutputLimitRules, RequestRules, Roles,
+    StreamRules, TextPlaces, ToolRules, UsageRules, Wrapper, lacks_role_or_content,
 };
 use crate::{
     answer::{
@@ -24,23 +24,14 @@ use tollgate_types::{PublicError, RequestId};
 
 pub(super) const RULES: FormatRules = FormatRules {
     request: RequestRules {
-        has_model_in_address: false,
         top,
         node,
-        conversation: Conversation {
-            field: "messages",
-            wanted: "an array of messages",
-            wanted_entry: "an array of at least one message",
-            takes_text: false,
-            takes_values: false,
-            entry: Slot::Content,
-        },
         entries: EntryRules {
             roles: Some(Roles {
                 names: &[b"user", b"assistant", b"system"],
                 problem: "must be 'user', 'assistant' or 'system'",
             }),
-            lacks: message_lacks,
+            lacks: lacks_role_or_content,
             ..EntryRules::STRICT
         },
         tools: ToolRules {
@@ -52,11 +43,10 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: true,
         },
         effort: "output_config.effort",
-        two_spellings: false,
-        capital_efforts: false,
         has_thinking_budget: true,
         // The types of the format have no `null`.
         null_is_absent: false,
+        ..RequestRules::USUAL
     },
     body: BODY,
     event: DocumentRules {
@@ -148,15 +138,6 @@ fn node(key: &[u8]) -> Slot {
         // A tool call.
         b"input" => Slot::Json,
         _ => location::node(key),
-    }
-}
-
-fn message_lacks(message: Entry) -> Option<Lack> {
-    let has = |member| message.members.contains(member);
-    match () {
-        () if !has(NodeFlags::ROLE) => Some(Lack::of(".role")),
-        () if !has(NodeFlags::CONTENT) => Some(Lack::of(".content")),
-        () => None,
     }
 }
 

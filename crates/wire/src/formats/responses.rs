@@ -24,7 +24,6 @@ use tollgate_types::{PublicError, RequestId};
 
 pub(super) const RULES: FormatRules = FormatRules {
     request: RequestRules {
-        has_model_in_address: false,
         top,
         node,
         conversation: Conversation {
@@ -52,10 +51,7 @@ pub(super) const RULES: FormatRules = FormatRules {
             is_required: false,
         },
         effort: "reasoning.effort",
-        two_spellings: false,
-        capital_efforts: false,
-        has_thinking_budget: false,
-        null_is_absent: true,
+        ..RequestRules::USUAL
     },
     body: BODY,
     event: DocumentRules {

@@ -8,7 +8,10 @@ use crate::{
         text::TextClass,
     },
     headers::HeaderRules,
-    peek::{location::Slot, node::NodeFlags},
+    peek::{
+        location::{self, Slot},
+        node::NodeFlags,
+    },
     render::StreamTail,
     usage::Counting,
 };
@@ -51,6 +54,34 @@ pub(crate) struct RequestRules {
     pub(crate) has_thinking_budget: bool,
     /// `null` stands for an absent `stream` or output limit; otherwise it is refused.
     pub(crate) null_is_absent: bool,
+}
+
+impl RequestRules {
+    /// A body with a list of messages, any effort and any tools, that names its model.
+    pub(crate) const USUAL: Self = Self {
+        has_model_in_address: false,
+        top: location::top,
+        node: location::node,
+        conversation: Conversation {
+            field: "messages",
+            wanted: "an array of messages",
+            wanted_entry: "an array of at least one message",
+            takes_text: false,
+            takes_values: false,
+            entry: Slot::Content,
+        },
+        entries: EntryRules::STRICT,
+        tools: ToolRules::ANY,
+        output_limit: OutputLimitRules {
+            field: "max_tokens",
+            is_required: false,
+        },
+        effort: "reasoning_effort",
+        two_spellings: false,
+        capital_efforts: false,
+        has_thinking_budget: false,
+        null_is_absent: true,
+    };
 }
 
 /// The field that holds the conversation.
@@ -124,6 +155,16 @@ impl Lack {
     pub(crate) const fn of(field: &'static str) -> Self {
         let problem = "is required";
         Self { field, problem }
+    }
+}
+
+/// The requirement of formats whose messages have a role and content.
+pub(crate) fn lacks_role_or_content(message: Entry) -> Option<Lack> {
+    let has = |member| message.members.contains(member);
+    match () {
+        () if !has(NodeFlags::ROLE) => Some(Lack::of(".role")),
+        () if !has(NodeFlags::CONTENT) => Some(Lack::of(".content")),
+        () => None,
     }
 }
 
