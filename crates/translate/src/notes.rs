@@ -2,7 +2,7 @@
 //! reads them.
 
 use crate::names::ToolNames;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use tollgate_types::Format;
 
 /// The facts about a request that the translation of its answer needs.
@@ -91,29 +91,49 @@ pub struct AskedReasoning {
 }
 
 /// Fields of a responses request that its answer repeats, each as the JSON that the caller wrote.
-/// `None`: not given, so the format's own default stands in the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names on the wire")]
 pub struct ResponsesEcho {
-    pub instructions: Option<Json>,
-    pub max_output_tokens: Option<Json>,
-    pub max_tool_calls: Option<Json>,
-    pub metadata: Option<Json>,
-    pub parallel_tool_calls: Option<Json>,
+    given: BTreeMap<&'static str, Json>,
+    /// The answer that the request goes on from.
     pub previous_response_id: Option<Json>,
-    pub prompt_cache_key: Option<Json>,
-    pub reasoning: Option<Json>,
-    pub safety_identifier: Option<Json>,
-    pub service_tier: Option<Json>,
-    pub store: Option<Json>,
-    pub temperature: Option<Json>,
-    pub text: Option<Json>,
-    pub tool_choice: Option<Json>,
-    pub tools: Option<Json>,
-    pub top_logprobs: Option<Json>,
-    pub top_p: Option<Json>,
-    pub truncation: Option<Json>,
-    pub user: Option<Json>,
+}
+
+/// The fields that a response repeats in any case, and the format's defaults for them.
+pub(crate) const ECHOED: [(&str, &str); 18] = [
+    ("instructions", "null"),
+    ("max_output_tokens", "null"),
+    ("max_tool_calls", "null"),
+    ("metadata", "{}"),
+    ("parallel_tool_calls", "true"),
+    ("prompt_cache_key", "null"),
+    ("reasoning", r#"{"effort":null,"summary":null}"#),
+    ("safety_identifier", "null"),
+    ("service_tier", r#""default""#),
+    ("store", "false"),
+    ("temperature", "1.0"),
+    ("text", r#"{"format":{"type":"text"}}"#),
+    ("tool_choice", r#""auto""#),
+    ("tools", "[]"),
+    ("top_logprobs", "0"),
+    ("top_p", "1.0"),
+    ("truncation", r#""disabled""#),
+    ("user", "null"),
+];
+
+impl ResponsesEcho {
+    /// The value of a field. `None`: not given, so the format's default stands in the answer.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.given.get(name).map(|value| &**value)
+    }
+
+    /// Sets the value of a field, if it is one that answers repeat.
+    pub fn set(&mut self, name: &str, value: Option<Json>) {
+        let known = ECHOED.iter().find(|(known, _)| *known == name);
+        match known.zip(value) {
+            Some(((name, _), value)) => drop(self.given.insert(name, value)),
+            None => drop(self.given.remove(name)),
+        }
+    }
 }
 
 /// A JSON value as the caller wrote it: well-formed, because the request was.

@@ -217,7 +217,8 @@ fn notes(
 
 /// Notes the answer's fields about its own storage.
 fn note_memory(echo: &mut ResponsesEcho, is_remembered: bool, target: &Target<'_>) {
-    echo.store = Some(if is_remembered { "true" } else { "false" }.into());
+    let store = if is_remembered { "true" } else { "false" };
+    echo.set("store", Some(store.into()));
     echo.previous_response_id = target
         .previous_response
         .and_then(|id| serde_json::to_string(id).ok())

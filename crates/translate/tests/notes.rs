@@ -270,9 +270,9 @@ fn the_answer_half_learns_what_the_caller_asked_for() {
     assert_eq!(notes.model, "beta-5");
     assert!(notes.reasoning.text && notes.reasoning.state);
     let echo = notes.echo.unwrap();
-    assert_eq!(echo.instructions.as_deref(), Some("\"Be kind.\""));
-    assert_eq!(echo.metadata.as_deref(), Some(r#"{"a":"b"}"#));
-    assert_eq!(echo.user, None);
+    assert_eq!(echo.get("instructions"), Some("\"Be kind.\""));
+    assert_eq!(echo.get("metadata"), Some(r#"{"a":"b"}"#));
+    assert_eq!(echo.get("user"), None);
     let tool = |name: &str, namespace: Option<&str>, kind| ToolName {
         name: name.to_owned(),
         namespace: namespace.map(str::to_owned),

@@ -37,11 +37,9 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
         };
         tools.target_name(&patch, NameLimits::up_to(64));
     }
-    let echo = ResponsesEcho {
-        metadata: Some("{\n \"a\": \"b\"\r\n}".into()),
-        temperature: Some("0.5".into()),
-        ..ResponsesEcho::default()
-    };
+    let mut echo = ResponsesEcho::default();
+    echo.set("metadata", Some("{\n \"a\": \"b\"\r\n}".into()));
+    echo.set("temperature", Some("0.5".into()));
     TranslationNotes {
         tools,
         echo: (caller == Format::Responses).then(|| Box::new(echo)),

@@ -5,11 +5,12 @@ mod open;
 mod writer;
 
 use crate::{
-    Json, ResponsesEcho, TranslationNotes,
+    ResponsesEcho, TranslationNotes,
     answer::{
         parts::{Citation, Search, Stop, ToolCall},
         write::{Write, escaped},
     },
+    notes::ECHOED,
     output::Output,
 };
 use serde_json::value::RawValue;
@@ -120,35 +121,9 @@ fn response(response: &Response<'_>, echo: &str, out: &mut Output) {
 
 /// The members of a response that repeat its request, or stand at the format's defaults.
 fn echo(given: Option<&ResponsesEcho>) -> String {
-    let none = ResponsesEcho::default();
-    let given = given.unwrap_or(&none);
-    let members: [(&str, &Option<Json>, &str); 18] = [
-        ("instructions", &given.instructions, "null"),
-        ("max_output_tokens", &given.max_output_tokens, "null"),
-        ("max_tool_calls", &given.max_tool_calls, "null"),
-        ("metadata", &given.metadata, "{}"),
-        ("parallel_tool_calls", &given.parallel_tool_calls, "true"),
-        ("prompt_cache_key", &given.prompt_cache_key, "null"),
-        (
-            "reasoning",
-            &given.reasoning,
-            r#"{"effort":null,"summary":null}"#,
-        ),
-        ("safety_identifier", &given.safety_identifier, "null"),
-        ("service_tier", &given.service_tier, r#""default""#),
-        ("store", &given.store, "false"),
-        ("temperature", &given.temperature, "1.0"),
-        ("text", &given.text, r#"{"format":{"type":"text"}}"#),
-        ("tool_choice", &given.tool_choice, r#""auto""#),
-        ("tools", &given.tools, "[]"),
-        ("top_logprobs", &given.top_logprobs, "0"),
-        ("top_p", &given.top_p, "1.0"),
-        ("truncation", &given.truncation, r#""disabled""#),
-        ("user", &given.user, "null"),
-    ];
     let mut echo = r#""presence_penalty":0.0,"frequency_penalty":0.0"#.to_owned();
-    for (name, value, default) in members {
-        let value = value.as_deref().unwrap_or(default);
+    for (name, default) in ECHOED {
+        let value = given.and_then(|given| given.get(name)).unwrap_or(default);
         echo.extend([",\"", name, "\":"]);
         match name {
             "tools" => echo.push_str(&whole_tools(value)),

@@ -229,31 +229,9 @@ fn include(
 fn echo(body: Value<'_>) -> ResponsesEcho {
     let mut echo = ResponsesEcho::default();
     for (key, value) in body.members() {
-        let Ok(key) = std::str::from_utf8(key.json()) else {
-            continue;
-        };
-        let place = match key {
-            "instructions" => &mut echo.instructions,
-            "max_output_tokens" => &mut echo.max_output_tokens,
-            "max_tool_calls" => &mut echo.max_tool_calls,
-            "metadata" => &mut echo.metadata,
-            "parallel_tool_calls" => &mut echo.parallel_tool_calls,
-            "prompt_cache_key" => &mut echo.prompt_cache_key,
-            "reasoning" => &mut echo.reasoning,
-            "safety_identifier" => &mut echo.safety_identifier,
-            "service_tier" => &mut echo.service_tier,
-            "store" => &mut echo.store,
-            "temperature" => &mut echo.temperature,
-            "text" => &mut echo.text,
-            "tool_choice" => &mut echo.tool_choice,
-            "tools" => &mut echo.tools,
-            "top_logprobs" => &mut echo.top_logprobs,
-            "top_p" => &mut echo.top_p,
-            "truncation" => &mut echo.truncation,
-            "user" => &mut echo.user,
-            _ => continue,
-        };
-        *place = json(value);
+        if let Ok(key) = std::str::from_utf8(key.json()) {
+            echo.set(key, json(value));
+        }
     }
     echo
 }
