@@ -7,11 +7,7 @@ use crate::{
     request::{
         conversation::{AnswerFormat, Block, Call, Choice, Conversation},
         reasoning::{self, effort_field},
-        write::{
-            Writer,
-            shared::{schema_name, text},
-            tools::EMPTY_SCHEMA,
-        },
+        write::{Writer, shared::schema_name, tools::EMPTY_SCHEMA},
     },
 };
 use std::collections::HashSet;
@@ -112,54 +108,11 @@ impl Writer<'_, '_> {
         if let Some(limit) = limit {
             self.limit("maxTokens", limit);
         }
-        self.converse_sampling(conversation, plan)?;
+        self.bounded_sampling(conversation, plan, "topP")?;
+        self.said_stops(&conversation.stop, "stopSequences")?;
         self.out.end_object();
         self.converse_output(conversation, plan)?;
         self.converse_more(conversation, plan, maker)
-    }
-
-    fn converse_sampling(
-        &mut self,
-        conversation: &Conversation<'_>,
-        plan: &MessagesPlan,
-    ) -> Result<(), Refusal> {
-        let sampling = &conversation.sampling;
-        let takes = self.scope.target.sampling;
-        let least = |least: f64| if plan.thinks() { least } else { 0.0 };
-        for (path, name, value, least) in [
-            (
-                "temperature",
-                "temperature",
-                sampling.temperature,
-                least(1.0),
-            ),
-            ("top_p", "topP", sampling.top_p, least(0.95)),
-        ] {
-            let Some(value) = value else { continue };
-            let degree = value.as_f64().unwrap_or_default();
-            if !takes || degree < least {
-                self.scope.note_dropped(path);
-            } else if degree > 1.0 {
-                let why = "must be at most 1 for this model";
-                return Err(self.scope.refusal(path, why));
-            } else {
-                self.out.key(name).raw(value.raw());
-            }
-        }
-        let stop = &conversation.stop;
-        self.check_stops(stop.len(), None)?;
-        if stop.iter().any(|it| it.is_blank()) {
-            self.scope.note_dropped(self.scope.source.paths.stop);
-        }
-        if stop.iter().all(|it| it.is_blank()) {
-            return Ok(());
-        }
-        self.out.key("stopSequences").begin_array();
-        for entry in stop.iter().filter(|it| !it.is_blank()) {
-            text(self.out.item(), *entry);
-        }
-        self.out.end_array();
-        Ok(())
     }
 
     fn converse_output(

@@ -20,54 +20,61 @@ impl Writer<'_, '_> {
         conversation: &Conversation<'_>,
         plan: &MessagesPlan,
     ) -> Result<(), Refusal> {
-        let sampling = &conversation.sampling;
-        let takes = self.scope.target.sampling;
-        if let Some(temperature) = sampling.temperature {
-            let degree = temperature.as_f64().unwrap_or_default();
-            if !takes || (plan.thinks() && degree < 1.0) {
-                self.scope.note_dropped("temperature");
-            } else if degree > 1.0 {
-                let message = "must be at most 1 for this model";
-                return Err(self.scope.refusal("temperature", message));
-            } else {
-                self.out.key("temperature").raw(temperature.raw());
-            }
-        }
-        if let Some(top_p) = sampling.top_p {
-            let share = top_p.as_f64().unwrap_or_default();
-            if !takes || (plan.thinks() && share < 0.95) {
-                self.scope.note_dropped("top_p");
-            } else {
-                self.out.key("top_p").raw(top_p.raw());
-            }
-        }
-        if let Some(top_k) = sampling.top_k {
-            if !takes || plan.thinks() {
+        self.bounded_sampling(conversation, plan, "top_p")?;
+        if let Some(top_k) = conversation.sampling.top_k {
+            if !self.scope.target.sampling || plan.thinks() {
                 self.scope.note_dropped("top_k");
             } else {
                 self.out.key("top_k").raw(top_k.raw());
             }
         }
-        self.check_stops(conversation.stop.len(), None)?;
-        self.messages_stop(&conversation.stop);
+        self.said_stops(&conversation.stop, "stop_sequences")
+    }
+
+    /// Writes the temperature, at most 1, and `top_p`, under the name that the format has for it.
+    pub(crate) fn bounded_sampling(
+        &mut self,
+        conversation: &Conversation<'_>,
+        plan: &MessagesPlan,
+        top_p: &str,
+    ) -> Result<(), Refusal> {
+        let sampling = &conversation.sampling;
+        let takes = self.scope.target.sampling;
+        for (path, name, value, least_to_think) in [
+            ("temperature", "temperature", sampling.temperature, 1.0),
+            ("top_p", top_p, sampling.top_p, 0.95),
+        ] {
+            let Some(value) = value else { continue };
+            let degree = value.as_f64().unwrap_or_default();
+            if !takes || (plan.thinks() && degree < least_to_think) {
+                self.scope.note_dropped(path);
+            } else if degree > 1.0 {
+                let message = "must be at most 1 for this model";
+                return Err(self.scope.refusal(path, message));
+            } else {
+                self.out.key(name).raw(value.raw());
+            }
+        }
         Ok(())
     }
 
-    /// Messages refuses stop sequences of white space alone.
-    fn messages_stop(&mut self, stop: &[Text<'_>]) {
+    /// Writes the stop sequences but for those of white space alone, which providers refuse.
+    pub(crate) fn said_stops(&mut self, stop: &[Text<'_>], field: &str) -> Result<(), Refusal> {
+        self.check_stops(stop.len(), None)?;
         let is_taken = |entry: &&Text<'_>| !entry.is_blank();
         let taken = stop.iter().filter(is_taken).count();
         if taken < stop.len() {
-            self.scope.note_dropped("stop");
+            self.scope.note_dropped(self.scope.source.paths.stop);
         }
         if taken == 0 {
-            return;
+            return Ok(());
         }
-        self.out.key("stop_sequences").begin_array();
+        self.out.key(field).begin_array();
         for entry in stop.iter().filter(is_taken) {
             text(self.out.item(), *entry);
         }
         self.out.end_array();
+        Ok(())
     }
 
     pub(crate) fn thinking(&mut self, conversation: &Conversation<'_>, plan: &MessagesPlan) {
