@@ -12,7 +12,9 @@ use crate::{
         },
         write::{
             Writer,
-            shared::{REMINDER, base64, document_format, is_said, misplaced, pieces, text, words},
+            shared::{
+                WriteWords, base64, document_format, is_said, misplaced, reminder, text, words,
+            },
         },
     },
     seal::ReasoningForm,
@@ -95,7 +97,7 @@ impl Writer<'_, '_> {
         }
         self.out.key("system").begin_array();
         for text in texts {
-            self.converse_text(text);
+            self.converse_text(text, words);
         }
         self.out.end_array();
         Ok(())
@@ -141,10 +143,10 @@ impl Writer<'_, '_> {
             // Written before.
             Block::Result(_) => {}
             Block::Text(block) if !is_said(&block.words) => {}
-            Block::Text(block) if turn.role.instructs() => self.converse_reminder(block),
-            Block::Text(block) => self.converse_text(block),
+            Block::Text(block) if turn.role.instructs() => self.converse_text(block, reminder),
+            Block::Text(block) => self.converse_text(block, words),
             Block::Refusal(refusal) if refusal.words.is_empty() => {}
-            Block::Refusal(refusal) => self.converse_text(refusal),
+            Block::Refusal(refusal) => self.converse_text(refusal, words),
             Block::Image(image) if !is_model => self.converse_image(image, turn)?,
             Block::Document(file) if !is_model => self.converse_file(file, turn, documents)?,
             Block::Call(call) if is_model => self.converse_call(call),
@@ -158,9 +160,9 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn converse_text(&mut self, said: &TextBlock<'_>) {
+    fn converse_text(&mut self, said: &TextBlock<'_>, write: WriteWords) {
         self.out.item().begin_object();
-        words(self.out.key("text"), &said.words);
+        write(self.out.key("text"), &said.words);
         self.out.end_object();
         self.cache_point(said.cache);
     }
@@ -179,19 +181,6 @@ impl Writer<'_, '_> {
         }
         self.out.end_object();
         self.out.end_object();
-    }
-
-    /// An instruction in the middle.
-    fn converse_reminder(&mut self, said: &TextBlock<'_>) {
-        self.out.item().begin_object();
-        self.out.key("text").begin_string();
-        let [open, close] = REMINDER;
-        self.out.text(open);
-        pieces(&mut self.out, &said.words);
-        self.out.text(close);
-        self.out.end_string();
-        self.out.end_object();
-        self.cache_point(said.cache);
     }
 
     fn converse_image(&mut self, image: &Image<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {

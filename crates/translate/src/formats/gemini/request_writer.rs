@@ -9,7 +9,7 @@ use crate::{
         conversation::{Block, Call, CallResult, Conversation, Role, Source, TextBlock, Turn},
         write::{
             Writer,
-            shared::{REMINDER, base64, is_said, misplaced, pieces, text, words},
+            shared::{WriteWords, base64, is_said, misplaced, pieces, reminder, text, words},
         },
     },
     seal::ReasoningForm,
@@ -73,7 +73,7 @@ impl Writer<'_, '_> {
         self.out.key("systemInstruction").begin_object();
         self.out.key("parts").begin_array();
         for text in texts {
-            self.gemini_text(text);
+            self.gemini_text(text, words);
         }
         self.out.end_array();
         self.out.end_object();
@@ -119,14 +119,10 @@ impl Writer<'_, '_> {
         let is_model = turn.role == Role::Assistant;
         match block {
             Block::Text(block) if !is_said(&block.words) => {}
-            Block::Text(block) if turn.role.instructs() => self.gemini_reminder(block),
-            Block::Text(block) => self.gemini_text(block),
+            Block::Text(block) if turn.role.instructs() => self.gemini_text(block, reminder),
+            Block::Text(block) => self.gemini_text(block, words),
             Block::Refusal(refusal) if refusal.words.is_empty() => {}
-            Block::Refusal(refusal) => {
-                self.out.item().begin_object();
-                words(self.out.key("text"), &refusal.words);
-                self.out.end_object();
-            }
+            Block::Refusal(refusal) => self.gemini_text(refusal, words),
             Block::Image(image) if !is_model => self.gemini_media(&image.source, IMAGE),
             Block::Document(file) if !is_model => self.gemini_media(&file.source, DOCUMENT),
             Block::Call(call) if is_model => self.gemini_call(call, signatures),
@@ -147,21 +143,9 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn gemini_text(&mut self, said: &TextBlock<'_>) {
+    fn gemini_text(&mut self, said: &TextBlock<'_>, write: WriteWords) {
         self.out.item().begin_object();
-        words(self.out.key("text"), &said.words);
-        self.out.end_object();
-    }
-
-    /// An instruction in the middle.
-    fn gemini_reminder(&mut self, said: &TextBlock<'_>) {
-        self.out.item().begin_object();
-        self.out.key("text").begin_string();
-        let [open, close] = REMINDER;
-        self.out.text(open);
-        pieces(&mut self.out, &said.words);
-        self.out.text(close);
-        self.out.end_string();
+        write(self.out.key("text"), &said.words);
         self.out.end_object();
     }
 

@@ -6,7 +6,7 @@ mod tools;
 
 use crate::request::write::{
     Writer,
-    shared::{base64, is_said, misplaced, pieces, text, words},
+    shared::{base64, is_said, misplaced, reminder, text, words},
 };
 use crate::{
     Refusal,
@@ -222,11 +222,7 @@ impl Writer<'_, '_> {
     fn reminder(&mut self, said: &TextBlock<'_>) {
         self.out.item().begin_object();
         self.out.key("type").string("text");
-        self.out.key("text").begin_string();
-        self.out.text("<system-reminder>\n");
-        pieces(&mut self.out, &said.words);
-        self.out.text("\n</system-reminder>");
-        self.out.end_string();
+        reminder(self.out.key("text"), &said.words);
         if self.is_marked(said.cache) {
             self.cache_control(said.cache);
         }

@@ -363,10 +363,23 @@ pub(crate) fn base64(out: &mut Output, data: &[u8]) {
     out.escaped(rest);
 }
 
+/// How words become a string: [`words`] or [`reminder`].
+pub(crate) type WriteWords = fn(&mut Output, &Words<'_>);
+
 /// Writes words as a string.
 pub(crate) fn words(out: &mut Output, words: &Words<'_>) {
     out.begin_string();
     pieces(out, words);
+    out.end_string();
+}
+
+/// Writes an instruction in the middle of a conversation as a string.
+pub(crate) fn reminder(out: &mut Output, words: &Words<'_>) {
+    let [open, close] = REMINDER;
+    out.begin_string();
+    out.text(open);
+    pieces(out, words);
+    out.text(close);
     out.end_string();
 }
 
