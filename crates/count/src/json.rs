@@ -27,8 +27,7 @@ impl<'j> Json<'j> {
 
     /// The value of a key of an object.
     pub(crate) fn get(self, key: &str) -> Option<Self> {
-        let mut members = self.0.members();
-        members.find_map(|(name, value)| name.is(key).then_some(Self(value)))
+        self.0.get(key).map(Self)
     }
 
     /// The text of a key of an object; empty if there is none.

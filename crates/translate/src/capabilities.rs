@@ -11,7 +11,7 @@ use crate::{
         gemini::spelling::spelled,
         messages::thinking::{goes_on_unthought, without_members},
     },
-    request::{reasoning::beside_tools, scope::member, write::shared::REMINDER},
+    request::{reasoning::beside_tools, write::shared::REMINDER},
 };
 use bytes::Bytes;
 use memchr::memmem;
@@ -39,7 +39,7 @@ pub fn sampling_settings(body: &[u8]) -> Vec<&'static str> {
     let Ok(document) = Document::of_valid(body) else {
         return Vec::new();
     };
-    let is_given = |name: &&str| member(document.root(), name).is_some_and(|it| !it.is_null());
+    let is_given = |name: &&str| document.root().given(name).is_some();
     let all = ["temperature", "top_p", "top_k"];
     all.into_iter().filter(is_given).collect()
 }
@@ -76,8 +76,8 @@ pub fn without_refused<'a>(
         return Ok((body, Vec::new()));
     };
     let top = document.root();
-    found.retain(|name| member(top, name).is_some());
-    let is_said = |name: &&&str| member(top, name).is_some_and(|it| !it.is_null());
+    found.retain(|name| top.get(name).is_some());
+    let is_said = |name: &&&str| top.given(name).is_some();
     let dropped: Vec<_> = found.iter().filter(is_said).copied().collect();
     if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
         return Err(must_stay(path));
@@ -113,7 +113,7 @@ pub fn needs_custom_tools(format: Format, body: &[u8], capabilities: &Capabiliti
         return false;
     };
     let top = document.root();
-    let messages = member(top, "messages").into_iter();
+    let messages = top.get("messages").into_iter();
     has_custom(top, "tools")
         || messages
             .flat_map(Value::elements)
@@ -122,9 +122,9 @@ pub fn needs_custom_tools(format: Format, body: &[u8], capabilities: &Capabiliti
 
 /// Whether a list of tools or calls has one of free text.
 fn has_custom(object: Value<'_>, list: &str) -> bool {
-    let list = member(object, list).into_iter();
+    let list = object.get(list).into_iter();
     list.flat_map(Value::elements)
-        .any(|tool| is_text(member(tool, "type"), "custom"))
+        .any(|tool| tool.has("type", "custom"))
 }
 
 /// How a model reasons.
@@ -195,8 +195,8 @@ pub fn within_capabilities(
 /// Checks the number of stop sequences.
 fn check_stops(format: Format, top: Value<'_>, can: &Capabilities) -> Result<(), Refusal> {
     let (stops, path) = match format {
-        Format::Chat => (member(top, "stop"), "stop"),
-        Format::Messages => (member(top, "stop_sequences"), "stop_sequences"),
+        Format::Chat => (top.get("stop"), "stop"),
+        Format::Messages => (top.get("stop_sequences"), "stop_sequences"),
         Format::Gemini => {
             let config = spelled(top, "generationConfig");
             let stops = config.and_then(|config| spelled(config, "stopSequences"));
@@ -272,15 +272,10 @@ fn escaped(text: &str) -> String {
     text.replace('\n', "\\n")
 }
 
-fn is_text(value: Option<Value<'_>>, word: &str) -> bool {
-    let text = value.and_then(Value::text);
-    text.is_some_and(|text| text.is(word))
-}
-
 /// The texts of a list of text parts; `None` if it has other parts.
 fn texts<'d>(content: Value<'d>) -> Option<Vec<Text<'d>>> {
-    let text = |part| match is_text(member(part, "type"), "text") {
-        true => member(part, "text").and_then(Value::text),
+    let text = |part: Value<'d>| match part.has("type", "text") {
+        true => part.get("text").and_then(Value::text),
         false => None,
     };
     content.elements().map(text).collect()
@@ -288,7 +283,7 @@ fn texts<'d>(content: Value<'d>) -> Option<Vec<Text<'d>>> {
 
 /// The texts of a message; `None` if it has other parts.
 fn said<'d>(message: Value<'d>) -> Option<Vec<Text<'d>>> {
-    let content = member(message, "content")?;
+    let content = message.get("content")?;
     match content.text() {
         Some(text) => Some(vec![text]),
         None => texts(content),
@@ -359,9 +354,9 @@ impl Fitter<'_> {
 
     fn chat(&mut self, top: Value<'_>) -> Result<(), Refusal> {
         let can = self.can.chat;
-        let tools = member(top, "tools").into_iter();
+        let tools = top.get("tools").into_iter();
         let has_tools = tools.flat_map(Value::elements).next().is_some();
-        let has_user = member(top, "user").is_some_and(|user| !user.is_null());
+        let has_user = top.given("user").is_some();
         let mut out = Vec::new();
         if has_tools && !can.effort_with_tools && self.effort_beside_tools(top) {
             out.push("reasoning_effort");
@@ -386,7 +381,7 @@ impl Fitter<'_> {
                         continue;
                     };
                     out.push(field);
-                    if !value.is_null() && !is_text(Some(value), "auto") {
+                    if !value.is_null() && !value.is("auto") {
                         self.drop(field);
                     }
                 }
@@ -400,16 +395,16 @@ impl Fitter<'_> {
     /// Sets the effort of a request with tools. `true`: it must be taken out.
     fn effort_beside_tools(&mut self, top: Value<'_>) -> bool {
         const FIELD: &str = "reasoning_effort";
-        let given = member(top, FIELD);
+        let given = top.get(FIELD);
         let asked = given.filter(|effort| !effort.is_null());
         let ModelReasoning { mode, efforts } = self.reasoning;
         let sent = beside_tools(asked.is_some(), mode, efforts);
-        if asked.is_some() && (sent.is_none() || !is_text(asked, "none")) {
+        if asked.is_some() && (sent.is_none() || !top.has(FIELD, "none")) {
             self.drop(FIELD);
         }
         match (given, sent) {
             (given, None) => return given.is_some(),
-            (Some(value), Some(_)) if is_text(Some(value), "none") => {}
+            (Some(value), Some(_)) if value.is("none") => {}
             (Some(value), Some(_)) => self.replace(value.span(), r#""none""#),
             (None, Some(_)) => {
                 let start = top.span().start.saturating_add(1);
@@ -427,30 +422,29 @@ impl Fitter<'_> {
             false => self.join_leading(messages),
         };
         for message in messages.elements().skip(joined) {
-            let Some(role) = member(message, "role") else {
+            let Some(role) = message.get("role") else {
                 continue;
             };
-            let is = |name| is_text(Some(role), name);
-            let instructs = is("system") || is("developer");
+            let instructs = role.is("system") || role.is("developer");
             let reminds = has_begun && instructs && !can.system_in_the_middle;
             has_begun |= !instructs;
             if reminds {
                 self.set_role(role, "user");
-            } else if is("developer") && !can.developer_role {
+            } else if role.is("developer") && !can.developer_role {
                 self.set_role(role, "system");
             }
-            let Some(content) = member(message, "content") else {
+            let Some(content) = message.get("content") else {
                 continue;
             };
-            let joins = reminds || !(can.openai || is("user"));
+            let joins = reminds || !(can.openai || role.is("user"));
             match content.kind() {
                 Kind::String if reminds => self.remind(content),
                 Kind::Array => match texts(content).filter(|_| joins) {
                     Some(texts) => {
                         // The texts of an answer are pieces of one.
                         let between: &[u8] = match () {
-                            () if is("assistant") => b"",
-                            () if is("tool") => b"\\n",
+                            () if role.is("assistant") => b"",
+                            () if role.is("tool") => b"\\n",
                             () => b"\\n\\n",
                         };
                         self.join(content, &texts, reminds, between);
@@ -469,37 +463,30 @@ impl Fitter<'_> {
     /// Joins the instructions at the beginning into one message; returns how many these were, 0 if they stay
     /// as they are.
     fn join_leading(&mut self, messages: Value<'_>) -> usize {
-        let instructs = |message: &Value<'_>| {
-            let role = member(*message, "role");
-            is_text(role, "system") || is_text(role, "developer")
-        };
+        let instructs =
+            |message: &Value<'_>| message.has("role", "system") || message.has("role", "developer");
         let leading: Vec<_> = messages.elements().take_while(instructs).collect();
         let [first, rest @ ..] = leading.as_slice() else {
             return 0;
         };
         let said: Option<Vec<_>> = leading.iter().copied().map(said).collect();
-        let content = member(*first, "content");
+        let content = first.get("content");
         let (Some(content), Some(said), Some(last)) = (content, said, rest.last()) else {
             return 0;
         };
-        let is_given = |message: &Value<'_>, name| {
-            let value = member(*message, name);
-            value.is_some_and(|value| !value.is_null())
-        };
-        if rest.iter().any(|message| is_given(message, "name")) {
+        if rest.iter().any(|message| message.given("name").is_some()) {
             self.drop("messages[].name");
         }
-        let parts = rest
-            .iter()
-            .filter_map(|message| member(*message, "content"));
+        let parts = rest.iter().filter_map(|message| message.get("content"));
         let mut parts = parts.flat_map(Value::elements);
-        if parts.any(|part| is_given(&part, "prompt_cache_breakpoint")) {
+        let mark = "prompt_cache_breakpoint";
+        if parts.any(|part| part.given(mark).is_some()) {
             self.drop("messages[].content[].prompt_cache_breakpoint");
         }
         let is_developer = leading
             .iter()
-            .all(|message| is_text(member(*message, "role"), "developer"));
-        if let Some(role) = member(*first, "role")
+            .all(|message| message.has("role", "developer"));
+        if let Some(role) = first.get("role")
             && !(is_developer && self.can.chat.developer_role)
         {
             self.set_role(role, "system");
@@ -522,7 +509,7 @@ impl Fitter<'_> {
     /// Puts one string in the place of a list of texts.
     fn join(&mut self, content: Value<'_>, texts: &[Text<'_>], reminds: bool, between: &[u8]) {
         let mark = "prompt_cache_breakpoint";
-        let is_marked = |part| member(part, mark).is_some_and(|mark| !mark.is_null());
+        let is_marked = |part: Value<'_>| part.given(mark).is_some();
         if content.elements().any(is_marked) {
             self.drop("messages[].content[].prompt_cache_breakpoint");
         }
@@ -537,21 +524,20 @@ impl Fitter<'_> {
 
     fn responses(&mut self, top: Value<'_>) {
         let has_state = self.can.responses.encrypted_reasoning;
-        let include = member(top, "include").filter(|_| !has_state);
-        if let Some(include) = include {
-            let is_state = |it: &Value<'_>| is_text(Some(*it), ENCRYPTED);
-            if include.elements().any(|it| is_state(&it)) {
-                let kept = include.elements().filter(|it| !is_state(it));
-                let kept: Vec<_> = kept.map(Value::raw).collect();
-                let list = [b"[".as_slice(), &kept.join(&b','), b"]"].concat();
-                self.replace(include.span(), list);
-                self.drop("include");
-            }
+        let include = top.get("include").filter(|_| !has_state);
+        if let Some(include) = include
+            && include.elements().any(|it| it.is(ENCRYPTED))
+        {
+            let kept = include.elements().filter(|it| !it.is(ENCRYPTED));
+            let kept: Vec<_> = kept.map(Value::raw).collect();
+            let list = [b"[".as_slice(), &kept.join(&b','), b"]"].concat();
+            self.replace(include.span(), list);
+            self.drop("include");
         }
-        let items = member(top, "input").into_iter();
+        let items = top.get("input").into_iter();
         for item in items.flat_map(Value::elements) {
-            if !has_state && is_text(member(item, "type"), "reasoning") {
-                let is_given = member(item, "encrypted_content").is_some_and(|it| !it.is_null());
+            if !has_state && item.has("type", "reasoning") {
+                let is_given = item.given("encrypted_content").is_some();
                 self.take_out(item, |key| key.is("encrypted_content"));
                 if is_given {
                     self.drop("input[].encrypted_content");
@@ -564,7 +550,7 @@ impl Fitter<'_> {
                 ("content", "input[].content[].prompt_cache_breakpoint"),
                 ("output", "input[].output[].prompt_cache_breakpoint"),
             ] {
-                if let Some(list) = member(item, list) {
+                if let Some(list) = item.get(list) {
                     self.take_marks(list, "prompt_cache_breakpoint", path);
                 }
             }
@@ -574,8 +560,8 @@ impl Fitter<'_> {
     fn messages(&mut self, top: Value<'_>) -> Result<(), Refusal> {
         let can = self.can.messages;
         let has_marks = self.can.cache_breakpoints;
-        let config = member(top, "output_config");
-        let format = config.and_then(|config| member(config, "format"));
+        let config = top.get("output_config");
+        let format = config.and_then(|config| config.get("format"));
         if !can.structured_output && format.is_some_and(|format| !format.is_null()) {
             let why = "cannot be kept to by this model: it takes no schemas";
             return Err(Refusal::new("output_config.format", why));
@@ -601,7 +587,7 @@ impl Fitter<'_> {
                 }
                 "output_config" if !can.adaptive_thinking => {
                     let others = value.members().any(|(key, _)| !key.is("effort"));
-                    if member(value, "effort").is_some() {
+                    if value.get("effort").is_some() {
                         match others {
                             true => _ = self.take_out(value, |key| key.is("effort")),
                             false => out.push("output_config"),
@@ -618,21 +604,22 @@ impl Fitter<'_> {
     /// Asks for thinking as the provider can be asked. `false`: it cannot.
     fn messages_thinking(&mut self, top: Value<'_>, thinking: Value<'_>) -> bool {
         let can = self.can.messages;
-        let is = |kind| is_text(member(thinking, "type"), kind);
-        if is("disabled") {
+        if thinking.has("type", "disabled") {
             return can.thinking_can_be_disabled;
         }
-        if !is("adaptive") || can.adaptive_thinking {
+        if !thinking.has("type", "adaptive") || can.adaptive_thinking {
             return true;
         }
         if goes_on_unthought(top) {
             // Adaptive thinking may begin without the earlier thought, enabled thinking may not.
             return false;
         }
-        let effort = member(top, "output_config").and_then(|config| member(config, "effort"));
+        let effort = top
+            .get("output_config")
+            .and_then(|config| config.get("effort"));
         let effort = effort.and_then(|effort| serde_json::from_slice(effort.raw()).ok());
         let budget = effort.unwrap_or(Effort::High).thinking_budget();
-        let limit = member(top, "max_tokens").and_then(Value::as_u64);
+        let limit = top.get("max_tokens").and_then(Value::as_u64);
         let room = budget
             .zip(limit)
             .and_then(|(budget, limit)| ThinkingRoom::within(budget, limit, Some(limit)));
@@ -646,8 +633,8 @@ impl Fitter<'_> {
 
     fn messages_turns(&mut self, messages: Value<'_>) {
         for message in messages.elements() {
-            let content = member(message, "content");
-            let role = member(message, "role").filter(|role| is_text(Some(*role), "system"));
+            let content = message.get("content");
+            let role = message.get("role").filter(|role| role.is("system"));
             if let Some(role) = role.filter(|_| !self.can.messages.system_in_the_middle) {
                 self.set_role(role, "user");
                 match content {
@@ -667,7 +654,7 @@ impl Fitter<'_> {
             }
             for block in content.into_iter().flat_map(Value::elements) {
                 let path = "messages[].content[].cache_control";
-                if let Some(inner) = member(block, "content") {
+                if let Some(inner) = block.get("content") {
                     let path = "messages[].content[].content[].cache_control";
                     self.take_marks(inner, "cache_control", path);
                 }

@@ -64,9 +64,11 @@ pub fn with_default_effort(
     let top = document.root();
     let (path, value): (&[Names], Json) = match format {
         Format::Chat => {
-            let has_tools = given(top, "tools").is_some_and(|it| it.elements().next().is_some());
+            let has_tools = top
+                .given("tools")
+                .is_some_and(|it| it.elements().next().is_some());
             // The settings of Google's API, which it does not take beside an effort.
-            let of_google = given(top, "extra_body").and_then(|it| given(it, "google"));
+            let of_google = top.given("extra_body").and_then(|it| it.given("google"));
             let of_google = of_google.and_then(|it| any(it, THINKING));
             let has_own = of_google.is_some() || has_any(top, &OF_CHAT);
             if has_own || (has_tools && !accepted.beside_tools) {
@@ -75,7 +77,7 @@ pub fn with_default_effort(
             (&[&["reasoning_effort"]], json!(effort))
         }
         Format::Responses => {
-            let reasoning = given(top, "reasoning");
+            let reasoning = top.given("reasoning");
             if reasoning.is_some_and(|it| has_any(it, &["enabled", "max_tokens"])) {
                 return None;
             }
@@ -104,13 +106,8 @@ pub fn with_default_effort(
     Some(spliced.into_bytes())
 }
 
-/// A member that is not `null`.
-fn given<'d>(object: Value<'d>, name: &str) -> Option<Value<'d>> {
-    any(object, &[name]).filter(|it| !it.is_null())
-}
-
 fn has_any(object: Value<'_>, names: &[&str]) -> bool {
-    names.iter().any(|name| given(object, name).is_some())
+    names.iter().any(|name| object.given(name).is_some())
 }
 
 fn any<'d>(object: Value<'d>, names: &[&str]) -> Option<Value<'d>> {

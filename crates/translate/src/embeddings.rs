@@ -8,7 +8,7 @@ use crate::{
     Refusal, Strict,
     document::{Document, Kind, Value},
     output::Output,
-    request::{most_memory, scope::member},
+    request::most_memory,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -328,38 +328,38 @@ pub fn with_usage(answer: &[u8], tokens: u64) -> Bytes {
 
 /// The vectors of an answer, and its input tokens if it has them.
 fn vectors(format: EmbeddingsFormat, root: Value<'_>) -> Option<(Vec<Value<'_>>, Option<u64>)> {
-    let usage = || member(member(root, "usageMetadata")?, "promptTokenCount")?.as_u64();
+    let usage = || root.get("usageMetadata")?.get("promptTokenCount")?.as_u64();
     Some(match format {
         EmbeddingsFormat::Titan => {
-            let tokens = member(root, "inputTextTokenCount").and_then(Value::as_u64);
-            (vec![member(root, "embedding")?], tokens)
+            let tokens = root.get("inputTextTokenCount").and_then(Value::as_u64);
+            (vec![root.get("embedding")?], tokens)
         }
         EmbeddingsFormat::Cohere => {
-            let vectors = member(root, "embeddings")?;
+            let vectors = root.get("embeddings")?;
             // Older models leave the kind of numbers out.
-            let vectors = member(vectors, "float").unwrap_or(vectors);
+            let vectors = vectors.get("float").unwrap_or(vectors);
             (vectors.elements().collect(), None)
         }
         EmbeddingsFormat::Gemini => {
-            let vectors = member(root, "embeddings")?.elements();
-            let vectors = vectors.map(|it| member(it, "values"));
+            let vectors = root.get("embeddings")?.elements();
+            let vectors = vectors.map(|it| it.get("values"));
             (vectors.collect::<Option<_>>()?, usage())
         }
         EmbeddingsFormat::VertexPredict => {
-            let embeddings = member(root, "predictions")?.elements();
+            let embeddings = root.get("predictions")?.elements();
             let embeddings: Vec<_> = embeddings
-                .map(|it| member(it, "embeddings"))
+                .map(|it| it.get("embeddings"))
                 .collect::<Option<_>>()?;
             // Unknown if one is missing: the gateway counts the input then.
             let tokens = embeddings.iter().try_fold(0_u64, |sum, it| {
-                let tokens = member(member(*it, "statistics")?, "token_count")?;
+                let tokens = it.get("statistics")?.get("token_count")?;
                 sum.checked_add(tokens.as_u64()?)
             });
-            let vectors = embeddings.iter().map(|it| member(*it, "values"));
+            let vectors = embeddings.iter().map(|it| it.get("values"));
             (vectors.collect::<Option<_>>()?, tokens)
         }
         EmbeddingsFormat::VertexEmbedContent => {
-            (vec![member(member(root, "embedding")?, "values")?], usage())
+            (vec![root.get("embedding")?.get("values")?], usage())
         }
     })
 }

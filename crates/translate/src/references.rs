@@ -10,7 +10,6 @@
 use crate::{
     document::{Document, Kind, Value},
     output::Output,
-    request::scope::member,
 };
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
@@ -97,10 +96,10 @@ pub fn resolve<T: Turns>(
         return Err(Unresolved::TooLarge);
     };
     let top = document.root();
-    let input = member(top, "input");
+    let input = top.get("input");
     let mut resolver = Resolver::new(turns, most, body.len());
     resolver.out.begin_array();
-    let named = member(top, "previous_response_id").and_then(Value::as_str);
+    let named = top.get("previous_response_id").and_then(Value::as_str);
     let made_here = named.as_deref().and_then(RequestId::of_answer);
     let previous = match made_here {
         Some(id) => resolver.conversation(id)?,
@@ -197,7 +196,7 @@ impl<'t, T: Turns> Resolver<'t, T> {
             let Ok(response) = Document::of_valid(&turn.response) else {
                 continue;
             };
-            let output = member(response.root(), "output");
+            let output = response.root().get("output");
             for item in output.into_iter().flat_map(Value::elements) {
                 self.remembered(item)?;
             }
@@ -234,10 +233,10 @@ impl<'t, T: Turns> Resolver<'t, T> {
         item: Value<'_>,
         path: impl FnOnce() -> String,
     ) -> Result<(), Unresolved<T::Error>> {
-        let is_thought = is_kind(item, "reasoning");
+        let is_thought = item.has("type", "reasoning");
         let is_empty = holds_nothing(item);
         let lacks_state = is_thought && !has_text(item, "encrypted_content");
-        let id = member(item, "id").and_then(Value::as_str);
+        let id = item.get("id").and_then(Value::as_str);
         let answer = id.as_deref().and_then(RequestId::in_answer_id);
         let (Some(id), Some(answer), true) = (id, answer, is_empty || lacks_state) else {
             self.out.item().raw(item.raw());
@@ -265,10 +264,10 @@ impl<'t, T: Turns> Resolver<'t, T> {
     /// Writes a remembered item: without its id, which no provider knows, where the format allows that.
     /// A thought without its sealed state says nothing to a provider.
     fn remembered(&mut self, item: Value<'_>) -> Result<(), Unresolved<T::Error>> {
-        if is_kind(item, "reasoning") && !has_text(item, "encrypted_content") {
+        if item.has("type", "reasoning") && !has_text(item, "encrypted_content") {
             return Ok(());
         }
-        let needs_id = is_kind(item, "reasoning") || is_kind(item, "web_search_call");
+        let needs_id = item.has("type", "reasoning") || item.has("type", "web_search_call");
         self.out.item().begin_object();
         for (key, value) in item.members() {
             if needs_id || !key.is("id") {
@@ -296,9 +295,9 @@ impl<'t, T: Turns> Resolver<'t, T> {
         let Ok(document) = Document::of_valid(response) else {
             return;
         };
-        let output = member(document.root(), "output");
+        let output = document.root().get("output");
         for item in output.into_iter().flat_map(Value::elements) {
-            if let Some(id) = member(item, "id").and_then(Value::as_str) {
+            if let Some(id) = item.get("id").and_then(Value::as_str) {
                 let raw = response.slice(item.span());
                 self.items.insert(id.into_owned(), raw);
             }
@@ -324,13 +323,8 @@ impl<'t, T: Turns> Resolver<'t, T> {
     }
 }
 
-fn is_kind(item: Value<'_>, kind: &str) -> bool {
-    let found = member(item, "type").and_then(Value::text);
-    found.is_some_and(|found| found.is(kind))
-}
-
 fn has_text(item: Value<'_>, name: &str) -> bool {
-    let text = member(item, name).and_then(Value::text);
+    let text = item.get(name).and_then(Value::text);
     text.is_some_and(|text| !text.is_empty())
 }
 

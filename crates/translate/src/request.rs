@@ -102,7 +102,7 @@ pub fn request(
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, &scope);
     let remembered = scope.source.remembered;
-    let input = remembered.and_then(|field| scope::member(document.root(), field));
+    let input = remembered.and_then(|field| document.root().get(field));
     let input = input.map(Value::span);
     let mut body = written.body;
     if body.capacity().saturating_sub(body.len()) > body.len() / 4 {

@@ -9,7 +9,6 @@ use crate::{
     document::{Document, Kind, Value},
     formats::source,
     output::Output,
-    request::scope::member,
     seal::is_sealed,
 };
 use bytes::Bytes;
@@ -88,13 +87,8 @@ impl Unsealer {
 }
 
 pub(crate) fn is_seal(value: Value<'_>, field: &str) -> bool {
-    let field = member(value, field).and_then(Value::text);
+    let field = value.get(field).and_then(Value::text);
     field.is_some_and(|text| is_sealed(&text.decode()))
-}
-
-pub(crate) fn is_kind(block: Value<'_>, kind: &str) -> bool {
-    let found = member(block, "type").and_then(Value::text);
-    found.is_some_and(|found| found.is(kind))
 }
 
 #[cfg(test)]

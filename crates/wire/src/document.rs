@@ -287,6 +287,27 @@ impl<'d> Value<'d> {
         Members(self.children(NodeKind::Object))
     }
 
+    /// The first member of an object under this name.
+    pub fn get(self, name: &str) -> Option<Self> {
+        let mut members = self.members();
+        members.find_map(|(key, value)| key.is(name).then_some(value))
+    }
+
+    /// The same, unless it is `null`.
+    pub fn given(self, name: &str) -> Option<Self> {
+        self.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Whether the member of an object under this name is the word.
+    pub fn has(self, name: &str, word: &str) -> bool {
+        self.get(name).is_some_and(|value| value.is(word))
+    }
+
+    /// Whether it is a string with this word as its contents.
+    pub fn is(self, word: &str) -> bool {
+        self.text().is_some_and(|text| text.is(word))
+    }
+
     /// The members of an object, with their keys as values that have a place.
     pub fn members_with_places(self) -> impl Iterator<Item = (Self, Self)> {
         let mut children = self.children(NodeKind::Object);

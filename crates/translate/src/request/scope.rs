@@ -349,17 +349,11 @@ fn type_of<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
     if value.kind() != Kind::Object {
         return Err(must_be(path, "an object", value));
     }
-    let Some(tag) = member(value, "type") else {
+    let Some(tag) = value.get("type") else {
         return Err(refuse(&path.field("type"), "is missing"));
     };
     tag.text()
         .ok_or_else(|| must_be(&path.field("type"), "a string", tag))
-}
-
-/// A member of an object that is not opened yet.
-pub(crate) fn member<'d>(value: Value<'d>, name: &str) -> Option<Value<'d>> {
-    let mut members = value.members();
-    members.find_map(|(key, value)| key.is(name).then_some(value))
 }
 
 /// A word of the caller's as a message repeats it.

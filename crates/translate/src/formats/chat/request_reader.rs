@@ -19,7 +19,7 @@ use crate::{
         },
         fields::Fields,
         path::Path,
-        scope::{Scope, member, must_be, refuse, shown},
+        scope::{Scope, must_be, refuse, shown},
     },
 };
 use tollgate_types::Effort;
@@ -150,7 +150,7 @@ fn read_messages<'d>(
         if message.kind() != Kind::Object {
             return Err(must_be(&path, "an object", message));
         }
-        let role = member(message, "role").and_then(Value::text);
+        let role = message.get("role").and_then(Value::text);
         let role = role.ok_or_else(|| refuse(&path.field("role"), "is missing"))?;
         let (role, blocks) = if role.is("user") {
             let mut fields = scope.open(message, &table::USER, &path)?;
@@ -249,7 +249,7 @@ fn read_part<'d>(
             fields.close()?;
             let path = path.field("file");
             // A target without names needs it for the type.
-            let given = member(file, "filename").and_then(Value::text);
+            let given = file.get("filename").and_then(Value::text);
             let mut file = scope.open(file, &table::FILE_DATA, &path)?;
             let name = file.text("filename")?.or(given);
             let data = file.require_text("file_data")?;
@@ -340,7 +340,7 @@ fn thoughts<'d>(
     if let Some(details) = fields.array("reasoning_details")? {
         for entry in details.elements() {
             let seal = ["data", "signature"];
-            let seal = seal.iter().find_map(|name| member(entry, name)?.text());
+            let seal = seal.iter().find_map(|name| entry.get(name)?.text());
             if seal.is_none() {
                 // It belongs to the provider that wrote it, and nothing shows which that was.
                 scope.note_dropped(DETAILS);

@@ -9,14 +9,13 @@ use crate::request::write::{
 };
 use crate::{
     Refusal,
-    document::{Document, Text, Value},
+    document::{Document, Text},
     names::ToolKind,
     request::{
         conversation::{
             Block, CallResult, Conversation, File, Image, Input, Role, Source, TextBlock, Turn,
         },
         reasoning,
-        scope::member,
     },
     seal::ReasoningForm,
 };
@@ -522,11 +521,10 @@ impl Writer<'_, '_> {
         for (key, value) in entry.members() {
             self.out.escaped_key(key.json()).raw(value.raw());
         }
-        let kind = member(entry, "type").and_then(Value::text);
-        let field = match kind {
-            Some(kind) if kind.is("reasoning.text") => "text",
-            Some(kind) if kind.is("reasoning.summary") => "summary",
-            _ => "",
+        let field = match () {
+            () if entry.has("type", "reasoning.text") => "text",
+            () if entry.has("type", "reasoning.summary") => "summary",
+            () => "",
         };
         if !field.is_empty() {
             self.out.key(field).begin_string();

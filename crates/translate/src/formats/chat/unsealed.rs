@@ -2,7 +2,6 @@
 
 use crate::{
     document::Value,
-    request::scope::member,
     unsealed::{Unsealer, is_seal},
 };
 
@@ -16,7 +15,7 @@ pub(crate) fn unseal(writer: &mut Unsealer, top: Value<'_>) {
 impl Unsealer {
     /// The text beside a seal was made by the same other provider.
     fn chat_message(&mut self, message: Value<'_>) {
-        let details = member(message, "reasoning_details");
+        let details = message.get("reasoning_details");
         let mut entries = details.into_iter().flat_map(Value::elements);
         if !entries.any(|entry| is_seal(entry, "data")) {
             self.out.item().raw(message.raw());

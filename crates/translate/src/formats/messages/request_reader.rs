@@ -18,7 +18,7 @@ use crate::{
         },
         fields::Fields,
         path::Path,
-        scope::{Scope, member, must_be, refuse, shown},
+        scope::{Scope, must_be, refuse, shown},
     },
 };
 use blocks::{blocks_of, system_message};
@@ -193,14 +193,10 @@ fn read_messages<'d>(
     conversation: &mut Conversation<'d>,
 ) -> Result<(), Refusal> {
     let path = Path::ROOT.field("messages");
-    let is_user = |message: Value<'_>| {
-        let role = member(message, "role").and_then(Value::text);
-        role.is_some_and(|role| role.is("user"))
-    };
     let last_user = messages
         .elements()
         .enumerate()
-        .filter(|(_, message)| is_user(*message))
+        .filter(|(_, message)| message.has("role", "user"))
         .map(|(at, _)| at)
         .last();
     conversation.turns.reserve(messages.elements().count());
@@ -209,7 +205,7 @@ fn read_messages<'d>(
         if message.kind() != Kind::Object {
             return Err(must_be(&path, "an object", message));
         }
-        let role = member(message, "role").and_then(Value::text);
+        let role = message.get("role").and_then(Value::text);
         let role = role.ok_or_else(|| refuse(&path.field("role"), "is missing"))?;
         let (role, blocks) = if role.is("user") {
             let fields = scope.open(message, &table::USER, &path)?;

@@ -8,7 +8,6 @@
 use crate::{
     document::{Document, Value},
     output::Output,
-    request::scope::member,
 };
 use bytes::Bytes;
 
@@ -36,31 +35,32 @@ impl ThinkingObstacles {
 }
 
 fn forces_a_tool(top: Value<'_>) -> bool {
-    let choice = member(top, "tool_choice").and_then(|choice| member(choice, "type"));
-    let kind = choice.and_then(Value::text);
-    kind.is_some_and(|kind| kind.is("any") || kind.is("tool"))
+    let choice = top.get("tool_choice");
+    choice.is_some_and(|choice| choice.has("type", "any") || choice.has("type", "tool"))
 }
 
 /// Whether the answer goes on from a turn that did not begin with a thought: after a tool, or
 /// because that turn comes last of all.
 pub(crate) fn goes_on_unthought(top: Value<'_>) -> bool {
-    let messages = member(top, "messages").into_iter();
+    let messages = top.get("messages").into_iter();
     let (mut last, mut comes_last) = (None, false);
     for message in messages.flat_map(Value::elements) {
-        let role = member(message, "role").and_then(Value::text);
-        comes_last = role.is_some_and(|role| role.is("assistant"));
+        comes_last = message.has("role", "assistant");
         last = if comes_last { Some(message) } else { last };
     }
-    let content = last.and_then(|message| member(message, "content"));
+    let content = last.and_then(|message| message.get("content"));
     let mut blocks = content.into_iter().flat_map(Value::elements);
-    let calls = blocks.clone().any(|block| is_kind(block, &["tool_use"]));
-    let thinks = |block| is_kind(block, &["thinking", "redacted_thinking"]);
-    (calls || comes_last) && !blocks.next().is_some_and(thinks)
+    let calls = blocks.clone().any(|block| block.has("type", "tool_use"));
+    (calls || comes_last) && !blocks.next().is_some_and(is_thought)
+}
+
+pub(crate) fn is_thought(block: Value<'_>) -> bool {
+    block.has("type", "thinking") || block.has("type", "redacted_thinking")
 }
 
 /// Thinking goes with a temperature of 1, a `top_p` of 0.95 at least, and no `top_k`.
 fn sampling(top: Value<'_>) -> Vec<&'static str> {
-    let number = |field| member(top, field).and_then(Value::as_f64);
+    let number = |field| top.get(field).and_then(Value::as_f64);
     let mut found = Vec::new();
     if number("temperature").is_some_and(|degree| degree < 1.0) {
         found.push("temperature");
@@ -68,15 +68,10 @@ fn sampling(top: Value<'_>) -> Vec<&'static str> {
     if number("top_p").is_some_and(|share| share < 0.95) {
         found.push("top_p");
     }
-    if member(top, "top_k").is_some() {
+    if top.get("top_k").is_some() {
         found.push("top_k");
     }
     found
-}
-
-fn is_kind(block: Value<'_>, kinds: &[&str]) -> bool {
-    let found = member(block, "type").and_then(Value::text);
-    found.is_some_and(|found| kinds.iter().any(|kind| found.is(kind)))
 }
 
 /// A body without these members; `None` if it is no JSON. A lexer has checked it.

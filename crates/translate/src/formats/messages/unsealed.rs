@@ -2,8 +2,8 @@
 
 use crate::{
     document::Value,
-    request::scope::member,
-    unsealed::{Unsealer, is_kind, is_seal},
+    formats::messages::thinking::is_thought,
+    unsealed::{Unsealer, is_seal},
 };
 use std::{borrow::Cow, collections::HashSet};
 
@@ -22,7 +22,7 @@ pub(crate) fn unseal(writer: &mut Unsealer, top: Value<'_>) {
 
 impl Unsealer {
     fn message(&mut self, message: Value<'_>) {
-        let content = member(message, "content");
+        let content = message.get("content");
         let sealed = Sealed::of(content);
         let blocks = || content.into_iter().flat_map(Value::elements);
         if !blocks().any(|block| sealed.loses(block)) {
@@ -75,7 +75,7 @@ impl<'d> Sealed<'d> {
     fn of(content: Option<Value<'d>>) -> Self {
         let blocks = content.into_iter().flat_map(Value::elements);
         let results = blocks.filter(|block| is_sealed_result(*block));
-        let ids = results.filter_map(|block| member(block, "tool_use_id")?.as_str());
+        let ids = results.filter_map(|block| block.get("tool_use_id")?.as_str());
         Self {
             searches: ids.collect(),
         }
@@ -88,7 +88,7 @@ impl<'d> Sealed<'d> {
 
     /// Whether nothing of a message is left.
     fn is_all(&self, message: Value<'_>) -> bool {
-        let content = member(message, "content").into_iter();
+        let content = message.get("content").into_iter();
         let mut blocks = content.flat_map(Value::elements).peekable();
         blocks.peek().is_some() && blocks.all(|block| self.block(block).is_some())
     }
@@ -104,8 +104,8 @@ impl<'d> Sealed<'d> {
         if is_sealed_result(block) {
             return Some("messages[].content[].web_search_tool_result");
         }
-        let is_call = !self.searches.is_empty() && is_kind(block, "server_tool_use");
-        let id = is_call.then(|| member(block, "id")?.as_str()).flatten()?;
+        let is_call = !self.searches.is_empty() && block.has("type", "server_tool_use");
+        let id = is_call.then(|| block.get("id")?.as_str()).flatten()?;
         let is_lost = self.searches.contains(&id);
         is_lost.then_some("messages[].content[].server_tool_use")
     }
@@ -113,14 +113,14 @@ impl<'d> Sealed<'d> {
 
 /// Whether a block is the result of a search that another provider made.
 fn is_sealed_result(block: Value<'_>) -> bool {
-    let content = member(block, "content").into_iter();
+    let content = block.get("content").into_iter();
     let mut results = content.flat_map(Value::elements);
-    is_kind(block, "web_search_tool_result")
+    block.has("type", "web_search_tool_result")
         && results.any(|result| is_seal(result, "encrypted_content"))
 }
 
 fn citations(block: Value<'_>) -> impl Iterator<Item = Value<'_>> {
-    let citations = member(block, "citations").into_iter();
+    let citations = block.get("citations").into_iter();
     citations.flat_map(Value::elements)
 }
 
@@ -130,28 +130,21 @@ fn is_sealed_citation(citation: Value<'_>) -> bool {
 
 /// Whether thinking is enabled, and the answer that goes on after a tool loses its thought.
 fn goes_on_without_thought(top: Value<'_>) -> bool {
-    let thinking = member(top, "thinking").and_then(|it| member(it, "type"));
-    if !thinking
-        .and_then(Value::text)
-        .is_some_and(|it| it.is("enabled"))
-    {
+    let thinking = top.get("thinking");
+    if !thinking.is_some_and(|it| it.has("type", "enabled")) {
         return false;
     }
-    let messages = member(top, "messages");
+    let messages = top.get("messages");
     // A message of which nothing is left does not count: the one before it becomes the last.
     let is_kept_answer = |message: &Value<'_>| {
-        let role = member(*message, "role").and_then(Value::text);
-        role.is_some_and(|role| role.is("assistant"))
-            && !Sealed::of(member(*message, "content")).is_all(*message)
+        message.has("role", "assistant") && !Sealed::of(message.get("content")).is_all(*message)
     };
     let turns = messages.into_iter().flat_map(Value::elements);
     let last = turns.filter(is_kept_answer).last();
-    let content = last.and_then(|it| member(it, "content"));
+    let content = last.and_then(|it| it.get("content"));
     let sealed = Sealed::of(content);
     let mut blocks = content.into_iter().flat_map(Value::elements);
-    let calls = blocks.clone().any(|block| is_kind(block, "tool_use"));
+    let calls = blocks.clone().any(|block| block.has("type", "tool_use"));
     let first = blocks.find(|block| sealed.block(*block).is_none());
-    let thinks =
-        |block: Value<'_>| is_kind(block, "thinking") || is_kind(block, "redacted_thinking");
-    calls && !first.is_some_and(thinks)
+    calls && !first.is_some_and(is_thought)
 }

@@ -2,9 +2,8 @@
 
 use crate::{
     document::{Kind, Value},
-    request::scope::member,
     seal,
-    unsealed::{Unsealer, is_kind, is_seal},
+    unsealed::{Unsealer, is_seal},
 };
 
 pub(crate) fn unseal(writer: &mut Unsealer, top: Value<'_>) {
@@ -36,7 +35,7 @@ impl Unsealer {
                 self.out.end_object();
             } else if is_seal(item, "encrypted_content") {
                 self.leave_out("input[].reasoning");
-            } else if is_followed && is_kind(item, "web_search_call") {
+            } else if is_followed && item.has("type", "web_search_call") {
                 self.leave_out("input[].web_search_call");
             } else {
                 self.out.item().raw(item.raw());
@@ -48,7 +47,7 @@ impl Unsealer {
 
 /// The summary of a conversation that the gateway had made, as the provider can read it.
 fn sealed_summary(item: Value<'_>) -> Option<String> {
-    let content = member(item, "encrypted_content")?.as_str()?;
-    let is_ours = is_kind(item, "compaction");
+    let content = item.get("encrypted_content")?.as_str()?;
+    let is_ours = item.has("type", "compaction");
     is_ours.then(|| seal::summary(&content)).flatten()
 }

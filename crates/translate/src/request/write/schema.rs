@@ -4,7 +4,7 @@
 //! Decides which parts of a schema can be written in that way. Other parts are an error that names the
 //! place within the schema and the reason.
 
-use crate::{Refusal, document, request::scope::member};
+use crate::{Refusal, document};
 use serde_json::{Map, Value, json};
 
 /// Why a schema cannot be said to the provider.
@@ -143,7 +143,7 @@ fn allows_objects(schema: &Map<String, Value>) -> bool {
 
 /// Whether a tool's schema is several at its top.
 pub(crate) fn is_several(schema: document::Value<'_>) -> bool {
-    BRANCHES.iter().any(|key| member(schema, key).is_some())
+    BRANCHES.iter().any(|key| schema.get(key).is_some())
 }
 
 /// The schemas that are made one: each is compared with the others.

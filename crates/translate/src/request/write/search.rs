@@ -8,10 +8,7 @@ use super::{Writer, shared::text};
 use crate::{
     document::{Document, Kind, Value},
     fingerprint::Fingerprint,
-    request::{
-        conversation::{Block, Location, Search, Thought, WebSearch, Words},
-        scope::member,
-    },
+    request::conversation::{Block, Location, Search, Thought, WebSearch, Words},
     seal::{self, ReasoningForm},
 };
 
@@ -138,7 +135,7 @@ impl Writer<'_, '_> {
     }
 
     fn annotation(&mut self, citation: Value<'_>) -> Option<String> {
-        let index = member(citation, "encrypted_index").and_then(Value::text)?;
+        let index = citation.get("encrypted_index").and_then(Value::text)?;
         let native = seal::open(self.backend(), &index.decode())?;
         let is_annotation = native.form == ReasoningForm::Annotation
             && is_object_of(&native.payload, &["url_citation"]);

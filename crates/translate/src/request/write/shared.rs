@@ -13,7 +13,7 @@ use crate::{
             Block, CacheMark, Call, Conversation, File, Input, Source, Takes, Thought, Tool, User,
             Words,
         },
-        scope::{Scope, member, shown},
+        scope::{Scope, shown},
     },
     seal::{self, Backend, NativeReasoning},
 };
@@ -400,7 +400,7 @@ fn utf8(json: &[u8]) -> &str {
 pub(crate) fn hashed_user(user: &User<'_>) -> Option<String> {
     let in_metadata = user
         .metadata
-        .and_then(|metadata| member(metadata, "user_id"))
+        .and_then(|metadata| metadata.get("user_id"))
         .and_then(Value::text);
     let name = user
         .user_id

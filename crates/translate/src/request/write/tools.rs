@@ -5,10 +5,7 @@ use crate::{
     Refusal,
     document::{Kind, Text, Value},
     names::ToolKind,
-    request::{
-        conversation::{Choice, Conversation, Takes, Tool},
-        scope::member,
-    },
+    request::conversation::{Choice, Conversation, Takes, Tool},
 };
 use std::{borrow::Cow, collections::HashSet};
 
@@ -22,13 +19,13 @@ const FREE_SCHEMA: &[u8] = br#"{"type":"object","properties":{"input":{"type":"s
 pub(crate) fn is_closed(schema: Value<'_>) -> bool {
     /// More members than chat and responses take.
     const MANY: usize = 5000;
-    if let Some(properties) = member(schema, "properties") {
-        let required = member(schema, "required");
+    if let Some(properties) = schema.get("properties") {
+        let required = schema.get("required");
         let names = required.into_iter().flat_map(Value::elements).take(MANY);
         let needed: HashSet<Cow<'_, str>> = names.filter_map(Value::as_str).collect();
         let is_needed = |name: Text<'_>| needed.contains(&name.decode());
         let allows_others =
-            member(schema, "additionalProperties").and_then(Value::as_bool) != Some(false);
+            schema.get("additionalProperties").and_then(Value::as_bool) != Some(false);
         if allows_others || !properties.members().all(|(name, _)| is_needed(name)) {
             return false;
         }
@@ -133,7 +130,7 @@ impl Writer<'_, '_> {
             self.out.raw(merged.to_string().as_bytes());
             return Ok(());
         }
-        match member(schema, "type") {
+        match schema.get("type") {
             Some(kind) if kind.text().is_some_and(|kind| kind.is("object")) => {
                 self.out.raw(schema.raw());
             }

@@ -11,7 +11,7 @@ use crate::{
     request::{
         conversation::{Block, Call, Choice, Conversation, Grammar, Input, Takes, Tool},
         path::Path,
-        scope::{Scope, member, must_be},
+        scope::{Scope, must_be},
     },
 };
 
@@ -43,7 +43,7 @@ fn kind_of_tool(
     tool: Value<'_>,
     path: &Path<'_>,
 ) -> Result<Option<&'static str>, Refusal> {
-    if member(tool, "type").is_none() && member(tool, "function").is_some() {
+    if tool.get("type").is_none() && tool.get("function").is_some() {
         return Ok(Some("function"));
     }
     scope.kind(tool, &table::TOOLS, path)
@@ -191,7 +191,7 @@ pub(crate) fn read_calls<'d>(
 ) -> Result<(), Refusal> {
     for (at, call) in calls.elements().enumerate() {
         let path = path.index(at);
-        let kind = match member(call, "type") {
+        let kind = match call.get("type") {
             Some(_) => scope.kind(call, &table::CALLS, &path)?,
             None => Some("function"),
         };

@@ -9,7 +9,7 @@ use crate::{
         conversation::{Block, Search, WebSearch},
         path::Path,
         read::search::{NAME, check_domains, domains, location},
-        scope::{Scope, member, must_be},
+        scope::{Scope, must_be},
     },
     seal::is_sealed,
 };
@@ -94,6 +94,6 @@ pub(crate) fn search_tool_result<'d>(
 
 /// The seal of a search, in the first of its results.
 fn sealed_content(result: Value<'_>) -> Option<Text<'_>> {
-    let content = member(result, "encrypted_content").and_then(Value::text)?;
+    let content = result.get("encrypted_content").and_then(Value::text)?;
     is_sealed(&content.decode()).then_some(content)
 }

@@ -12,7 +12,7 @@ use crate::{
     request::{
         conversation::{Choice, Conversation, Takes, Tool},
         path::Path,
-        scope::{Scope, member, refuse},
+        scope::{Scope, refuse},
     },
 };
 
@@ -40,8 +40,7 @@ pub(crate) fn tool<'d>(
     conversation: &mut Conversation<'d>,
 ) -> Result<(), Refusal> {
     // A tool of the caller's own has no type, or `custom`.
-    let tag = member(value, "type").filter(|tag| !tag.is_null());
-    if tag.is_some() {
+    if value.given("type").is_some() {
         match scope.kind(value, &table::TOOLS, path)? {
             Some("custom") => {}
             Some(kind) => {

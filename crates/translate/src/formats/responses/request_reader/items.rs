@@ -19,7 +19,7 @@ use crate::{
         },
         fields::Fields,
         path::Path,
-        scope::{Scope, member, must_be, refuse, shown},
+        scope::{Scope, must_be, refuse, shown},
     },
     table::Kinds,
 };
@@ -51,7 +51,7 @@ fn kind_of_item(
     item: Value<'_>,
     path: &Path<'_>,
 ) -> Result<Option<&'static str>, Refusal> {
-    if member(item, "type").is_none() && member(item, "role").is_some() {
+    if item.get("type").is_none() && item.get("role").is_some() {
         return Ok(Some("message"));
     }
     scope.kind(item, &table::ITEMS, path)
@@ -235,7 +235,7 @@ fn file<'d>(
     path: &Path<'_>,
 ) -> Result<Block<'d>, Refusal> {
     // A target without names needs it for the type.
-    let given = member(value, "filename").and_then(Value::text);
+    let given = value.get("filename").and_then(Value::text);
     let mut fields = scope.open(value, &table::FILE, path)?;
     let name = fields.text("filename")?.or(given);
     let data = fields.text("file_data")?;
