@@ -125,17 +125,11 @@ struct Whole {
     absurd: bool,
 }
 
-/// One report, as it was written.
+/// One report, as it was written: a number for each [`UsageField`] that was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Numbers {
-    input: Option<u64>,
-    output: Option<u64>,
-    total: Option<u64>,
-    cache_read: Option<u64>,
-    cache_write: Option<u64>,
-    reasoning: Option<u64>,
-    tool_input: Option<u64>,
-}
+struct Numbers([Option<u64>; UsageField::ToolInput as usize + 1]);
+
+use UsageField::{CacheRead, CacheWrite, Input, Output, Reasoning, ToolInput, Total};
 
 impl UsageReport {
     /// Whether nothing was reported but the standard tier, which every event of some streams repeats.
@@ -182,7 +176,7 @@ impl UsageReport {
             UsageOf::Iteration => &mut self.iterations.last,
         };
         match tokens(number) {
-            Some(tokens) => *numbers.place(field) = Some(tokens),
+            Some(tokens) => numbers.set(field, Some(tokens)),
             None => self.absurd = true,
         }
     }
@@ -273,10 +267,10 @@ impl UsageReport {
             details,
             seen_calls: self.seen.charged(),
             tier: self.tier,
-            has_input: numbers.input.is_some(),
-            has_output: numbers.output.is_some()
+            has_input: numbers.get(Input).is_some(),
+            has_output: numbers.get(Output).is_some()
                 // An answer that was cut while the model thought has no other output.
-                || (counting == Counting::Apart && numbers.reasoning.is_some()),
+                || (counting == Counting::Apart && numbers.get(Reasoning).is_some()),
             absurd,
             conflicting,
         }
@@ -284,41 +278,32 @@ impl UsageReport {
 }
 
 impl Numbers {
-    const fn place(&mut self, field: UsageField) -> &mut Option<u64> {
-        match field {
-            UsageField::Input => &mut self.input,
-            UsageField::Output => &mut self.output,
-            UsageField::Total => &mut self.total,
-            UsageField::CacheRead => &mut self.cache_read,
-            UsageField::CacheWrite => &mut self.cache_write,
-            UsageField::Reasoning => &mut self.reasoning,
-            UsageField::ToolInput => &mut self.tool_input,
-        }
+    fn get(&self, field: UsageField) -> Option<u64> {
+        self.0.get(field as usize).copied().flatten()
     }
 
-    const fn fields(&self) -> [Option<u64>; 7] {
-        [
-            self.input,
-            self.output,
-            self.total,
-            self.cache_read,
-            self.cache_write,
-            self.reasoning,
-            self.tool_input,
-        ]
+    /// The same, zero if it was not reported.
+    fn count(&self, field: UsageField) -> u64 {
+        self.get(field).unwrap_or(0)
+    }
+
+    fn set(&mut self, field: UsageField, tokens: Option<u64>) {
+        if let Some(number) = self.0.get_mut(field as usize) {
+            *number = tokens;
+        }
     }
 
     /// The sum of this report and those before it, and whether they contradict each other. Totals
     /// grow. If the later of two says less, one is wrong: the greater counts as it was written,
     /// since a mix of both would be a report that no provider sent.
     fn after(&self, before: &Self) -> (Self, bool) {
-        let pairs = || self.fields().into_iter().zip(before.fields());
+        let mut pairs = self.0.into_iter().zip(before.0);
         let shrinks = |(later, earlier): (Option<u64>, Option<u64>)| {
             later
                 .zip(earlier)
                 .is_some_and(|(later, earlier)| later < earlier)
         };
-        if pairs().any(shrinks) {
+        if pairs.any(shrinks) {
             let greater = if self.all() > before.all() {
                 self
             } else {
@@ -330,97 +315,80 @@ impl Numbers {
             return (*self, false);
         }
         // A partial report says nothing about the other numbers.
-        let whole = Self {
-            input: self.input.or(before.input),
-            output: self.output.or(before.output),
-            total: self.total.or(before.total),
-            cache_read: self.cache_read.or(before.cache_read),
-            cache_write: self.cache_write.or(before.cache_write),
-            reasoning: self.reasoning.or(before.reasoning),
-            tool_input: self.tool_input.or(before.tool_input),
-        };
+        let mut whole = *self;
+        for (number, earlier) in whole.0.iter_mut().zip(before.0) {
+            *number = number.or(earlier);
+        }
         (whole, false)
     }
 
-    const fn are_whole(&self) -> bool {
-        self.input.is_some() && self.output.is_some()
+    fn are_whole(&self) -> bool {
+        self.get(Input).is_some() && self.get(Output).is_some()
     }
 
     /// Input and output together.
     fn all(&self) -> u64 {
-        let parts = self
-            .input
-            .unwrap_or(0)
-            .saturating_add(self.output.unwrap_or(0));
-        parts.max(self.total.unwrap_or(0))
+        let parts = self.count(Input).saturating_add(self.count(Output));
+        parts.max(self.count(Total))
     }
 
     /// The report of an answer without output.
-    fn input_alone(self) -> Self {
-        let input = self.input.or(self.total);
-        Self {
-            input,
-            output: input.map(|_| 0),
-            total: input,
-            ..self
-        }
+    fn input_alone(mut self) -> Self {
+        let input = self.get(Input).or(self.get(Total));
+        self.set(Input, input);
+        self.set(Output, input.map(|_| 0));
+        self.set(Total, input);
+        self
     }
 
     /// The usage of a report that counts each token once.
     fn exclusive(&self) -> Usage {
-        let output = self.output.unwrap_or(0);
+        let output = self.count(Output);
         Usage {
-            input: self.input.unwrap_or(0),
-            cache_read: self.cache_read.unwrap_or(0),
-            cache_write: self.cache_write.unwrap_or(0),
+            input: self.count(Input),
+            cache_read: self.count(CacheRead),
+            cache_write: self.count(CacheWrite),
             output,
-            reasoning: self.reasoning.unwrap_or(0).min(output),
+            reasoning: self.count(Reasoning).min(output),
         }
     }
 
     /// The usage of a report whose input contains the cached tokens. The parts never exceed the
     /// whole: some providers count a token as read from the cache and as written to it.
     fn inclusive(&self) -> Usage {
-        let prompt = self.input.unwrap_or(0);
-        let cache_read = self.cache_read.unwrap_or(0).min(prompt);
+        let prompt = self.count(Input);
+        let cache_read = self.count(CacheRead).min(prompt);
         let uncached = prompt.saturating_sub(cache_read);
-        let cache_write = self.cache_write.unwrap_or(0).min(uncached);
-        let output = self
-            .output
-            .unwrap_or(0)
-            .saturating_add(self.hidden_output());
+        let cache_write = self.count(CacheWrite).min(uncached);
+        let output = self.count(Output).saturating_add(self.hidden_output());
         Usage {
             input: uncached.saturating_sub(cache_write),
             cache_read,
             cache_write,
             output,
-            reasoning: self
-                .reasoning
-                .unwrap_or(0)
-                .max(self.hidden_output())
-                .min(output),
+            reasoning: self.count(Reasoning).max(self.hidden_output()).min(output),
         }
     }
 
     /// The usage of a report whose output does not contain the reasoning.
     fn apart(&self) -> Usage {
-        let prompt = self.input.unwrap_or(0);
-        let cache_read = self.cache_read.unwrap_or(0).min(prompt);
-        let reasoning = self.reasoning.unwrap_or(0);
+        let prompt = self.count(Input);
+        let cache_read = self.count(CacheRead).min(prompt);
+        let reasoning = self.count(Reasoning);
         Usage {
             input: prompt
                 .saturating_sub(cache_read)
-                .saturating_add(self.tool_input.unwrap_or(0)),
+                .saturating_add(self.count(ToolInput)),
             cache_read,
             cache_write: 0,
-            output: self.output.unwrap_or(0).saturating_add(reasoning),
+            output: self.count(Output).saturating_add(reasoning),
             reasoning,
         }
     }
 
     /// Reasoning that the total contains and the output does not, as two providers report it.
     fn hidden_output(&self) -> u64 {
-        match (self.input, self.output, self.total) {
+        match (self.get(Input), self.get(Output), self.get(Total)) {
             (Some(input), Some(output), Some(total)) => {
                 total.saturating_sub(input).saturating_sub(output)
             }
