@@ -328,46 +328,31 @@ const REASONING_GPTS: [&str; 6] = ["gpt-5", "o1", "o3", "o4", "computer-use", "c
 const MISTRALS: [&str; 5] = ["mistral", "magistral", "mixtral", "pixtral", "codestral"];
 
 const OPENAI: Rules = Rules {
-    vocabulary: Vocabulary::O200k,
     text_factor: 1.0,
-    digits: Digits::Grouped,
-    per_cjk: 0.0,
-    drops_think: false,
     // The answer's own header.
     constant: 3,
     per_message: 4,
     tool_style: ToolStyle::Declarations,
     tools_constant: 0,
-    tools_forced: 0,
     per_tool: 0,
     per_tool_call: 9,
     per_tool_result: 8,
     answer_schema: 6,
-    thinking: 0,
     image: ImageRule::Tiles {
         base: 85,
         tile: 170,
-    },
-    document: DocumentRule {
-        bytes_per_page: 60_000,
-        tokens_per_page: 1200,
     },
     is_own_vocabulary: true,
     error_p95: 0.05,
     error_tokens: 4,
     tools_error_tokens: 110,
-    exact_bytes: EXACT_BYTES,
+    ..OTHER
 };
 
 const ANTHROPIC: Rules = Rules {
-    vocabulary: Vocabulary::O200k,
     text_factor: 1.0,
-    digits: Digits::Grouped,
-    per_cjk: 0.0,
-    drops_think: false,
     constant: 3,
     per_message: 4,
-    tool_style: ToolStyle::Json,
     // The system prompt that tools bring is longer than the page on prices says.
     tools_constant: 490,
     tools_forced: 100,
@@ -376,19 +361,14 @@ const ANTHROPIC: Rules = Rules {
     per_tool_result: 20,
     answer_schema: 120,
     thinking: 29,
-    image: ImageRule::Area {
-        long_side: 1568,
-        most: 1600,
-    },
     document: DocumentRule {
         bytes_per_page: 60_000,
         tokens_per_page: 2500,
     },
-    is_own_vocabulary: false,
     error_p95: 0.12,
     error_tokens: 30,
     tools_error_tokens: 200,
-    exact_bytes: EXACT_BYTES,
+    ..OTHER
 };
 
 const OTHER: Rules = Rules {
