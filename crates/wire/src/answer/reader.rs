@@ -445,39 +445,16 @@ impl Sink for Reader {
 
     #[inline]
     fn want_string(&mut self) -> Want {
-        match self.path.here() {
-            Some(at::ID) if self.facts.id.is_none() => Want::Prefix(MAX_NAME_BYTES),
-            Some(at::MODEL) if self.facts.model.is_none() => Want::Prefix(MAX_NAME_BYTES),
-            Some(
-                at::TYPE
-                | at::OBJECT
-                | at::FINISH_REASON
-                | at::STOP_REASON
-                | at::DELTA_STOP_REASON
-                | at::INCOMPLETE_REASON
-                | at::STATUS
-                | at::SERVICE_TIER
-                | at::SERVICE_TIER_TYPE
-                | at::USAGE_TIER
-                | at::USAGE_SPEED
-                | at::INPUT_PART_KIND
-                | at::CACHED_PART_KIND
-                | at::OUTPUT_PART_KIND
-                | at::ITERATION_TYPE
-                | at::OUTPUT_TYPE
-                | at::OUTPUT_ACTION
-                | at::ITEM_TYPE
-                | at::ITEM_STATUS
-                | at::ITEM_ACTION
-                | at::BLOCK_TYPE
-                | at::BLOCK_OTHER
-                | at::CONTENT_TYPE
-                | at::CONTENT_OTHER,
-            ) => Want::Prefix(MAX_WORD_BYTES),
-            Some(here) if self.ids_at(here).is_some_and(|ids| have_room(ids)) => {
-                Want::Prefix(MAX_NAME_BYTES)
-            }
-            _ if self.is_text() => Want::Pieces,
+        match (self.path.here(), self.string_role()) {
+            // The name of a call stands among its text.
+            (Some(at::BLOCK_OTHER | at::CONTENT_OTHER), _) => Want::Prefix(MAX_WORD_BYTES),
+            (_, ValueRole::Text) => Want::Pieces,
+            (Some(at::ID | at::MODEL), ValueRole::Read) => Want::Prefix(MAX_NAME_BYTES),
+            (Some(here), ValueRole::Read) => match self.ids_at(here) {
+                Some(ids) if have_room(ids) => Want::Prefix(MAX_NAME_BYTES),
+                Some(_) => Want::Nothing,
+                None => Want::Prefix(MAX_WORD_BYTES),
+            },
             _ => Want::Nothing,
         }
     }
