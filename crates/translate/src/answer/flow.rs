@@ -237,11 +237,10 @@ impl Flow {
         if text.is_empty() || text.len() > MAX_PAYLOAD_BYTES {
             return Ok(());
         }
-        let blob = Blob {
-            form: ReasoningForm::Hidden,
-            item_id: String::new(),
-            payload: RawText::escaped(&text).unescape().into_owned(),
-        };
+        let blob = Blob::new(
+            ReasoningForm::Hidden,
+            RawText::escaped(&text).unescape().into_owned(),
+        );
         self.begin(HIDDEN, Begun::Plain)?;
         self.end(HIDDEN, Some(blob))
     }

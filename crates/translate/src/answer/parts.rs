@@ -228,6 +228,15 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
+    /// Of no item with an id of its own.
+    pub(crate) const fn new(form: ReasoningForm, payload: String) -> Self {
+        Self {
+            form,
+            item_id: String::new(),
+            payload,
+        }
+    }
+
     /// How much it holds, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.payload.len().saturating_add(self.item_id.len())

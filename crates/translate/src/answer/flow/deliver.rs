@@ -132,11 +132,8 @@ impl Flow {
     /// Not every provider signs reasoning. The seal names the provider, so that unsigned reasoning returns to that
     /// provider only.
     fn unsigned(open: &Open) -> Option<Blob> {
-        (open.key.kind == Kind::Thinking).then(|| Blob {
-            form: ReasoningForm::Shown,
-            item_id: String::new(),
-            payload: "reasoning_content".to_owned(),
-        })
+        (open.key.kind == Kind::Thinking)
+            .then(|| Blob::new(ReasoningForm::Shown, "reasoning_content".to_owned()))
     }
 
     fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Failure> {

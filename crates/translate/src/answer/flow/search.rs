@@ -83,11 +83,7 @@ impl Flow {
             return Ok(());
         }
         let members = std::mem::take(&mut self.cited);
-        let blob = Blob {
-            form: ReasoningForm::Citations,
-            item_id: String::new(),
-            payload: format!("{{{members}}}"),
-        };
+        let blob = Blob::new(ReasoningForm::Citations, format!("{{{members}}}"));
         match self.sealed(Some(&blob)) {
             Some(sealed) => self.reasoning(&sealed),
             None => Ok(()),
@@ -105,11 +101,7 @@ impl Flow {
         if self.client().search_seals != SealPlace::Inside || !self.has_search() {
             return None;
         }
-        let blob = Blob {
-            form: ReasoningForm::Annotation,
-            item_id: String::new(),
-            payload: citation.native.clone()?,
-        };
+        let blob = Blob::new(ReasoningForm::Annotation, citation.native.clone()?);
         self.sealed(Some(&blob))
     }
 

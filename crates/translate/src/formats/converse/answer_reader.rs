@@ -230,11 +230,7 @@ impl ConverseReader {
             true => (ReasoningForm::Signature, signature),
             false => (ReasoningForm::Redacted, redacted),
         };
-        let blob = (!payload.is_empty()).then(|| Blob {
-            form,
-            item_id: String::new(),
-            payload,
-        });
+        let blob = (!payload.is_empty()).then(|| Blob::new(form, payload));
         flow.end(key, blob)
     }
 }

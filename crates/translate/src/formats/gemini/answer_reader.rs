@@ -123,11 +123,7 @@ impl GeminiReader {
             Some(last) if last.kind == Kind::Thinking => last,
             _ => self.begin(Kind::Thinking),
         };
-        let blob = Blob {
-            form: ReasoningForm::CallSignature,
-            item_id: String::new(),
-            payload,
-        };
+        let blob = Blob::new(ReasoningForm::CallSignature, payload);
         flow.end(key, Some(blob))
     }
 

@@ -186,11 +186,7 @@ impl<'a> Call<'a> {
     pub(super) fn signature(&self) -> Option<Blob> {
         let extra: ExtraContent<'_> = json::read(self.extra_content?.get()).ok()?;
         let signature = owned(extra.google?.thought_signature);
-        (!signature.is_empty()).then_some(Blob {
-            form: ReasoningForm::CallSignature,
-            item_id: String::new(),
-            payload: signature,
-        })
+        (!signature.is_empty()).then_some(Blob::new(ReasoningForm::CallSignature, signature))
     }
 
     /// The custom tool's name and input. Some providers write an empty one beside functions.

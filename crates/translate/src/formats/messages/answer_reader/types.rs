@@ -90,9 +90,5 @@ impl Block<'_> {
 
 /// The signature of a thinking block, or the data of a redacted one.
 pub(super) fn blob(form: ReasoningForm, payload: String) -> Option<Blob> {
-    (!payload.is_empty()).then(|| Blob {
-        form,
-        item_id: String::new(),
-        payload,
-    })
+    (!payload.is_empty()).then(|| Blob::new(form, payload))
 }

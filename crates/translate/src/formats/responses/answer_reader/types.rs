@@ -112,11 +112,8 @@ impl<'a> Item<'a> {
             is_search: action.kind.is_empty() || action.kind.as_str() == "search",
             pages: pages.map(page).collect(),
             failure: matches!(status.as_str(), "failed" | "incomplete").then_some("unavailable"),
-            blob: (raw.get().len() <= MAX_PAYLOAD_BYTES).then(|| Blob {
-                form: ReasoningForm::SearchItem,
-                item_id: String::new(),
-                payload: raw.get().to_owned(),
-            }),
+            blob: (raw.get().len() <= MAX_PAYLOAD_BYTES)
+                .then(|| Blob::new(ReasoningForm::SearchItem, raw.get().to_owned())),
         }
     }
 
