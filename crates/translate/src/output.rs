@@ -87,13 +87,13 @@ impl Output {
         self
     }
 
-    /// Begins the next element of an array.
+    /// Begins the next element of an array, or of a list of elements without brackets.
     pub fn item(&mut self) -> &mut Self {
         self.separate(b'[');
         self
     }
 
-    /// A comma, unless the container has just begun: no value ends in its opening bracket.
+    /// A comma, unless the container or a list without brackets has just begun: no value ends in an opening bracket.
     fn separate(&mut self, opening: u8) {
         if self.bytes.last().is_some_and(|last| *last != opening) {
             self.bytes.push(b',');

@@ -92,8 +92,7 @@ impl Write for ChatBody {
             Some((start, end)) => (from.saturating_add(start), from.saturating_add(end)),
             None => (from, self.count_to(usize::MAX)),
         };
-        separate(&mut self.annotations);
-        annotation(citation, range, &mut self.annotations);
+        annotation(citation, range, self.annotations.item());
     }
 
     fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Failure> {
@@ -103,8 +102,7 @@ impl Write for ChatBody {
             self.calls.end_object();
         }
         if let Some(sealed) = end.sealed() {
-            separate(&mut self.reasoning_details);
-            sealed_reasoning(sealed, self.sealed, &mut self.reasoning_details);
+            sealed_reasoning(sealed, self.sealed, self.reasoning_details.item());
             self.sealed = self.sealed.saturating_add(1);
         }
         Ok(())
@@ -160,8 +158,7 @@ impl ChatBody {
             true => ("custom", "input"),
             false => ("function", "arguments"),
         };
-        let out = &mut self.calls;
-        separate(out);
+        let out = self.calls.item();
         out.begin_object();
         out.key("id").string(&call.id);
         out.key("type").string(kind);
@@ -199,11 +196,4 @@ fn list(name: &str, entries: &Output, out: &mut Output) {
     out.key(name).begin_array();
     out.raw(entries.as_bytes());
     out.end_array();
-}
-
-/// A comma before every entry but the first.
-fn separate(entries: &mut Output) {
-    if !entries.as_bytes().is_empty() {
-        entries.raw(b",");
-    }
 }

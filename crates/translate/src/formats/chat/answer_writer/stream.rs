@@ -134,10 +134,7 @@ impl Write for ChatStream {
             ),
         };
         if self.kept_bytes() < MOST_ANNOTATIONS {
-            if self.kept_bytes() > 0 {
-                self.annotations.raw(b",");
-            }
-            annotation(citation, range, &mut self.annotations);
+            annotation(citation, range, self.annotations.item());
         }
     }
 
@@ -147,7 +144,6 @@ impl Write for ChatStream {
             let index = self.sealed;
             self.chunk(out, |delta| {
                 delta.key("reasoning_details").begin_array();
-                delta.item();
                 sealed_reasoning(sealed, index, delta);
                 delta.end_array();
             });

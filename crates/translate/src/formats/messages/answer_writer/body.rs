@@ -58,10 +58,7 @@ impl Write for MessagesBody {
     /// there is none.
     fn cite(&mut self, cited: &Citation, sealed: Option<&str>, _: &mut Output) {
         if let Some(sealed) = sealed {
-            if !self.citations.as_bytes().is_empty() {
-                self.citations.raw(b",");
-            }
-            citation(cited, sealed, &mut self.citations);
+            citation(cited, sealed, self.citations.item());
         }
     }
 
@@ -76,16 +73,12 @@ impl Write for MessagesBody {
         sealed: Option<&str>,
         _: &mut Output,
     ) -> Result<(), Failure> {
-        let blocks = &mut self.blocks;
-        if !blocks.as_bytes().is_empty() {
-            blocks.raw(b",");
-        }
+        let blocks = self.blocks.item();
         blocks.begin_object();
         search_call(&self.search, blocks);
         blocks.key("input").raw(search_input(search).as_bytes());
         blocks.end_object();
-        blocks.raw(b",");
-        search_result(&self.search, search, sealed, blocks);
+        search_result(&self.search, search, sealed, blocks.item());
         Ok(())
     }
 
@@ -148,10 +141,7 @@ impl Write for MessagesBody {
 impl MessagesBody {
     /// Begins a block; returns where it is written, and what came of it.
     fn begin_block(&mut self, kind: &str) -> (&mut Output, &str) {
-        if !self.blocks.as_bytes().is_empty() {
-            self.blocks.raw(b",");
-        }
-        self.blocks.begin_object();
+        self.blocks.item().begin_object();
         self.blocks.key("type").string(kind);
         (&mut self.blocks, &self.contents)
     }

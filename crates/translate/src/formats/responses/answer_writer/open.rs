@@ -58,10 +58,7 @@ impl Open {
     pub(super) fn entries(&mut self) -> String {
         let mut entries = Output::default();
         for citation in std::mem::take(&mut self.annotations) {
-            if !entries.as_bytes().is_empty() {
-                entries.raw(b",");
-            }
-            annotation(&citation, self.range(&citation), &mut entries);
+            annotation(&citation, self.range(&citation), entries.item());
         }
         text(entries)
     }
