@@ -318,6 +318,11 @@ impl Answer {
                         classify_answer(head, &body)
                     }))
             }
+            Some(AnswerReader::Unstreamed(scanner))
+                if is_full || is_late() || scanner.is_whole() =>
+            {
+                Err(scanner.fault(&join(&mut self.held)))
+            }
             Some(AnswerReader::Unread) => Ok(true),
             // Written when it is complete.
             Some(AnswerReader::Unpaid(_)) => Ok(!self.held.is_empty()),

@@ -419,6 +419,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         format: candidate.format,
         stream_events: Arc::clone(&candidate.deployment.provider.stream_events),
         strip_usage: asks_for_usage(request),
+        streams: request.facts_if_read().is_some_and(|facts| facts.stream),
         body,
     })
 }

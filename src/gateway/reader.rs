@@ -27,6 +27,8 @@ pub struct Expectation {
     pub stream_events: StreamEvents,
     /// Whether to remove the usage chunk of a chat stream, which only the gateway has requested.
     pub strip_usage: bool,
+    /// Whether the request asks for a stream.
+    pub streams: bool,
     /// The body of a successful answer.
     pub body: ExpectedBody,
 }
@@ -84,6 +86,8 @@ pub enum AnswerReader {
     Unread,
     /// A stored response, kept until it is complete, because its usage is charged first.
     Unpaid(Box<UnpaidResponse>),
+    /// A body in one piece although the request asks for a stream: only an error in it is read.
+    Unstreamed(Box<AnswerScanner>),
     /// An error, which its body explains.
     Error,
 }
@@ -407,11 +411,16 @@ impl AnswerReader {
             expected.body,
             ExpectedBody::Translated(_) | ExpectedBody::Untranslated { .. }
         );
-        if is_stream && can_stream {
+        let must_stream = can_stream && expected.streams;
+        if is_stream && must_stream {
             return Ok(Self::Stream(Events::new(expected)));
         }
         if !is("application/json") {
             return Err(UpstreamFault::broken_answer());
+        }
+        if must_stream {
+            let scanner = AnswerScanner::new(expected.format);
+            return Ok(Self::Unstreamed(Box::new(scanner)));
         }
         Ok(match expected.body {
             ExpectedBody::Unread | ExpectedBody::Stored => Self::Unread,
@@ -456,6 +465,11 @@ impl AnswerReader {
                 Ok(())
             }
             Self::Unpaid(response) => response.push(chunk, end, out),
+            Self::Unstreamed(scanner) => {
+                scanner.push(&chunk);
+                out.push(chunk);
+                Ok(())
+            }
             Self::Count | Self::Unread | Self::Error => {
                 out.push(chunk);
                 Ok(())
@@ -470,7 +484,7 @@ impl AnswerReader {
             Self::Whole(answer) => &answer.scanner,
             Self::TranslatedWhole(answer) => answer.translator.scanner(),
             Self::Unpaid(response) => &response.scanner,
-            Self::Count | Self::Unread | Self::Error => return None,
+            Self::Count | Self::Unread | Self::Unstreamed(_) | Self::Error => return None,
         })
     }
 
@@ -488,7 +502,9 @@ impl AnswerReader {
         match self {
             Self::TranslatedWhole(_) | Self::Unpaid(_) => true,
             Self::Whole(answer) => answer.embeddings.is_some(),
-            Self::Stream(_) | Self::Count | Self::Unread | Self::Error => false,
+            Self::Stream(_) | Self::Count | Self::Unread | Self::Unstreamed(_) | Self::Error => {
+                false
+            }
         }
     }
 
@@ -506,6 +522,7 @@ impl AnswerReader {
             | Self::Count
             | Self::Unread
             | Self::Unpaid(_)
+            | Self::Unstreamed(_)
             | Self::Error => false,
         }
     }

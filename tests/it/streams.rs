@@ -2,6 +2,7 @@
 //! a finished one, and what fails before its first content is replaced unseen.
 
 mod foreign;
+mod other_kind;
 
 use crate::support::{
     self, AT_ONCE, Act, Answer, CHAT, Config, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider,
