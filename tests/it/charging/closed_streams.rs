@@ -117,6 +117,32 @@ async fn an_answer_that_the_model_has_spoilt_costs_what_is_reported_and_is_asked
 }
 
 #[tokio::test]
+async fn a_stream_that_the_model_has_spoilt_costs_what_is_reported() {
+    let part =
+        json!({"candidates": [{"content": {"parts": [{"text": "some words"}]}, "index": 0}]});
+    let end = json!({
+        "candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 10, "thoughtsTokenCount": 18_000, "totalTokenCount": 18_010},
+    });
+    let target = "/v1beta/models/test-model:streamGenerateContent?alt=sse";
+    for events in [event(&end), event(&part) + &event(&end)] {
+        for path in [CHAT, target] {
+            let sent = head("text/event-stream") + &events;
+            let (upstream, gateway) = playing("gemini", [Act::send(sent)]).await;
+            let body = match path {
+                CHAT => ask(path, true, json!({limit_field(path): LIMIT})),
+                _ => json!({"contents": [{"role": "user", "parts": [{"text": SAID}]}],
+                    "generationConfig": {"maxOutputTokens": LIMIT}}),
+            };
+            let answer = gateway.post(path, &body).await;
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(money(&line), ("incomplete", 18_010, "reported"), "{line}");
+            assert_eq!(upstream.requests(), 1, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_deeply_nested_call_is_charged_and_asked_for_once() {
     let deep = "[".repeat(200) + &"]".repeat(200);
     let answer = format!(

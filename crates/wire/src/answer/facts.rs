@@ -106,7 +106,8 @@ pub struct AnswerFacts {
     pub stop_word: Option<Cow<'static, str>>,
     /// The words of further choices, by the index of the choice.
     pub further_stop_words: Vec<(u64, Cow<'static, str>)>,
-    /// A usage was reported with or after the stop reason. With one choice, it is not a running total.
+    /// A usage was reported with or after the stop reason, or the reason of a malformed answer. With one choice, it is
+    /// not a running total.
     pub has_final_usage: bool,
     /// Responses: the last status is of one that has not ended.
     pub is_running: bool,

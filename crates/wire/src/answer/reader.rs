@@ -526,7 +526,7 @@ impl Sink for Reader {
                 let field = Self::usage_field(here);
                 if let Some((of, field)) = field.filter(|(_, it)| !self.is_too_early(*it)) {
                     self.usage.set(of, field, number);
-                    self.facts.has_final_usage |= self.facts.stop.is_some();
+                    self.facts.has_final_usage |= self.facts.stop.is_some() || self.event.unfit;
                 }
             }
         }

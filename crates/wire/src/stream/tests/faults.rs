@@ -357,6 +357,18 @@ fn a_call_nested_too_deep_makes_an_unfit_answer() {
 }
 
 #[test]
+fn the_usage_of_a_malformed_answer_is_final() {
+    for (reason, is_final) in [("MALFORMED_FUNCTION_CALL", true), ("error", false)] {
+        let stream = format!(
+            "data: {{\"candidates\":[{{\"index\":0,\"finishReason\":\"{reason}\"}}],\"usageMetadata\":{{\"promptTokenCount\":10,\"thoughtsTokenCount\":5000}}}}\n\n"
+        );
+        let seen = whole(Format::Gemini, &stream);
+        assert_eq!(seen.facts.has_final_usage, is_final, "{reason}");
+        assert_eq!(seen.usage.usage.total(), 5010, "{reason}");
+    }
+}
+
+#[test]
 fn a_failure_behind_much_text_keeps_its_class() {
     let long = "word ".repeat(30_000);
     let malformed = format!(
