@@ -52,7 +52,7 @@ struct Choice<'a> {
     index: Option<u64>,
     /// In a chunk.
     delta: Option<Message<'a>>,
-    /// In a whole answer.
+    /// In a whole answer, and in the chunks of some servers.
     message: Option<Message<'a>>,
     logprobs: Option<Logprobs<'a>>,
 }
@@ -82,6 +82,12 @@ impl ReadAnswer for ChatReader {
             choice.logprobs(flow)?;
             if let Some(delta) = &choice.delta {
                 self.message(delta, flow)?;
+            }
+            // Some servers send all of it at once, and some repeat it behind the deltas.
+            if let Some(message) = &choice.message
+                && !flow.has_begun()
+            {
+                self.message(message, flow)?;
             }
         }
         Ok(())
