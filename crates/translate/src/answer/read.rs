@@ -13,7 +13,7 @@ use crate::answer::{
     text::RawText,
 };
 use serde::Deserialize;
-use std::fmt::Debug;
+use std::{borrow::Cow, fmt::Debug};
 
 /// A reader of one answer.
 pub(crate) trait ReadAnswer: Debug + Send + Sync {
@@ -45,6 +45,18 @@ pub(crate) fn as_contents(value: Raw<'_>) -> String {
     match quoted.get(1..quoted.len().saturating_sub(1)) {
         Some(contents) => contents.to_owned(),
         None => String::new(),
+    }
+}
+
+/// The arguments of a call as contents of a string. Some providers write the value itself, and an empty one where there
+/// are none.
+pub(crate) fn arguments(value: Raw<'_>) -> Cow<'_, str> {
+    let inner = value.get().strip_prefix(['{', '[']);
+    let is_empty = |inner: &str| inner.trim_start().starts_with(['}', ']']);
+    match RawText::of(value) {
+        Some(text) => Cow::Borrowed(text.as_str()),
+        None if inner.is_some_and(is_empty) => Cow::Borrowed(""),
+        None => Cow::Owned(as_contents(value)),
     }
 }
 

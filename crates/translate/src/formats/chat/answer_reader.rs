@@ -10,7 +10,7 @@ use crate::answer::{
         Failure::{self, Broken, Unfit},
         NativeCall,
     },
-    read::{ReadAnswer, as_contents, document, has_members},
+    read::{self, ReadAnswer, document},
     text::RawText,
 };
 use serde::Deserialize;
@@ -226,17 +226,8 @@ impl ChatReader {
         arguments: Option<Raw<'_>>,
         flow: &mut Flow,
     ) -> Result<(), Failure> {
-        let Some(arguments) = arguments else {
-            return Ok(());
-        };
-        match RawText::of(arguments) {
-            Some(piece) => self.contents(place, piece, flow),
-            None if has_members(arguments) => {
-                let contents = as_contents(arguments);
-                self.contents(place, RawText::escaped(&contents), flow)
-            }
-            None => Ok(()),
-        }
+        let contents = arguments.map(read::arguments).unwrap_or_default();
+        self.contents(place, RawText::escaped(&contents), flow)
     }
 
     fn contents(&self, place: usize, piece: RawText<'_>, flow: &mut Flow) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use crate::{
             Failure::{self, Broken},
             NativeCall,
         },
-        read::{ReadAnswer, as_contents, document, has_members, owned},
+        read::{self, ReadAnswer, document, owned},
         text::RawText,
     },
     output::Output,
@@ -154,9 +154,8 @@ impl MessagesReader {
     }
 
     fn call(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Failure> {
-        let input = block.input.filter(|input| has_members(*input));
-        if let (Some(open), Some(input)) = (&mut self.open, input) {
-            open.input = as_contents(input);
+        if let (Some(open), Some(input)) = (&mut self.open, block.input) {
+            open.input = read::arguments(input).into_owned();
         }
         let call = NativeCall {
             id: block.id.unwrap_or_default(),
@@ -202,15 +201,14 @@ impl MessagesReader {
         if self.searches.len() >= MOST {
             return Err(Broken);
         }
-        let input = block.input.filter(|input| has_members(*input));
+        let input = block.input.map(read::arguments).unwrap_or_default();
         let id = owned(block.id);
         let caller = block.caller.map_or(0, |caller| caller.get().len());
-        let input = input.map(as_contents).unwrap_or_default();
         if id.len() > LONGEST_ID || caller > LONGEST_ID || input.len() > MOST_INPUT {
             return Err(Broken);
         }
         if let Some(open) = &mut self.open {
-            open.input = input;
+            open.input = input.into_owned();
             open.search = Some(Box::new(OpenSearch {
                 key,
                 id: id.clone(),

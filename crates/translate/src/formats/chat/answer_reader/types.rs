@@ -8,7 +8,7 @@ use crate::{
             Blob, Citation,
             Failure::{self, Broken},
         },
-        read::{CitedPage, has_members, owned},
+        read::{self, CitedPage, owned},
         text::RawText,
         write::escaped,
     },
@@ -161,7 +161,7 @@ struct GoogleContent<'a> {
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Function<'a> {
     pub(super) name: Option<RawText<'a>>,
-    /// A string; some providers write the object itself.
+    /// A string; some providers write the value itself.
     pub(super) arguments: Option<Raw<'a>>,
 }
 
@@ -174,10 +174,8 @@ struct Custom<'a> {
 
 impl Function<'_> {
     pub(super) fn has_arguments(&self) -> bool {
-        self.arguments.is_some_and(|arguments| {
-            let text = RawText::of(arguments);
-            text.map_or_else(|| has_members(arguments), |text| !text.is_empty())
-        })
+        let arguments = self.arguments.map(read::arguments);
+        arguments.is_some_and(|contents| !contents.is_empty())
     }
 }
 

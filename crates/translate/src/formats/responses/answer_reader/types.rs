@@ -4,7 +4,7 @@ use crate::{
     answer::{
         json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
-        read::{self, as_contents, has_members, owned},
+        read::{self, owned},
         text::RawText,
     },
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
@@ -75,16 +75,10 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The arguments or the input of a call, escaped. Some providers write arguments as an object.
+    /// The arguments or the input of a call, escaped.
     pub(super) fn contents(&self) -> Cow<'a, str> {
-        let Some(contents) = self.arguments.or(self.input) else {
-            return Cow::Borrowed("");
-        };
-        match RawText::of(contents) {
-            Some(text) => Cow::Borrowed(text.as_str()),
-            None if has_members(contents) => Cow::Owned(as_contents(contents)),
-            None => Cow::Borrowed(""),
-        }
+        let contents = self.arguments.or(self.input);
+        contents.map(read::arguments).unwrap_or_default()
     }
 
     /// The texts of a reasoning item: its summary, then the reasoning itself.
