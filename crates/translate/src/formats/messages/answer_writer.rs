@@ -51,10 +51,10 @@ fn usage(usage: &Usage, searches: u64, out: &mut Output) {
     out.end_object();
 }
 
-/// `usage` of a `message_delta` event: the totals of the whole answer.
-fn delta_usage(ending: &Ending, out: &mut Output) {
+/// `usage` of a `message_delta` event: the totals of the whole answer, or the `input` of its start.
+fn delta_usage(ending: &Ending, input: &Usage, out: &mut Output) {
     out.key("usage").begin_object();
-    numbers(&ending.usage.unwrap_or_default(), out);
+    numbers(ending.usage.as_ref().unwrap_or(input), out);
     server_tools(ending.searches, out);
     out.end_object();
 }

@@ -15,11 +15,14 @@ use crate::{
     output::Output,
 };
 use serde_json::value::RawValue;
+use tollgate_types::Usage;
 
 #[derive(Debug, Default)]
 pub(crate) struct MessagesBody {
     id: String,
     model: String,
+    /// The usage that is shown if the provider reports none.
+    input: Usage,
     open: Option<(Kind, Option<ToolCall>)>,
     /// Of the open block, escaped.
     contents: String,
@@ -36,6 +39,7 @@ impl Write for MessagesBody {
     fn start(&mut self, head: &Head, _: &mut Output) {
         self.id = head.answer_id("msg_");
         self.model.clone_from(&head.model);
+        self.input = head.input;
     }
 
     fn begin(
@@ -133,7 +137,8 @@ impl Write for MessagesBody {
         stop_fields(Some(ending), out);
         out.key("container").raw(b"null");
         out.key("diagnostics").raw(b"null");
-        usage(&ending.usage.unwrap_or_default(), ending.searches, out);
+        let reported = ending.usage.as_ref();
+        usage(reported.unwrap_or(&self.input), ending.searches, out);
         out.end_object();
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     },
     output::Output,
 };
+use tollgate_types::Usage;
 
 #[derive(Debug, Default)]
 pub(crate) struct MessagesStream {
@@ -25,6 +26,8 @@ pub(crate) struct MessagesStream {
     index: u64,
     /// The text before and after a piece of the open block.
     around_delta: (String, &'static [u8]),
+    /// The usage that is shown if the provider reports none.
+    input: Usage,
     /// The answer's id, and the search that has begun.
     id: String,
     search: String,
@@ -34,6 +37,7 @@ impl Write for MessagesStream {
     fn start(&mut self, head: &Head, out: &mut Output) {
         self.is_started = true;
         self.id.clone_from(&head.id);
+        self.input = head.input;
         out.raw(b"event: message_start\ndata: ");
         out.begin_object();
         out.key("type").string("message_start");
@@ -162,7 +166,7 @@ impl Write for MessagesStream {
         out.key("delta").begin_object();
         stop_fields(Some(ending), out);
         out.end_object();
-        delta_usage(ending, out);
+        delta_usage(ending, &self.input, out);
         end_event(out);
         out.raw(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
     }
