@@ -39,6 +39,13 @@ pub(crate) fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failu
     json::read(data).map_err(|_| Broken)
 }
 
+/// The entries of a list that can be read; none if it is no list. The answer does not depend on them.
+pub(crate) fn entries<'a, T: Deserialize<'a>>(list: Option<Raw<'a>>) -> impl Iterator<Item = T> {
+    let list: Option<Vec<Raw<'a>>> = list.and_then(|list| json::read(list.get()).ok());
+    let list = list.into_iter().flatten();
+    list.filter_map(|entry| json::read(entry.get()).ok())
+}
+
 /// A JSON value as the contents of a string that holds it.
 pub(crate) fn as_contents(value: Raw<'_>) -> String {
     let quoted = serde_json::to_string(value.get()).unwrap_or_default();
@@ -80,14 +87,16 @@ pub(crate) struct CitedPage<'a> {
     kind: RawText<'a>,
     url: Option<RawText<'a>>,
     title: Option<RawText<'a>>,
-    start_index: Option<u64>,
-    end_index: Option<u64>,
+    start_index: Option<Raw<'a>>,
+    end_index: Option<Raw<'a>>,
 }
 
 impl CitedPage<'_> {
     /// The page that it names, if it names one.
     pub(crate) fn citation(&self) -> Option<Citation> {
-        Citation::new(self.url?, self.title, self.start_index.zip(self.end_index))
+        let index = |index: Option<Raw<'_>>| index?.get().parse().ok();
+        let range = index(self.start_index).zip(index(self.end_index));
+        Citation::new(self.url?, self.title, range)
     }
 }
 

@@ -4,7 +4,7 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind, LONGEST_ID},
-    json::Raw,
+    json::{self, Raw},
     logprobs,
     parts::{
         Failure::{self, Broken, Unfit},
@@ -14,7 +14,7 @@ use crate::answer::{
     text::RawText,
 };
 use serde::Deserialize;
-use types::{Annotation, Call, Content, Function, Message};
+use types::{Annotation, Call, Content, Detail, Function, Message};
 
 /// More calls in one answer are absurd.
 const MOST_CALLS: usize = 1024;
@@ -54,7 +54,7 @@ struct Choice<'a> {
     delta: Option<Message<'a>>,
     /// In a whole answer, and in the chunks of some servers.
     message: Option<Message<'a>>,
-    logprobs: Option<Logprobs<'a>>,
+    logprobs: Option<Raw<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,10 +64,10 @@ struct Logprobs<'a> {
 }
 
 impl Choice<'_> {
-    fn logprobs(&self, flow: &mut Flow) -> Result<(), Failure> {
-        let list = self.logprobs.as_ref().and_then(|it| it.content);
-        flow.logprobs(&logprobs::entries(list)?);
-        Ok(())
+    fn logprobs(&self, flow: &mut Flow) {
+        let said: Option<Logprobs<'_>> = self.logprobs.and_then(|it| json::read(it.get()).ok());
+        let list = said.and_then(|it| it.content);
+        flow.logprobs(&logprobs::entries(list).unwrap_or_default());
     }
 }
 
@@ -79,7 +79,7 @@ impl ReadAnswer for ChatReader {
             if choice.index.is_some_and(|index| index > 0) {
                 return Err(Broken);
             }
-            choice.logprobs(flow)?;
+            choice.logprobs(flow);
             if let Some(delta) = &choice.delta {
                 self.message(delta, flow)?;
             }
@@ -98,7 +98,7 @@ impl ReadAnswer for ChatReader {
         let Some([choice]) = answer.choices.as_deref() else {
             return Err(Broken);
         };
-        choice.logprobs(flow)?;
+        choice.logprobs(flow);
         let message = choice.message.as_ref().ok_or(Broken)?;
         self.is_whole = true;
         self.message(message, flow)
@@ -108,13 +108,12 @@ impl ReadAnswer for ChatReader {
 impl ChatReader {
     /// Reads a message, whole or what a chunk adds to it.
     fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<(), Failure> {
-        for piece in delta.reasoning() {
+        let details: Vec<Detail<'_>> = read::entries(delta.reasoning_details).collect();
+        for piece in delta.reasoning(&details) {
             flow.piece(THINKING, piece)?;
         }
-        for blob in delta.reasoning_details.iter().flatten() {
-            if let Some(blob) = blob.blob() {
-                flow.end(THINKING, Some(blob))?;
-            }
+        for blob in details.iter().filter_map(Detail::blob) {
+            flow.end(THINKING, Some(blob))?;
         }
         for content in delta.content()? {
             match content {
@@ -123,13 +122,10 @@ impl ChatReader {
             }
         }
         flow.piece(REFUSAL, delta.refusal.unwrap_or_default())?;
-        for page in delta
-            .annotations
-            .iter()
-            .flatten()
-            .filter_map(Annotation::page)
-        {
-            flow.cite(TEXT, page)?;
+        for annotation in read::entries::<Annotation<'_>>(delta.annotations) {
+            if let Some(page) = annotation.page() {
+                flow.cite(TEXT, page)?;
+            }
         }
         for call in delta.tool_calls.iter().flatten() {
             self.call(call, flow)?;

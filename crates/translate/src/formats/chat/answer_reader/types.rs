@@ -28,11 +28,11 @@ pub(super) struct Message<'a> {
     /// OpenRouter, Groq, vLLM.
     reasoning: Option<RawText<'a>>,
     /// OpenRouter.
-    pub(super) reasoning_details: Option<Vec<Detail<'a>>>,
+    pub(super) reasoning_details: Option<Raw<'a>>,
     pub(super) tool_calls: Option<Vec<Call<'a>>>,
     /// The older form of `tool_calls`, for a single call.
     pub(super) function_call: Option<Function<'a>>,
-    pub(super) annotations: Option<Vec<Annotation<'a>>>,
+    pub(super) annotations: Option<Raw<'a>>,
 }
 
 /// A piece of a message's content.
@@ -56,11 +56,10 @@ impl<'a> Message<'a> {
     }
 
     /// Reasoning by whichever name it has; from the details where it stands in them alone.
-    pub(super) fn reasoning(&self) -> impl Iterator<Item = RawText<'a>> {
+    pub(super) fn reasoning(&self, details: &[Detail<'a>]) -> impl Iterator<Item = RawText<'a>> {
         let named = [self.reasoning_content, self.reasoning];
         let named = named.into_iter().flatten().find(|text| !text.is_empty());
-        let details = self.reasoning_details.iter().flatten();
-        let detailed = details.filter_map(|detail| detail.text.or(detail.summary));
+        let detailed = details.iter().filter_map(|it| it.text.or(it.summary));
         named
             .into_iter()
             .chain(detailed.filter(move |_| named.is_none()))
@@ -72,12 +71,14 @@ impl<'a> Message<'a> {
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
     text: Option<RawText<'a>>,
-    thinking: Option<Vec<Part<'a>>>,
+    /// A string, or a list of parts.
+    thinking: Option<Raw<'a>>,
 }
 
 impl<'a> Part<'a> {
     fn content(&self) -> Vec<Content<'a>> {
-        let thinking = self.thinking.iter().flatten().filter_map(|part| part.text);
+        let parts = read::entries(self.thinking).filter_map(|part: Self| part.text);
+        let thinking = self.thinking.and_then(RawText::of).into_iter().chain(parts);
         let thinking = thinking.map(Content::Thinking);
         thinking.chain(self.text.map(Content::Text)).collect()
     }
@@ -95,7 +96,7 @@ pub(super) struct Detail<'a> {
     data: Option<RawText<'a>>,
     id: Option<RawText<'a>>,
     format: Option<RawText<'a>>,
-    index: Option<u64>,
+    index: Option<Raw<'a>>,
 }
 
 impl Detail<'_> {
@@ -120,7 +121,7 @@ impl Detail<'_> {
                 escaped(entry.key(name), value.as_str());
             }
         }
-        if let Some(index) = self.index {
+        if let Some(index) = self.index.and_then(|index| index.get().parse().ok()) {
             entry.key("index").number(index);
         }
         entry.end_object();
