@@ -491,6 +491,7 @@ impl Flow {
             key,
             tool: OpenTool::of(begun),
             citations,
+            half: String::new(),
             fingerprint: (is_text && self.seals_citations()).then(Fingerprint::default),
         });
         if !contents.is_empty() {

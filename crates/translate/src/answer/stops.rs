@@ -4,10 +4,7 @@
 //! until the next piece decides, so never more than the longest sequence. What follows when a
 //! sequence is found is the flow's.
 
-use crate::{
-    answer::{arguments::with_half, text::RawText},
-    output::Output,
-};
+use crate::{answer::text::RawText, output::Output};
 use std::sync::Arc;
 
 /// Looks for stop sequences in the texts of one answer.
@@ -16,8 +13,6 @@ pub(crate) struct Stops {
     sequences: Arc<[String]>,
     /// The end of the text so far, unescaped: a beginning of a sequence.
     held: String,
-    /// The first half of a pair at the end of a piece, as it was written.
-    half: String,
     /// Which sequence ended the text.
     found: Option<usize>,
 }
@@ -28,7 +23,6 @@ impl Stops {
         (!sequences.is_empty()).then(|| Self {
             sequences: Arc::clone(sequences),
             held: String::new(),
-            half: String::new(),
             found: None,
         })
     }
@@ -48,21 +42,18 @@ impl Stops {
         if self.found.is_some() {
             return;
         }
-        let piece = with_half(&mut self.half, piece);
-        let meant = RawText::escaped(&piece).unescape();
         let is_whole = self.held.is_empty();
-        self.held.push_str(&meant);
+        self.held.push_str(&piece.unescape());
         if let Some((start, sequence)) = self.first() {
             self.found = Some(sequence);
             out.text(self.held.get(..start).unwrap_or_default());
             self.held.clear();
-            self.half.clear();
             return;
         }
         let kept = self.held.len().saturating_sub(self.beginning());
         match is_whole && kept == self.held.len() {
             // As its provider wrote it.
-            true => out.escaped(piece.as_bytes()),
+            true => out.escaped(piece.as_str().as_bytes()),
             false => out.text(self.held.get(..kept).unwrap_or_default()),
         }
         self.held.drain(..kept);
@@ -72,8 +63,6 @@ impl Stops {
     pub(crate) fn end(&mut self, out: &mut Output) {
         out.text(&self.held);
         self.held.clear();
-        out.escaped(self.half.as_bytes());
-        self.half.clear();
     }
 
     /// Where the sequence begins that is complete first, and which one it is.

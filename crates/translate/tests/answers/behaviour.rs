@@ -188,6 +188,26 @@ fn text_goes_through_as_it_was_escaped() {
 }
 
 #[test]
+fn the_halves_of_a_pair_leave_together() {
+    for field in ["content", "reasoning_content", "refusal"] {
+        let delta = |text: &str| {
+            format!("data: {{\"choices\":[{{\"delta\":{{\"{field}\":\"{text}\"}}}}]}}\n\n")
+        };
+        let pieces = [r"a\ud83d", "", r"\ude00b", r"c\ud83d"].map(delta).concat();
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+        let stream = pieces + end;
+        for caller in others(Format::Chat) {
+            let seen = translate(&notes(caller, Format::Chat), [stream.as_bytes()]);
+            assert_eq!(seen.end, StreamEnd::Finished, "{caller}: {}", seen.out);
+            for piece in ["a", r"\ud83d\ude00b", "c", r"\ud83d"] {
+                let is_there = seen.out.contains(&format!("\"{piece}\""));
+                assert!(is_there, "{piece} for {caller}: {}", seen.out);
+            }
+        }
+    }
+}
+
+#[test]
 fn long_thinking_that_is_not_shown_gives_signs_of_life() {
     let piece = "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n";
     let notes = TranslationNotes {

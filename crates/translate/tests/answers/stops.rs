@@ -125,6 +125,29 @@ fn a_whole_answer_ends_at_the_sequence_and_reports_what_its_provider_did() {
 }
 
 #[test]
+fn half_a_pair_before_a_sequence_is_held_with_it() {
+    let delta = |text: &str| {
+        format!(
+            "data: {{\"type\":\"response.output_text.delta\",\"output_index\":0,\"content_index\":0,\"delta\":\"{text}\"}}\n\n"
+        )
+    };
+    for (pieces, expected) in [
+        ([r"a<\ud83d", r"\ude00<end>"], r#""a","<😀""#),
+        (["a<e", r"\ud83d"], r#""a","<e","\ud83d""#),
+        ([r"a<end>\ud83d", r"\ude00"], r#""a""#),
+    ] {
+        let stream = message(&[]).concat()
+            + &pieces.map(delta).concat()
+            + "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[]}}\n\n";
+        let seen = translate(&stopping(Format::Chat, &["<end>"]), [stream.as_bytes()]);
+        let pieces = seen.out.split("\"content\":").skip(1);
+        let pieces = pieces.filter_map(|rest| rest.split(['}', ',']).next());
+        let left: Vec<_> = pieces.filter(|piece| piece.len() > 2).collect();
+        assert_eq!(left.join(","), expected, "{}", seen.out);
+    }
+}
+
+#[test]
 fn log_probabilities_end_with_the_text() {
     let token = |token: &str| json!({"token": token, "logprob": -0.5, "bytes": token.as_bytes(), "top_logprobs": []});
     let tokens = ["one ", "ü", "END", " two"];

@@ -39,6 +39,8 @@ pub(super) struct Open {
     pub(super) key: Key,
     pub(super) tool: Option<OpenTool>,
     pub(super) citations: Vec<Citation>,
+    /// The first half of a pair at the end of a piece, as it was written.
+    pub(super) half: String,
     /// Of a text that may cite what is sealed beside it.
     pub(super) fingerprint: Option<Fingerprint>,
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     answer::{
+        arguments::with_half,
         logprobs,
         parts::{
             Blob, Citation,
@@ -24,12 +25,15 @@ impl Flow {
     pub(super) fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
         let needs_object = self.client().has_object_arguments;
         let open = self.open.as_mut().ok_or(Broken)?;
-        if let Some(fingerprint) = &mut open.fingerprint {
-            fingerprint.push(&piece.unescape());
-        }
         let tool = open.tool.as_mut();
         let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
+            let piece = with_half(&mut open.half, piece);
+            let piece = RawText::escaped(&piece);
+            if let Some(fingerprint) = &mut open.fingerprint {
+                fingerprint.push(&piece.unescape());
+            }
             return match open.key.kind {
+                _ if piece.is_empty() => Ok(()),
                 Kind::Text => self.deliver_text(piece),
                 _ => self.writer.delta(piece, &mut self.out),
             };
@@ -99,6 +103,10 @@ impl Flow {
         }
         if open.key.kind == Kind::Text {
             self.deliver_held()?;
+        }
+        if !open.half.is_empty() && !self.has_stopped() {
+            let half = RawText::escaped(&open.half);
+            self.writer.delta(half, &mut self.out)?;
         }
         let mut is_cut = false;
         if let Some(tool) = &open.tool {

@@ -60,24 +60,6 @@ fn text_without_a_sequence_leaves_as_it_was_written() {
     assert_eq!(out.as_bytes(), br"a\/\u0062");
 }
 
-#[test]
-fn half_a_pair_is_held_until_the_next_piece() {
-    let left = |pieces: &[&str]| {
-        let mut stops = Stops::new(&["<end>".to_owned()].into()).unwrap();
-        let mut out = Output::default();
-        let mut push = |piece: &str| stops.push(RawText::escaped(piece), &mut out);
-        pieces.iter().for_each(|piece| push(piece));
-        stops.end(&mut out);
-        let contents = String::from_utf8(out.into_bytes()).unwrap();
-        RawText::escaped(&contents).unescape().into_owned()
-    };
-    assert_eq!(left(&[r"a\ud83d", r"\ude00b"]), "a😀b");
-    assert_eq!(left(&[r"a<\ud83d", "", r"\ude00<"]), "a<😀<");
-    assert_eq!(left(&["a<e", r"\ud83d", r"\ude00b"]), "a<e😀b");
-    assert_eq!(left(&["<", r"\ud83d", "<end>"]), "<\u{fffd}");
-    assert_eq!(left(&["<", r"\ud83d"]), "<\u{fffd}");
-}
-
 proptest! {
     #[test]
     fn the_same_leaves_however_the_text_is_cut(
