@@ -155,12 +155,9 @@ pub fn open(backend: Backend, sealed: &str) -> Option<NativeReasoning> {
     }
     let bytes = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(TAG)?).ok()?;
     let (signed, found) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
-    if *found != checksum(signed) {
-        return None;
-    }
     let (&form, rest) = signed.split_first()?;
     let (maker, rest) = rest.split_first_chunk::<{ Backend::LEN }>()?;
-    if *maker != backend.0 {
+    if *maker != backend.0 || *found != checksum(signed) {
         return None;
     }
     let (id_len, rest) = rest.split_first_chunk::<2>()?;

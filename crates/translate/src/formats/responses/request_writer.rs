@@ -259,9 +259,10 @@ impl Writer<'_, '_> {
     }
 
     fn responses_assistant(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let mut leads_on = self.leads_on(&turn.blocks);
         // Reasoning is not there any more that led to what follows.
         let mut is_lost = false;
-        for (at, block) in turn.blocks.iter().enumerate() {
+        for block in &turn.blocks {
             match block {
                 // An answer that says nothing has no item.
                 Block::Text(said) if said.words.is_empty() => {}
@@ -272,10 +273,7 @@ impl Writer<'_, '_> {
                 Block::Search(search) if is_lost => self.forget_search(search),
                 Block::Search(search) => self.responses_past_search(search),
                 Block::Thought(thought) => {
-                    let rest = turn.blocks.get(at.saturating_add(1)..).unwrap_or_default();
-                    // A reasoning item without the item that it led to is refused.
-                    let mut next = rest.iter().filter(|it| !says_nothing(it));
-                    let leads_on = next.next().is_some_and(|it| self.is_item(it));
+                    let leads_on = leads_on.pop().unwrap_or_default();
                     is_lost = !self.reasoning_item(thought, leads_on);
                 }
                 other => {
@@ -285,6 +283,23 @@ impl Writer<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether each thought of an answer, the last one first, stands before an item: a reasoning item without the
+    /// item that it led to is refused.
+    fn leads_on(&mut self, blocks: &[Block<'_>]) -> Vec<bool> {
+        let mut is_item = false;
+        let mut leads_on = Vec::new();
+        for block in blocks.iter().rev() {
+            match block {
+                Block::Thought(_) => leads_on.push(is_item),
+                // An answer that says nothing has no item.
+                Block::Text(said) if said.words.is_empty() => {}
+                Block::Search(search) => is_item = self.search_item(search).is_some(),
+                _ => is_item = true,
+            }
+        }
+        leads_on
     }
 
     fn said(&mut self, said: &TextBlock<'_>) {
@@ -412,15 +427,6 @@ impl Writer<'_, '_> {
             self.out.item().string("message.output_text.logprobs");
         }
         self.out.end_array();
-    }
-}
-
-/// Whether a block of an answer becomes no item, or only one that stands before another.
-const fn says_nothing(block: &Block<'_>) -> bool {
-    match block {
-        Block::Thought(_) => true,
-        Block::Text(said) => said.words.is_empty(),
-        _ => false,
     }
 }
 

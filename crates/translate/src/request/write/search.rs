@@ -70,16 +70,6 @@ impl Writer<'_, '_> {
         Some(seal::open(self.backend(), &state)?.form)
     }
 
-    /// Whether anything of a block of an answer is written in responses.
-    pub(crate) fn is_item(&mut self, block: &Block<'_>) -> bool {
-        match block {
-            Block::Thought(_) => false,
-            Block::Search(search) => self.search_item(search).is_some(),
-            Block::Text(said) => !said.words.is_empty(),
-            _ => true,
-        }
-    }
-
     /// Finds what the texts of an answer cited, for the provider that it cited them for.
     pub(crate) fn find_citations(&mut self, blocks: &[Block<'_>]) {
         self.citations.clear();
