@@ -567,6 +567,37 @@ fn a_crowd_of_names_is_dealt_with_in_bounded_time() {
 }
 
 #[test]
+fn a_tool_is_taken_away_until_it_is_offered_again() {
+    let definition = |name: &str| json!({"name": name, "input_schema": {"type": "object"}});
+    let removal = |name: &str| json!({"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}});
+    let addition = |name: &str| json!({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": definition(name)}});
+    let tools = ["a", "b", "c", "d"].map(definition);
+    let changes = [
+        removal("a"),
+        removal("b"),
+        addition("a"),
+        addition("e"),
+        removal("c"),
+        addition("c"),
+        removal("c"),
+    ];
+    let body = json!({"model": "m", "max_tokens": 9, "tools": tools, "messages": [
+        {"role": "user", "content": "Hi."},
+        {"role": "system", "content": changes},
+        {"role": "user", "content": "Hi."},
+    ]});
+    let sent = serde_json::to_vec(&body).unwrap();
+    let target = Target::new("m", "backend");
+    let translated = request(Format::Messages, Format::Chat, &sent, &target).unwrap();
+    let written: Value = serde_json::from_slice(&translated.body).unwrap();
+    let tools = written["tools"].as_array().unwrap().iter();
+    let names: Vec<_> = tools
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["d", "a", "e"]);
+}
+
+#[test]
 fn late_results_of_many_calls_follow_their_calls_in_order() {
     const MANY: usize = 20_000;
     let ids: Vec<_> = (0..MANY).map(|number| format!("call_{number}")).collect();

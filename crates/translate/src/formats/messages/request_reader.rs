@@ -21,7 +21,7 @@ use crate::{
         scope::{Scope, must_be, refuse, shown},
     },
 };
-use blocks::{blocks_of, system_message};
+use blocks::{Removed, blocks_of, remove, system_message};
 use tools::{choice, tools};
 
 pub(crate) fn read<'d>(
@@ -200,6 +200,7 @@ fn read_messages<'d>(
         .map(|(at, _)| at)
         .last();
     conversation.turns.reserve(messages.elements().count());
+    let mut removed = Removed::new();
     for (at, message) in messages.elements().enumerate() {
         let path = path.index(at);
         if message.kind() != Kind::Object {
@@ -217,7 +218,8 @@ fn read_messages<'d>(
             continue;
         } else if role.is("system") {
             let is_over = last_user.is_some_and(|user| user > at);
-            let blocks = system_message(scope, message, is_over, &path, conversation)?;
+            let blocks =
+                system_message(scope, message, is_over, &path, conversation, &mut removed)?;
             (Role::System, blocks)
         } else {
             let message = format!("is '{}'; expected user, assistant or system", shown(role));
@@ -229,6 +231,7 @@ fn read_messages<'d>(
             at: Some(at),
         });
     }
+    remove(&mut conversation.tools, &removed);
     Ok(())
 }
 

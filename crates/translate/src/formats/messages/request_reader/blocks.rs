@@ -13,7 +13,7 @@ use crate::{
     request::{
         conversation::{
             Block, Call, CallResult, Conversation, File, Image, Input, Source, TextBlock, Thought,
-            Words,
+            Tool, Words,
         },
         fields::Fields,
         path::Path,
@@ -21,6 +21,7 @@ use crate::{
     },
     table::Kinds,
 };
+use std::{borrow::Cow, collections::HashMap};
 
 /// The blocks of a list in which the kinds of `kinds` may stand.
 pub(crate) fn blocks_of<'d>(
@@ -304,6 +305,22 @@ fn tool_reference<'d>(
     Ok(made_block(format!("Loaded the tool {}.", name.decode())))
 }
 
+/// Names of tools that messages take away, each with the number of tools that are offered until then.
+pub(crate) type Removed<'d> = HashMap<Cow<'d, str>, usize>;
+
+/// Leaves out the tools that are taken away, and not offered again.
+pub(crate) fn remove(tools: &mut Vec<Tool<'_>>, removed: &Removed<'_>) {
+    if removed.is_empty() {
+        return;
+    }
+    let mut places = 0_usize..;
+    tools.retain(|tool| {
+        let until = removed.get(&tool.name.decode()).copied();
+        let place = places.next().unwrap_or_default();
+        place >= until.unwrap_or_default()
+    });
+}
+
 /// A message of the role `system`. `is_over`: the user has spoken after it.
 pub(crate) fn system_message<'d>(
     scope: &mut Scope<'_>,
@@ -311,6 +328,7 @@ pub(crate) fn system_message<'d>(
     is_over: bool,
     path: &Path<'_>,
     conversation: &mut Conversation<'d>,
+    removed: &mut Removed<'d>,
 ) -> Result<Vec<Block<'d>>, Refusal> {
     let mut fields = scope.open(message, &table::SYSTEM, path)?;
     let clear = take_word(&mut fields, "clear_at", &["never", "next_user_message"])?;
@@ -331,7 +349,7 @@ pub(crate) fn system_message<'d>(
     if let Some(text) = content.and_then(Value::text) {
         blocks.push(text_block(text, None));
     } else if let Some(content) = content {
-        system_blocks(scope, content, &path, conversation, &mut blocks)?;
+        system_blocks(scope, content, &path, conversation, removed, &mut blocks)?;
     }
     if is_over && clear == Some("next_user_message") {
         blocks.clear();
@@ -344,6 +362,7 @@ fn system_blocks<'d>(
     content: Value<'d>,
     path: &Path<'_>,
     conversation: &mut Conversation<'d>,
+    removed: &mut Removed<'d>,
     blocks: &mut Vec<Block<'d>>,
 ) -> Result<(), Refusal> {
     if content.kind() != Kind::Array {
@@ -353,7 +372,7 @@ fn system_blocks<'d>(
         let path = path.index(at);
         match scope.kind(block, &table::MESSAGE_SYSTEM_BLOCKS, &path)? {
             Some("text") => blocks.push(text(scope, block, &path)?),
-            Some(kind) => tool_change(scope, block, kind, &path, conversation)?,
+            Some(kind) => tool_change(scope, block, kind, &path, conversation, removed)?,
             None => {}
         }
     }
@@ -367,6 +386,7 @@ fn tool_change<'d>(
     kind: &str,
     path: &Path<'_>,
     conversation: &mut Conversation<'d>,
+    removed: &mut Removed<'d>,
 ) -> Result<(), Refusal> {
     let mut fields = scope.open(block, &table::TOOL_CHANGE, path)?;
     let tool = fields.require("tool")?;
@@ -385,9 +405,8 @@ fn tool_change<'d>(
             let name: Text<'d> = fields.require_text("name")?;
             fields.close()?;
             if kind == "tool_removal" {
-                let name = name.decode();
-                conversation.tools.retain(|tool| !tool.name.is(&name));
-                conversation.search.take_if(|_| name == NAME);
+                removed.insert(name.decode(), conversation.tools.len());
+                conversation.search.take_if(|_| name.is(NAME));
             }
             Ok(())
         }
