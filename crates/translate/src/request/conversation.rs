@@ -236,8 +236,6 @@ pub(crate) struct Thought<'d> {
 /// A search that an earlier answer's provider made by itself.
 #[derive(Debug)]
 pub(crate) struct Search<'d> {
-    /// By which its result names it; `None` where it stands alone.
-    pub(crate) id: Option<Text<'d>>,
     /// A seal, or a provider's own blob. Responses has it in the reasoning that follows.
     pub(crate) state: Option<Text<'d>>,
     /// The paths that the table knows it by.

@@ -21,6 +21,7 @@ use crate::{
     },
     table::Kinds,
 };
+use search::Searches;
 use std::{borrow::Cow, collections::HashMap};
 
 /// The blocks of a list in which the kinds of `kinds` may stand.
@@ -34,10 +35,11 @@ pub(crate) fn blocks_of<'d>(
         return Err(must_be(path, "a string or an array of blocks", content));
     }
     let mut blocks = Vec::new();
+    let mut searches = Searches::new();
     for (at, block) in content.elements().enumerate() {
         let path = path.index(at);
         if let Some(kind) = scope.kind(block, kinds, &path)? {
-            read_block(scope, block, kind, &path, &mut blocks)?;
+            read_block(scope, block, kind, &path, &mut blocks, &mut searches)?;
         }
     }
     Ok(blocks)
@@ -49,6 +51,7 @@ fn read_block<'d>(
     kind: &str,
     path: &Path<'_>,
     blocks: &mut Vec<Block<'d>>,
+    searches: &mut Searches<'d>,
 ) -> Result<(), Refusal> {
     let read = match kind {
         "text" => text(scope, block, path)?,
@@ -60,11 +63,10 @@ fn read_block<'d>(
         "tool_use" => tool_use(scope, block, path)?,
         "tool_result" => tool_result(scope, block, path)?,
         "server_tool_use" => {
-            blocks.extend(search::server_tool_use(scope, block, path)?);
-            return Ok(());
+            return search::server_tool_use(scope, block, path, blocks, searches);
         }
         "web_search_tool_result" => {
-            return search::search_tool_result(scope, block, path, blocks);
+            return search::search_tool_result(scope, block, path, blocks, searches);
         }
         _ => tool_reference(scope, block, path)?,
     };

@@ -13,6 +13,7 @@ use crate::{
     },
     seal::is_sealed,
 };
+use std::{borrow::Cow, collections::HashMap};
 
 /// Reads the tool.
 pub(crate) fn offer<'d>(
@@ -39,26 +40,35 @@ const BLOCK_PATHS: &[&str] = &[
     "messages[].content[].web_search_tool_result",
 ];
 
-/// Reads the call of a tool of the provider's; `None`: the operator lets it be dropped.
+/// The last search of each id among the blocks of a message, by its place.
+pub(crate) type Searches<'d> = HashMap<Cow<'d, str>, usize>;
+
+/// Reads the call of a tool of the provider's, unless the operator lets it be dropped.
 pub(crate) fn server_tool_use<'d>(
     scope: &mut Scope<'_>,
     block: Value<'d>,
     path: &Path<'_>,
-) -> Result<Option<Block<'d>>, Refusal> {
+    blocks: &mut Vec<Block<'d>>,
+    searches: &mut Searches<'d>,
+) -> Result<(), Refusal> {
     let mut fields = scope.open(block, &table::SERVER_TOOL_USE, path)?;
     let id = fields.require_text("id")?;
     let name = fields.require_text("name")?;
     fields.close()?;
     if !name.is(NAME) {
         let why = "it is about a tool of another provider";
-        scope.refuse_kind(&table::BLOCKS, "server_tool_use", why, path)?;
-        return Ok(None);
+        return scope.refuse_kind(&table::BLOCKS, "server_tool_use", why, path);
     }
-    Ok(Some(Block::Search(Search {
-        id: Some(id),
-        state: None,
+    searches.insert(id.decode(), blocks.len());
+    blocks.push(search(None));
+    Ok(())
+}
+
+const fn search(state: Option<Text<'_>>) -> Block<'_> {
+    Block::Search(Search {
+        state,
         paths: BLOCK_PATHS,
-    })))
+    })
 }
 
 /// Reads the result of a search, into the block that made it.
@@ -67,6 +77,7 @@ pub(crate) fn search_tool_result<'d>(
     block: Value<'d>,
     path: &Path<'_>,
     blocks: &mut Vec<Block<'d>>,
+    searches: &mut Searches<'d>,
 ) -> Result<(), Refusal> {
     let mut fields = scope.open(block, &table::SEARCH_TOOL_RESULT, path)?;
     let id = fields.require_text("tool_use_id")?;
@@ -77,17 +88,11 @@ pub(crate) fn search_tool_result<'d>(
         return Err(must_be(&path, "an array of results or an error", content));
     }
     let state = content.elements().find_map(sealed_content);
-    let call = blocks.iter_mut().rev().find_map(|block| match block {
-        Block::Search(search) if search.id.is_some_and(|it| it.is_same(id)) => Some(search),
-        _ => None,
-    });
-    match call {
-        Some(search) => search.state = state,
-        None => blocks.push(Block::Search(Search {
-            id: Some(id),
-            state,
-            paths: BLOCK_PATHS,
-        })),
+    let end = blocks.len();
+    let place = *searches.entry(id.decode()).or_insert(end);
+    match blocks.get_mut(place) {
+        Some(call) => *call = search(state),
+        None => blocks.push(search(state)),
     }
     Ok(())
 }

@@ -54,7 +54,6 @@ pub(crate) fn search_call<'d>(
 ) -> Result<Block<'d>, Refusal> {
     scope.open(item, &table::SEARCH_CALL, path)?.close()?;
     Ok(Block::Search(Search {
-        id: None,
         state: None,
         paths: &["input[].web_search_call"],
     }))
