@@ -53,6 +53,20 @@ fn the_source_of_a_value_is_kept_as_it_stands() {
 }
 
 #[test]
+fn texts_are_the_same_however_they_are_escaped() {
+    let document =
+        Document::parse(br#"["aa","\u0061\u0061","a\u0061","\u0061\u0061\u0061","a",""]"#);
+    let document = document.unwrap();
+    let texts: Vec<_> = document.root().elements().filter_map(Value::text).collect();
+    for (one, another) in [(0, 1), (1, 0), (1, 2), (2, 2)] {
+        assert!(texts[one].is_same(texts[another]), "{one} {another}");
+    }
+    for (one, another) in [(0, 3), (3, 2), (1, 4), (4, 1), (1, 5), (5, 1)] {
+        assert!(!texts[one].is_same(texts[another]), "{one} {another}");
+    }
+}
+
+#[test]
 fn a_surrogate_without_its_partner_is_no_fault() {
     let document = Document::parse(br#""a\ud83d""#).unwrap();
     assert_eq!(document.root().as_str().unwrap(), "a\u{fffd}");
