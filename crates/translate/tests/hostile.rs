@@ -553,16 +553,84 @@ fn crowd(format: Format, many: usize) -> Value {
     }
 }
 
+/// Requests of messages with so many blocks or tools that each could be compared with all others.
+fn crowds_of_blocks(many: usize) -> [(&'static str, Value); 6] {
+    let user = json!({"role": "user", "content": "Go."});
+    let answer = |blocks: Vec<Value>| {
+        let answer = json!({"role": "assistant", "content": blocks});
+        json!({"model": "m", "max_tokens": 99, "messages": [user, answer, user]})
+    };
+    let repeated = |block: Value| vec![block; 2 * many];
+    let thoughts = || repeated(json!({"type": "redacted_thinking", "data": "a"}));
+    let said = json!({"type": "text", "text": "Well."});
+    let silent = repeated(json!({"type": "text", "text": ""}));
+    let call =
+        |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+    let result = |id: &str, content: &str| {
+        let page = json!({"type": "web_search_result", "url": "https://a.example", "title": "T", "encrypted_content": content});
+        json!({"type": "web_search_tool_result", "tool_use_id": id, "content": [page]})
+    };
+    let sealed = format!("tg1.{}", "A".repeat(1_390_000));
+    let ids: Vec<_> = (0..many).map(|number| format!("id_{number}")).collect();
+    let calls = ids.iter().map(|id| call(id));
+    let results = ids.iter().rev().map(|id| result(id, "tg1.A"));
+    let with_tools = |messages: Value, choice: Value| {
+        let tools = ids
+            .iter()
+            .map(|id| json!({"name": id, "input_schema": {"type": "object"}}));
+        let tools: Vec<_> = tools.collect();
+        json!({"model": "m", "max_tokens": 99, "tools": tools, "tool_choice": choice, "messages": messages})
+    };
+    let removal = |name: &str| json!({"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}});
+    let removals: Vec<_> = ids
+        .iter()
+        .rev()
+        .map(|id| removal(&format!("{id}_")))
+        .collect();
+    let system = json!({"role": "system", "content": removals});
+    // Each character is escaped.
+    let chosen = json!({"type": "tool", "name": "\n".repeat(500_000)});
+    [
+        (
+            "thoughts",
+            answer([thoughts(), vec![said.clone()]].concat()),
+        ),
+        (
+            "thoughts and empty texts",
+            answer([thoughts(), silent].concat()),
+        ),
+        (
+            "thoughts before a large search",
+            answer([thoughts(), vec![call("s"), result("s", &sealed), said]].concat()),
+        ),
+        ("searches", answer(calls.chain(results).collect())),
+        (
+            "removed tools",
+            with_tools(json!([user, system, user]), json!({"type": "auto"})),
+        ),
+        ("a long choice", with_tools(json!([user]), chosen)),
+    ]
+}
+
 #[test]
 fn a_crowd_of_names_is_dealt_with_in_bounded_time() {
     const MANY: usize = 50_000;
     // Work that grows with the square of it takes longer even on a quick machine.
     const BOUND: std::time::Duration = std::time::Duration::from_secs(10);
-    for format in Format::OF_CLIENTS {
-        let body = crowd(format, MANY);
+    let of_formats = Format::OF_CLIENTS
+        .into_iter()
+        .map(|format| (format, "names", crowd(format, MANY)));
+    let of_blocks = crowds_of_blocks(MANY)
+        .into_iter()
+        .map(|(name, body)| (Format::Messages, name, body));
+    for (format, name, body) in of_formats.chain(of_blocks) {
         let begun = std::time::Instant::now();
         check(format, &body);
-        assert!(begun.elapsed() < BOUND, "{format}: {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < BOUND,
+            "{format}, {name}: {:?}",
+            begun.elapsed()
+        );
     }
 }
 
