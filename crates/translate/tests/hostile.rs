@@ -666,6 +666,27 @@ fn a_tool_is_taken_away_until_it_is_offered_again() {
 }
 
 #[test]
+fn tools_repeat_their_namespaces_within_bounds() {
+    let body = |name: &str, description: &str| {
+        let tools: Vec<_> = (0..1000)
+            .map(|number| json!({"type": "function", "name": format!("f{number}"), "parameters": {}}))
+            .collect();
+        json!({"model": "m", "input": "Hi.", "tools": [
+            {"type": "namespace", "name": name, "description": description, "tools": tools},
+        ]})
+    };
+    let refusal = |name: &str, description: &str| {
+        let sent = serde_json::to_vec(&body(name, description)).unwrap();
+        let target = Target::new("m", "backend");
+        request(Format::Responses, Format::Chat, &sent, &target).map_err(|refusal| refusal.path)
+    };
+    assert!(refusal(&"n".repeat(128), &"d".repeat(262)).is_ok());
+    assert_eq!(refusal(&"n".repeat(129), "d").unwrap_err(), "tools[0].name");
+    let too_long = refusal("n", &"d".repeat(263));
+    assert_eq!(too_long.unwrap_err(), "tools[].description");
+}
+
+#[test]
 fn late_results_of_many_calls_follow_their_calls_in_order() {
     const MANY: usize = 20_000;
     let ids: Vec<_> = (0..MANY).map(|number| format!("call_{number}")).collect();

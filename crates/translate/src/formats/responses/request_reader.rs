@@ -27,7 +27,7 @@ use crate::{
 };
 use items::read_items;
 use std::collections::HashSet;
-use tools::{choice, tools};
+use tools::{check_descriptions, choice, tools};
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
@@ -65,6 +65,7 @@ pub(crate) fn read<'d>(
     conversation
         .tools
         .retain(|tool| names.insert((tool.name, tool.namespace)));
+    check_descriptions(&conversation.tools)?;
     if let Some(value) = top.take("tool_choice") {
         choice(scope, value, &mut conversation)?;
     }

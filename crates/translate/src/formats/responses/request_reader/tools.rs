@@ -17,6 +17,30 @@ use crate::{
     },
 };
 
+/// The longest name of a namespace, in bytes as it is written: each of its tools repeats it.
+const LONGEST_NAMESPACE: usize = 128;
+
+/// The descriptions of namespaces, in bytes, with one for each of their tools. No memory is reserved for them.
+const MOST_DESCRIPTIONS: usize = 256 * 1024;
+
+/// Checks that the tools do not repeat too much of their namespaces.
+pub(crate) fn check_descriptions(tools: &[Tool<'_>]) -> Result<(), Refusal> {
+    let lengths = tools
+        .iter()
+        .filter_map(|tool| tool.namespace_description)
+        .map(|description| description.json().len());
+    match lengths.fold(0, usize::saturating_add) {
+        ..=MOST_DESCRIPTIONS => Ok(()),
+        _ => {
+            let message = format!(
+                "stands before the description of each tool of its namespace, and all of these \
+                 together are longer than {MOST_DESCRIPTIONS} bytes"
+            );
+            Err(Refusal::new("tools[].description", message))
+        }
+    }
+}
+
 /// The namespace that tools stand in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Namespace<'d> {
@@ -58,6 +82,11 @@ pub(crate) fn tools<'d>(
                 };
                 let inner = fields.require("tools")?;
                 fields.close()?;
+                if namespace.name.json().len() > LONGEST_NAMESPACE {
+                    let message =
+                        format!("must have at most {LONGEST_NAMESPACE} bytes for this model");
+                    return Err(refuse(&path.field("name"), message));
+                }
                 let path = path.field("tools");
                 let inner = array(inner, &path)?;
                 tools(scope, inner, &path, Some(namespace), conversation)?;
