@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::path::Path;
 use tollgate_translate::{
     Lossy, Strict, Target, request,
+    seal::{Backend, ReasoningForm, seal},
     table::{Shape, shapes},
 };
 use tollgate_types::Format;
@@ -684,6 +686,38 @@ fn tools_repeat_their_namespaces_within_bounds() {
     assert_eq!(refusal(&"n".repeat(129), "d").unwrap_err(), "tools[0].name");
     let too_long = refusal("n", &"d".repeat(263));
     assert_eq!(too_long.unwrap_err(), "tools[].description");
+}
+
+#[test]
+fn what_many_like_texts_cite_is_written_once() {
+    let place = json!({"type": "web_search_result_location", "url": "https://a.example",
+        "title": "T", "encrypted_index": "i", "cited_text": "c"});
+    let digest = Sha256::digest(b"x");
+    let digits = digest.iter().take(16).flat_map(|it| [it >> 4, it & 15]);
+    let fingerprint: String = digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect();
+    let cited = json!({fingerprint: [place]}).to_string();
+    let sealed = seal(
+        Backend::new("backend"),
+        ReasoningForm::Citations,
+        "",
+        &cited,
+    )
+    .unwrap();
+    let said = json!({"type": "output_text", "text": "x", "annotations": []});
+    let body = json!({"model": "m", "tools": [{"type": "web_search"}], "input": [
+        {"role": "user", "content": "Go."},
+        {"type": "reasoning", "summary": [], "encrypted_content": sealed},
+        {"type": "message", "role": "assistant", "content": vec![said; 100]},
+        {"role": "user", "content": "So?"},
+    ]});
+    let sent = serde_json::to_vec(&body).unwrap();
+    let mut target = Target::new("m", "backend");
+    target.messages.web_search = true;
+    let translated = request(Format::Responses, Format::Messages, &sent, &target).unwrap();
+    let written = String::from_utf8(translated.body.to_vec()).unwrap();
+    assert_eq!(written.matches("encrypted_index").count(), 1, "{written}");
 }
 
 #[test]

@@ -103,7 +103,8 @@ impl Writer<'_, '_> {
     pub(crate) fn messages_citations(&mut self, words: &Words<'_>, cited: Option<Value<'_>>) {
         let found = match self.citations.is_empty() {
             true => None,
-            false => self.citations.get(&fingerprint_of(words)),
+            // Each list is written once: many texts can be the same.
+            false => self.citations.remove(&fingerprint_of(words)),
         };
         match found {
             Some(list) => self.out.key("citations").raw(list.as_bytes()),
