@@ -20,6 +20,7 @@ use crate::{
     formats::rules::FormatRules,
     json::{Container, Number, Span, Text},
 };
+use std::collections::HashSet;
 
 /// The longest word that decides anything: types, roles, efforts.
 const WORD_BYTES: usize = 48;
@@ -44,6 +45,8 @@ pub(super) struct Walk {
     unread_is_text: bool,
     /// The last key that names things stored at a provider.
     stored_field: String,
+    /// The ids of things stored at a provider, to find one that is given twice.
+    known_ids: HashSet<String>,
     /// The `id` of the item that is open.
     item_id: Option<ItemId>,
     /// The request has a conversation.
@@ -182,6 +185,7 @@ impl Walk {
             unread: 0,
             unread_is_text: false,
             stored_field: String::new(),
+            known_ids: HashSet::new(),
             item_id: None,
             has_input: false,
             has_stored_input: false,

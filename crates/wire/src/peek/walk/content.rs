@@ -279,10 +279,10 @@ impl Walk {
             return Err(PeekError::StoredIdTooLong { limit, at });
         }
         let limit = self.limits.stored_ids;
-        let ids = &mut self.found.facts.stored_ids;
-        if id.is_empty() || ids.iter().any(|known| known.id == id) {
+        if id.is_empty() || !self.known_ids.insert(id.clone()) {
             return Ok(());
         }
+        let ids = &mut self.found.facts.stored_ids;
         if ids.len() >= limit {
             return Err(PeekError::TooManyStoredIds { limit });
         }
