@@ -5,6 +5,7 @@
 
 use super::is_empty_part;
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap};
 
 /// The messages of a request.
 #[derive(Default)]
@@ -235,17 +236,18 @@ fn tool_result(value: &Value) -> Option<Value> {
 /// An answer that comes in events.
 #[derive(Default)]
 struct Stream {
-    /// The parts of each choice, by place.
+    /// The parts of all choices.
     parts: Vec<StreamedPart>,
-    stops: Vec<(u64, String)>,
+    /// Where each of them stands, by its choice, which part of that it is, and its kind.
+    places: HashMap<(u64, String, &'static str), usize>,
+    /// The last stop of each choice.
+    stops: HashMap<u64, String>,
     /// The whole answer, if an event has repeated it.
     whole: Vec<Value>,
 }
 
 struct StreamedPart {
     choice: u64,
-    /// Which part of its choice it is.
-    place: String,
     kind: &'static str,
     id: Option<String>,
     name: Option<String>,
@@ -274,15 +276,11 @@ impl Stream {
     }
 
     fn part(&mut self, choice: u64, place: String, kind: &'static str) -> &mut StreamedPart {
-        let known = self
-            .parts
-            .iter()
-            .rposition(|part| (part.choice, &part.place, part.kind) == (choice, &place, kind));
-        let at = known.unwrap_or(self.parts.len());
-        if known.is_none() {
+        let end = self.parts.len();
+        let at = *self.places.entry((choice, place, kind)).or_insert(end);
+        if at == end {
             self.parts.push(StreamedPart {
                 choice,
-                place,
                 kind,
                 id: None,
                 name: None,
@@ -297,7 +295,7 @@ impl Stream {
     fn stop_at(&mut self, choice: u64, value: &Value) {
         let reason = stop(value);
         if !reason.is_empty() {
-            self.stops.push((choice, reason.to_owned()));
+            self.stops.insert(choice, reason.to_owned());
         }
     }
 
@@ -387,19 +385,14 @@ impl Stream {
         if !self.whole.is_empty() {
             return self.whole;
         }
-        let mut choices: Vec<_> = self.parts.iter().map(|part| part.choice).collect();
-        choices.sort_unstable();
-        choices.dedup();
-        let message = |choice: u64| {
-            let parts = self.parts.iter().filter(|part| part.choice == choice);
-            let stop = self.stops.iter().rfind(|(of, _)| *of == choice);
-            let stop = stop.map_or("", |(_, stop)| stop);
-            let lacks_end = lacks_end || stop.is_empty();
-            output(
-                parts.filter_map(StreamedPart::written).collect(),
-                stop,
-                lacks_end,
-            )
+        let mut choices: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
+        for part in &self.parts {
+            let parts = choices.entry(part.choice).or_default();
+            parts.extend(part.written());
+        }
+        let message = |(choice, parts): (u64, Vec<Value>)| {
+            let stop = self.stops.get(&choice).map_or("", String::as_str);
+            output(parts, stop, lacks_end || stop.is_empty())
         };
         choices.into_iter().map(message).collect()
     }

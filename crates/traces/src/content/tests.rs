@@ -232,6 +232,18 @@ fn the_events_of_a_stream_become_one_message_also_if_its_end_is_missing() {
     );
 }
 
+#[test]
+fn a_stream_of_many_parts_is_read_in_bounded_time() {
+    const MANY: usize = 50_000;
+    let event = |index| json!({"choices": [{"index": index, "delta": {"content": "a"}, "finish_reason": "stop"}]});
+    let events = (0..MANY).map(|index| format!("data: {}\n\n", event(index)));
+    let stream: String = events.collect();
+    let begun = std::time::Instant::now();
+    let answer = messages::answer(stream.as_bytes(), false);
+    assert_eq!(answer.len(), MANY);
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
 /// A secret can be cut in two, and its first half has no pattern.
 #[test]
 fn the_ends_of_an_answer_that_breaks_off_are_left_out() {
