@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tollgate_config as config;
 use tollgate_engine::keys;
 use tollgate_ledger::RequestRecord;
-use tollgate_types::RequestId;
+use tollgate_types::{RequestId, is_hidden};
 
 /// The longest line that is looked at; the gateway writes shorter ones.
 const MOST_BYTES: u64 = 1 << 20;
@@ -177,9 +177,9 @@ fn table(f: &mut fmt::Formatter<'_>, fields: &Map<String, Value>) -> fmt::Result
     Ok(())
 }
 
-/// A text that clients may have sent, without what a terminal obeys.
+/// A text that clients may have sent, without what a terminal obeys, and what hides or reorders other text.
 fn visible(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
+    let escaped = |c: char| match is_hidden(c) {
         true => c.escape_default().collect::<String>(),
         false => c.to_string(),
     };
@@ -194,7 +194,7 @@ mod tests {
     fn lines_of_a_request_are_told_apart() {
         let mut trace = Trace::default();
         for line in [
-            r#"host tollgate[7]: {"id":"req_1","status":200,"model":"a\u001b[2J","error":null}"#,
+            r#"host tollgate[7]: {"id":"req_1","status":200,"model":"a\u001b[2J\u202eb","error":null}"#,
             r#"{"id":"req_2","path":"/req_1"}"#,
             "[WARN] req_1: provider alpha: server_error, status 500",
         ] {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(trace.lines.len(), 2);
         let told = trace.to_string();
         assert!(told.starts_with("ACCESS LOG\n"), "{told}");
-        assert!(told.contains("model   a\\u{1b}[2J\n"), "{told}");
+        assert!(told.contains("model   a\\u{1b}[2J\\u{202e}b\n"), "{told}");
         assert!(!told.contains("error  "), "{told}");
         assert!(told.contains("\n\nLOG\n{\"id\":\"req_2\""), "{told}");
     }

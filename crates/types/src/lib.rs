@@ -57,7 +57,7 @@ pub use request::{
 pub use share::{KeyShares, Resource, Share, leaves_room};
 pub use shortage::{Shortage, Unavailable};
 pub use stored::{Claim, OwnerFailure, StoredAt};
-pub use text::hidden_character;
+pub use text::{hidden_character, is_hidden};
 pub use tokenizer::Tokenizer;
 pub use unit::{PerUnit, Rates, Tariff, Unit};
 pub use usage::Usage;

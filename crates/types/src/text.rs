@@ -7,29 +7,31 @@
 ///
 /// A name with such a character can pass for another one in a log, a table or a terminal.
 pub fn hidden_character(text: &str) -> Option<char> {
-    let is_hidden = |c: &char| {
-        c.is_control()
-            || matches!(
-                c,
-                '\u{ad}'
-                    | '\u{34f}'
-                    | '\u{61c}'
-                    | '\u{115f}'..='\u{1160}'
-                    | '\u{17b4}'..='\u{17b5}'
-                    | '\u{180b}'..='\u{180f}'
-                    | '\u{200b}'..='\u{200f}'
-                    | '\u{2028}'..='\u{202e}'
-                    | '\u{2060}'..='\u{206f}'
-                    | '\u{3164}'
-                    | '\u{e000}'..='\u{f8ff}'
-                    | '\u{fe00}'..='\u{fe0e}'
-                    | '\u{feff}'
-                    | '\u{ffa0}'
-                    | '\u{fff9}'..='\u{fffb}'
-                    | '\u{e0000}'..='\u{10ffff}'
-            )
-    };
-    text.chars().find(is_hidden)
+    text.chars().find(|c| is_hidden(*c))
+}
+
+/// Whether a character is one of these.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{e000}'..='\u{f8ff}'
+                | '\u{fe00}'..='\u{fe0e}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{10ffff}'
+        )
 }
 
 #[cfg(test)]

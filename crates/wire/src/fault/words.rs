@@ -6,6 +6,7 @@
 
 use crate::field_path::is_path;
 use std::borrow::Cow;
+use tollgate_types::is_hidden;
 
 /// Characters of a message that are kept.
 const MOST_CHARS: usize = 300;
@@ -38,7 +39,7 @@ impl ProviderWords {
     }
 }
 
-/// A message for the log, without control characters, long quotations, credentials and addresses.
+/// A message for the log, without hidden characters, long quotations, credentials and addresses.
 pub fn redacted(message: &str) -> String {
     shortened(&without_secrets(message)).into_owned()
 }
@@ -53,7 +54,7 @@ pub fn shortened(message: &str) -> Cow<'_, str> {
 }
 
 fn without_secrets(message: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let plain = |c: char| if is_hidden(c) { ' ' } else { c };
     let mut kept: String = message.chars().map(plain).collect();
     for quote in ['"', '\'', '`'] {
         kept = without_long_quotations(&kept, quote);
@@ -142,6 +143,7 @@ mod tests {
                 "Incorrect API key provided: […]",
             ),
             ("Ask ops@example.com\r\nnow", "Ask […] now"),
+            ("the model \u{202e}evil\u{2066}", "the model evil"),
             (
                 "api_key=sk-abc123def456 {\"key\":\"xai-1\"} user=ops@localhost",
                 "[…] […] […]",
