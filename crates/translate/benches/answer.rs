@@ -6,7 +6,7 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::{hint::black_box, sync::Arc};
 use tollgate_translate::{
-    AnswerCheck, AnswerContext, AnswerTranslator, AskedReasoning, StreamTranslator,
+    AnswerCheck, AnswerContext, AnswerTranslator, AskedReasoning, CallIds, StreamTranslator,
     TranslationNotes, names::ToolNames,
 };
 use tollgate_types::{Format, RequestId};
@@ -25,6 +25,7 @@ fn notes(caller: Format, provider: Format) -> Arc<TranslationNotes> {
             state: true,
             hidden: true,
         },
+        call_ids: CallIds::default(),
         check: AnswerCheck::None,
         compacts: false,
         echo: None,

@@ -54,7 +54,8 @@ pub use embeddings::{
 };
 pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
-    AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
+    AnswerCheck, AskedReasoning, AskedSearch, CallIds, Json, MemoryNotes, ResponsesEcho,
+    TranslationNotes,
 };
 pub use refusal::Refusal;
 pub use request::{Translated, most_memory, request};

@@ -2,7 +2,11 @@
 //! reads them.
 
 use crate::names::ToolNames;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 use tollgate_types::Format;
 
 /// The facts about a request that the translation of its answer needs.
@@ -19,6 +23,8 @@ pub struct TranslationNotes {
     pub include_usage: bool,
     /// The tools that the target knows by another name, or as another kind.
     pub tools: ToolNames,
+    /// The ids of earlier calls: the answer gives them to no other call.
+    pub call_ids: CallIds,
     /// The parts of the model's reasoning that the caller asked for.
     pub reasoning: AskedReasoning,
     /// The check of the answer's text, because the target does not enforce the format.
@@ -38,6 +44,30 @@ pub struct TranslationNotes {
     pub search: Option<AskedSearch>,
     /// Responses callers: the gateway remembers the answer, under ids of its own.
     pub memory: Option<MemoryNotes>,
+}
+
+/// The ids of the calls of a conversation. Only hashes are kept, because a new id in place of an
+/// unused one does no harm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallIds(Box<[u64]>);
+
+impl CallIds {
+    /// Notes these ids.
+    pub fn new(ids: impl IntoIterator<Item: AsRef<str>>) -> Self {
+        Self(ids.into_iter().map(|id| Self::hash(id.as_ref())).collect())
+    }
+
+    /// Whether an id is among them.
+    pub fn contain(&self, id: &str) -> bool {
+        let hash = Self::hash(id);
+        self.0.contains(&hash)
+    }
+
+    fn hash(id: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// The facts about an answer that the gateway remembers.

@@ -14,9 +14,9 @@ pub(crate) mod scope;
 pub(crate) mod write;
 
 use crate::{
-    AnswerCheck, AnswerMemory, AskedSearch, MemoryNotes, Refusal, ResponsesEcho, Target,
+    AnswerCheck, AnswerMemory, AskedSearch, CallIds, MemoryNotes, Refusal, ResponsesEcho, Target,
     TranslationNotes,
-    document::{Document, Value},
+    document::{Document, Text, Value},
     formats::{ReasoningUse, rules},
     names::ToolNames,
 };
@@ -188,12 +188,15 @@ fn notes(
         is_returned: (rules.returns_reasoning)(target),
     };
     let reasoning = (source.asked_reasoning)(&conversation, used);
+    let blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
+    let call_ids = CallIds::new(blocks.filter_map(calls::call_id).map(Text::decode));
     TranslationNotes {
         from,
         to,
         model: conversation.model,
         include_usage: conversation.include_usage,
         tools,
+        call_ids,
         reasoning,
         check: conversation.check,
         compacts: conversation.compacts,

@@ -285,6 +285,14 @@ fn the_answer_half_learns_what_the_caller_asked_for() {
 }
 
 #[test]
+fn the_answer_knows_the_calls_of_the_conversation() {
+    let seal = sealed("backend", ReasoningForm::Signature, "", "x");
+    let notes = translate(Format::Responses, Format::Chat, &responses_with(&seal)).notes;
+    assert!(notes.call_ids.contain("c1"));
+    assert!(!notes.call_ids.contain("c2"));
+}
+
+#[test]
 fn a_name_that_is_too_long_is_the_same_wherever_it_stands() {
     let name = "mcp__".to_owned() + &"long_".repeat(20);
     let request = json!({"model": "m", "max_tokens": 99, "messages": [

@@ -178,7 +178,7 @@ impl ToolCalls {
         if native.len() > Self::LONGEST_NAME || self.ids.len() >= Self::MOST {
             return Err(Unfit);
         }
-        let id = self.id(&call.id.unescape(), head);
+        let id = self.id(&call.id.unescape(), head, notes);
         Ok(match notes.tools.caller_tool(&native) {
             Some(tool) => ToolCall {
                 id,
@@ -195,9 +195,9 @@ impl ToolCalls {
         })
     }
 
-    /// The provider's id where it is one, and the only one; else an id that stays the same
-    /// for the same place in the same answer.
-    fn id(&mut self, native: &str, head: &Head) -> String {
+    /// The provider's id where it is one that no call of the conversation has; else an id that stays
+    /// the same for the same place in the same answer. Some providers count calls anew in each answer.
+    fn id(&mut self, native: &str, head: &Head, notes: &TranslationNotes) -> String {
         const LONGEST: usize = 256;
         let kept: Cow<'_, str> = match self.rules.has_plain_ids {
             true => {
@@ -206,12 +206,15 @@ impl ToolCalls {
             }
             false => native.into(),
         };
+        let is_known = |id: &str| self.ids.contains(id) || notes.call_ids.contain(id);
         let is_usable = !kept.is_empty() && kept.len() <= LONGEST;
-        let id = match is_usable && !self.ids.contains(kept.as_ref()) {
+        let id = match is_usable && !is_known(&kept) {
             true => kept.into_owned(),
             false => {
                 let prefix = self.rules.call_id_prefix;
-                format!("{prefix}_{}_{}", head.id, self.ids.len())
+                let made = |number| format!("{prefix}_{}_{number}", head.id);
+                let mut made = (self.ids.len()..).map(made);
+                made.find(|id| !is_known(id)).unwrap_or_default()
             }
         };
         self.ids.insert(id.clone());

@@ -175,7 +175,7 @@ fn refuse_at(at: Option<usize>, scope: &Scope<'_>, message: String) -> Refusal {
     Refusal::new(path, message)
 }
 
-fn call_id<'d>(block: &Block<'d>) -> Option<Text<'d>> {
+pub(super) fn call_id<'d>(block: &Block<'d>) -> Option<Text<'d>> {
     match block {
         Block::Call(call) => Some(call.id),
         _ => None,

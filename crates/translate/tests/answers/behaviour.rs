@@ -4,7 +4,7 @@ use crate::{strict, support::*};
 use serde_json::json;
 use std::sync::Arc;
 use tollgate_translate::{
-    AskedReasoning, StreamTranslator, TranslationNotes,
+    AskedReasoning, CallIds, StreamTranslator, TranslationNotes,
     seal::{self, Backend, ReasoningForm},
 };
 use tollgate_types::Format;
@@ -221,4 +221,26 @@ fn long_thinking_that_is_not_shown_gives_signs_of_life() {
     let seen = translate(&notes, [piece.repeat(100).as_bytes()]);
     assert_eq!(seen.out, ": ping\n\n".repeat(3));
     assert_eq!(seen.phase, Phase::Content);
+}
+
+#[test]
+fn a_call_gets_no_id_that_the_conversation_has() {
+    let whole = json!({"id": "c2", "object": "chat.completion", "choices": [{"index": 0,
+        "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "look:0", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+            {"id": "look:1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}}]});
+    for (caller, earlier, expected) in [
+        (Format::Messages, "look_0", ["toolu_c2_0", "look_1"]),
+        (Format::Responses, "look:0", ["call_c2_0", "look:1"]),
+        (Format::Gemini, "look:1", ["look:0", "call_c2_1"]),
+    ] {
+        let notes = TranslationNotes {
+            call_ids: CallIds::new([earlier]),
+            ..notes(caller, Format::Chat)
+        };
+        let answer = translate_body(&notes, &whole.to_string(), 100).unwrap();
+        for id in expected {
+            assert!(answer.contains(&format!("\"{id}\"")), "{id}: {answer}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::{path::PathBuf, sync::Arc};
 use tollgate_translate::{
-    AnswerCheck, AnswerContext, AnswerTranslator, AskedReasoning, StreamTranslator,
+    AnswerCheck, AnswerContext, AnswerTranslator, AskedReasoning, CallIds, StreamTranslator,
     TranslationNotes, names::ToolNames,
 };
 use tollgate_types::{ErrorCode, Format, PublicError, RequestId};
@@ -28,6 +28,7 @@ pub fn notes(caller: Format, provider: Format) -> TranslationNotes {
             state: true,
             hidden: true,
         },
+        call_ids: CallIds::default(),
         check: AnswerCheck::None,
         compacts: false,
         echo: None,
