@@ -122,7 +122,7 @@ pub(crate) struct TargetRules {
     pub(crate) tool_names: NameLimits,
     /// Bytes of a call's id, at most.
     pub(crate) call_id_length: usize,
-    /// Whether ids consist of letters, digits, `_` and `-`.
+    /// Whether ids consist of letters, digits, `_` and `-`, and each call has its own.
     pub(crate) has_plain_ids: bool,
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Writer<'w, 't> {
     pub(crate) output_limit: Option<u64>,
     /// Whether the target is offered its own search of the web.
     pub(crate) offers_search: bool,
+    /// How many calls are written with each id, if the target refuses ids that repeat.
+    pub(crate) written_calls: HashMap<String, usize>,
     /// Messages: what the texts of the turn that is written cite, by their fingerprints.
     pub(crate) citations: HashMap<String, String>,
 }
@@ -59,6 +61,7 @@ pub(crate) fn write(
         backend: None,
         output_limit: None,
         offers_search: conversation.search.is_some(),
+        written_calls: HashMap::new(),
         citations: HashMap::new(),
     };
     writer.out.begin_object();

@@ -199,7 +199,7 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("role").string("tool");
         self.out.key("tool_call_id");
-        self.call_id(result.id);
+        self.result_id(result.id);
         self.out.key("content").begin_string();
         if result.is_error {
             self.out.text("ERROR: ");
@@ -247,7 +247,7 @@ impl Writer<'_, '_> {
         self.out.key("type").string("text");
         self.out.key("text").begin_string();
         self.out.text("[from the result of the tool call ");
-        self.call_id_piece(result.id);
+        self.result_id_piece(result.id);
         self.out.text("]");
         self.out.end_string();
         self.out.end_object();

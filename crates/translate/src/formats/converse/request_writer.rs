@@ -257,7 +257,7 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("toolResult").begin_object();
         self.out.key("toolUseId");
-        self.call_id(result.id);
+        self.result_id(result.id);
         self.out.key("content").begin_array();
         for block in &result.content {
             match block {

@@ -203,7 +203,7 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("functionResponse").begin_object();
         self.out.key("id");
-        self.call_id(result.id);
+        self.result_id(result.id);
         if let Some(call) = calls.get(&result.id.decode()) {
             self.out.key("name");
             self.called_name(call);

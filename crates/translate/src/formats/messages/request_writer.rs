@@ -270,7 +270,7 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("type").string("tool_result");
         self.out.key("tool_use_id");
-        self.call_id(result.id);
+        self.result_id(result.id);
         match result.content.as_slice() {
             [] => {}
             [Block::Text(only)] if only.words.is_empty() => {}

@@ -228,7 +228,7 @@ impl Writer<'_, '_> {
         self.out.item().begin_object();
         self.out.key("type").string(kind);
         self.out.key("call_id");
-        self.call_id(result.id);
+        self.result_id(result.id);
         self.out.key("output");
         let content: Vec<&Block<'_>> = result.content.iter().collect();
         match content.as_slice() {

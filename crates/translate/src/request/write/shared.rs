@@ -163,25 +163,46 @@ impl Writer<'_, '_> {
         self.tool_name(call.name, call.namespace, kind);
     }
 
-    /// Writes the id of a call as the target takes it.
+    /// Writes the id of a call as the target takes it. Some providers count calls anew in each answer,
+    /// and others refuse such ids in a conversation.
     pub(crate) fn call_id(&mut self, id: Text<'_>) {
+        if self.scope.rules.has_plain_ids {
+            let id = self.plain_id(id).into_owned();
+            let count = self.written_calls.entry(id).or_default();
+            *count = count.saturating_add(1);
+        }
+        self.result_id(id);
+    }
+
+    /// Writes the id of the last call that is known by this one.
+    pub(crate) fn result_id(&mut self, id: Text<'_>) {
         self.out.begin_string();
-        self.call_id_piece(id);
+        self.result_id_piece(id);
         self.out.end_string();
     }
 
     /// The same within a string that is open.
-    pub(crate) fn call_id_piece(&mut self, id: Text<'_>) {
+    pub(crate) fn result_id_piece(&mut self, id: Text<'_>) {
+        let id = self.plain_id(id);
+        match self.written_calls.get(id.as_ref()) {
+            Some(count) if *count > 1 => {
+                let id = fingerprint(&format!("{id} {count}"));
+                self.out.text(&format!("call_{id}"));
+            }
+            _ => self.out.text(&id),
+        }
+    }
+
+    /// An id in the letters and the length that the target takes.
+    fn plain_id<'d>(&self, id: Text<'d>) -> Cow<'d, str> {
         let max_len = self.scope.rules.call_id_length;
         let is_plain = match self.scope.rules.has_plain_ids {
             true => NameLimits::up_to(max_len).allow(id.json()),
             false => !id.is_escaped() && (1..=max_len).contains(&id.json().len()),
         };
-        if is_plain {
-            self.out.escaped(id.json());
-        } else {
-            self.out
-                .text(&format!("call_{}", fingerprint(&id.decode())));
+        match is_plain {
+            true => id.decode(),
+            false => format!("call_{}", fingerprint(&id.decode())).into(),
         }
     }
 
