@@ -87,6 +87,11 @@ impl Strict<'_> {
 }
 
 impl<'a> Target<'a> {
+    /// Whether the model is one of Anthropic's, by its name.
+    pub(crate) fn is_claude(&self) -> bool {
+        self.model.contains("claude")
+    }
+
     /// A target that can do what the format's own provider can.
     pub const fn new(model: &'a str, backend: &'a str) -> Self {
         Self {

@@ -285,6 +285,28 @@ fn the_answer_half_learns_what_the_caller_asked_for() {
 }
 
 #[test]
+fn claude_gets_no_top_p_beside_a_temperature() {
+    let both = json!({"model": "m", "messages": [{"role": "user", "content": "Hi."}],
+        "temperature": 1, "top_p": 0.95});
+    let mut alone = both.clone();
+    alone.as_object_mut().unwrap().remove("temperature");
+    for (model, asked, sent, dropped) in [
+        ("claude-opus-4-5", &both, [true, false], &["top_p"][..]),
+        ("claude-opus-4-5", &alone, [false, true], &[]),
+        ("glm-4.7", &both, [true, true], &[]),
+    ] {
+        let asked = asked.to_string();
+        let target = Target::new(model, "backend");
+        let translated = request(Format::Chat, Format::Messages, asked.as_bytes(), &target);
+        let translated = translated.unwrap();
+        let body = body(&translated);
+        let found = ["temperature", "top_p"].map(|name| body.get(name).is_some());
+        assert_eq!(found, sent, "{model}: {asked}");
+        assert_eq!(translated.dropped, dropped, "{model}: {asked}");
+    }
+}
+
+#[test]
 fn the_answer_knows_the_calls_of_the_conversation() {
     let seal = sealed("backend", ReasoningForm::Signature, "", "x");
     let notes = translate(Format::Responses, Format::Chat, &responses_with(&seal)).notes;

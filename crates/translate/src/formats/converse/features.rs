@@ -49,7 +49,7 @@ target_features! {
     OutputLimit: mapped("`inferenceConfig.maxTokens`");
     StopSequences: mapped("`inferenceConfig.stopSequences`; white space alone is dropped with notice");
     Temperature: mapped("refused above 1; dropped with notice if the model takes none or thinks");
-    TopP: mapped("left out with notice where the model takes none or thinks");
+    TopP: mapped("left out with notice where the model takes none or thinks, and beside a temperature for Claude");
     TopK: mapped("`additionalModelRequestFields.top_k` of Claude; else left out with notice");
     TopKHint: mapped("`additionalModelRequestFields.top_k` of Claude; else left out with notice");
     AnswerFormats: mapped("`outputConfig.textFormat`");

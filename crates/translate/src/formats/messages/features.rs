@@ -48,7 +48,7 @@ target_features! {
     OutputLimit: mapped("`max_tokens`");
     StopSequences: mapped("`stop_sequences`; white space alone is dropped with notice");
     Temperature: mapped("refused above 1; dropped with notice if the model takes none or thinks");
-    TopP: mapped("left out with notice where the model takes none or thinks");
+    TopP: mapped("left out with notice where the model takes none or thinks, and beside a temperature for Claude");
     TopK: CARRIED;
     AnswerFormats: mapped("`output_config.format`");
     JsonObjects: mapped("an instruction, with notice; an answer that is not one JSON object is an error");

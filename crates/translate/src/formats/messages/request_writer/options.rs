@@ -39,7 +39,7 @@ impl Writer<'_, '_> {
         top_p: &str,
     ) -> Result<(), Refusal> {
         let sampling = &conversation.sampling;
-        let takes = self.scope.target.sampling;
+        let mut takes = self.scope.target.sampling;
         for (path, name, value, least_to_think) in [
             ("temperature", "temperature", sampling.temperature, 1.0),
             ("top_p", top_p, sampling.top_p, 0.95),
@@ -53,6 +53,8 @@ impl Writer<'_, '_> {
                 return Err(self.scope.refusal(path, message));
             } else {
                 self.out.key(name).raw(value.raw());
+                // Claude refuses the other beside it.
+                takes = !self.scope.target.is_claude();
             }
         }
         Ok(())
