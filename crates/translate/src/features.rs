@@ -107,7 +107,7 @@ features! {
     Temperature "temperature";
     TopP "`top_p`";
     TopK "`top_k` of chat, which is known to few providers": Refused("it has no `top_k`");
-    TopKHint "`top_k` of messages": Dropped("it has no `top_k`");
+    TopKHint "`top_k` of messages and Gemini": Dropped("it has no `top_k`");
     Seed "seed": Dropped("it has no seed");
     Penalties "penalties": Refused("it has no penalties");
     LogitBias "logit bias": Refused("it has no logit bias");

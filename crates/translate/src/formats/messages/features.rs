@@ -50,6 +50,7 @@ target_features! {
     Temperature: mapped("refused above 1; dropped with notice if the model takes none or thinks");
     TopP: mapped("left out with notice where the model takes none or thinks, and beside a temperature for Claude");
     TopK: CARRIED;
+    TopKHint: CARRIED;
     AnswerFormats: mapped("`output_config.format`");
     JsonObjects: mapped("an instruction, with notice; an answer that is not one JSON object is an error");
     SchemaNames: mapped("kept for the answer; schemas have no names there");
