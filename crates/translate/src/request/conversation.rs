@@ -86,8 +86,7 @@ impl Turn<'_> {
     /// Whether the turn has content: many formats refuse empty texts and messages.
     pub(crate) fn has_content(&self) -> bool {
         self.blocks.iter().any(|block| match block {
-            Block::Text(text) => !text.words.is_blank(),
-            Block::Refusal(text) => !text.words.is_empty(),
+            Block::Text(text) | Block::Refusal(text) => !text.words.is_blank(),
             Block::Thought(_) | Block::Search(_) => false,
             Block::Image(_) | Block::Document(_) | Block::Call(_) | Block::Result(_) => true,
         })

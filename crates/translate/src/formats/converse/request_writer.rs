@@ -142,11 +142,9 @@ impl Writer<'_, '_> {
         match block {
             // Written before.
             Block::Result(_) => {}
-            Block::Text(block) if !is_said(&block.words) => {}
+            Block::Text(block) | Block::Refusal(block) if !is_said(&block.words) => {}
             Block::Text(block) if turn.role.instructs() => self.converse_text(block, reminder),
-            Block::Text(block) => self.converse_text(block, words),
-            Block::Refusal(refusal) if refusal.words.is_empty() => {}
-            Block::Refusal(refusal) => self.converse_text(refusal, words),
+            Block::Text(block) | Block::Refusal(block) => self.converse_text(block, words),
             Block::Image(image) if !is_model => self.converse_image(image, turn)?,
             Block::Document(file) if !is_model => self.converse_file(file, turn, documents)?,
             Block::Call(call) if is_model => self.converse_call(call),

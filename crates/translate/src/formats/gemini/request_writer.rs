@@ -118,11 +118,9 @@ impl Writer<'_, '_> {
     ) -> Result<(), Refusal> {
         let is_model = turn.role == Role::Assistant;
         match block {
-            Block::Text(block) if !is_said(&block.words) => {}
+            Block::Text(block) | Block::Refusal(block) if !is_said(&block.words) => {}
             Block::Text(block) if turn.role.instructs() => self.gemini_text(block, reminder),
-            Block::Text(block) => self.gemini_text(block, words),
-            Block::Refusal(refusal) if refusal.words.is_empty() => {}
-            Block::Refusal(refusal) => self.gemini_text(refusal, words),
+            Block::Text(block) | Block::Refusal(block) => self.gemini_text(block, words),
             Block::Image(image) if !is_model => self.gemini_media(&image.source, IMAGE),
             Block::Document(file) if !is_model => self.gemini_media(&file.source, DOCUMENT),
             Block::Call(call) if is_model => self.gemini_call(call, signatures),

@@ -178,7 +178,7 @@ impl Writer<'_, '_> {
         match block {
             // Written before.
             Block::Result(_) => Ok(()),
-            Block::Text(block) if !is_said(&block.words) => Ok(()),
+            Block::Text(block) | Block::Refusal(block) if !is_said(&block.words) => Ok(()),
             Block::Text(block) if is_reminder => {
                 self.reminder(block);
                 Ok(())

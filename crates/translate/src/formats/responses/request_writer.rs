@@ -265,9 +265,8 @@ impl Writer<'_, '_> {
         for block in &turn.blocks {
             match block {
                 // An answer that says nothing has no item.
-                Block::Text(said) if said.words.is_empty() => {}
-                Block::Text(said) => self.said(said),
-                Block::Refusal(refusal) => self.said(refusal),
+                Block::Text(said) | Block::Refusal(said) if said.words.is_empty() => {}
+                Block::Text(said) | Block::Refusal(said) => self.said(said),
                 Block::Call(call) => self.responses_call(call),
                 // A search without the reasoning that led to it is refused.
                 Block::Search(search) if is_lost => self.forget_search(search),
@@ -294,7 +293,7 @@ impl Writer<'_, '_> {
             match block {
                 Block::Thought(_) => leads_on.push(is_item),
                 // An answer that says nothing has no item.
-                Block::Text(said) if said.words.is_empty() => {}
+                Block::Text(said) | Block::Refusal(said) if said.words.is_empty() => {}
                 Block::Search(search) => is_item = self.search_item(search).is_some(),
                 _ => is_item = true,
             }
