@@ -80,6 +80,40 @@ fn thinking_is_enabled_only_if_the_turn_that_goes_on_begins_with_a_thought() {
 }
 
 #[test]
+fn thinking_stays_enabled_through_calls_that_the_model_does_not_think_between() {
+    let target = Target {
+        messages: MessagesCapabilities {
+            adaptive_thinking: false,
+            ..MessagesCapabilities::ALL
+        },
+        ..Target::new("upstream-model", "backend")
+    };
+    for (backend, more, expected) in [
+        ("backend", json!([]), Some("enabled")),
+        (
+            "backend",
+            json!([{"role": "user", "content": "And then?"}]),
+            None,
+        ),
+        ("another", json!([]), None),
+    ] {
+        let mut asked = responses_with(&sealed(backend, ReasoningForm::Signature, "", "x"));
+        asked["reasoning"] = json!({"effort": "low"});
+        let items = asked["input"].as_array_mut().unwrap();
+        items.extend(more.as_array().unwrap().clone());
+        items.extend([
+            json!({"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": "c2", "output": "Seen."}),
+        ]);
+        let asked = serde_json::to_vec(&asked).unwrap();
+        let sent = request(Format::Responses, Format::Messages, &asked, &target).unwrap();
+        let sent = body(&sent);
+        let thinking = sent.pointer("/thinking/type").and_then(Value::as_str);
+        assert_eq!(thinking, expected, "{backend}: {sent}");
+    }
+}
+
+#[test]
 fn redacted_thinking_returns_as_what_it_was() {
     let seal = sealed("backend", ReasoningForm::Redacted, "", "opaque");
     let translated = translate(Format::Responses, Format::Messages, &responses_with(&seal));

@@ -54,8 +54,17 @@ fn enabled_thinking_rests_where_an_answer_goes_on_without_its_thought() {
     assert_eq!(body["thinking"], json!({"type": "disabled"}));
     assert!(dropped.contains(&"thinking"));
     let own = json!({"type": "thinking", "thinking": "", "signature": "EqQB"});
-    let (body, _) = cleared(Format::Messages, &turns(own));
-    assert_eq!(body["thinking"]["type"], "enabled");
+    let mut body = turns(own);
+    let (once, _) = cleared(Format::Messages, &body);
+    assert_eq!(once["thinking"]["type"], "enabled");
+    // The model does not think again between its calls.
+    let more = body["messages"].as_array_mut().unwrap();
+    more.extend([
+        json!({"role": "assistant", "content": [call]}),
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}),
+    ]);
+    let (twice, _) = cleared(Format::Messages, &body);
+    assert_eq!(twice["thinking"]["type"], "enabled");
 }
 
 #[test]

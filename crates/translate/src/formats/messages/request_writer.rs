@@ -45,16 +45,25 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Whether the turn that the answer goes on with began with reasoning that is not there
-    /// any more.
+    /// Whether the answer goes on from calls that began with reasoning that is not there any more. A
+    /// model that does not think between calls thinks before the first one alone.
     pub(crate) fn loses_thought(&mut self, conversation: &Conversation<'_>) -> bool {
-        let mut turns = conversation.turns.iter().rev();
-        let Some(last) = turns.find(|turn| turn.role == Role::Assistant) else {
+        let is_answer = |turn: &&Turn<'_>| turn.role == Role::Assistant;
+        let is_result = |block: &Block<'_>| matches!(block, Block::Result(_));
+        let mut answers = conversation
+            .turns
+            .iter()
+            .rev()
+            .skip_while(|turn| !is_answer(turn))
+            .take_while(|turn| is_answer(turn) || turn.blocks.iter().all(is_result))
+            .filter(is_answer);
+        let Some(last) = answers.next() else {
             return false;
         };
+        let first = answers.last().unwrap_or(last);
         let calls = last.blocks.iter().any(|it| matches!(it, Block::Call(_)));
         let is_thinking = |form| matches!(form, ReasoningForm::Signature | ReasoningForm::Redacted);
-        let is_kept = match last.blocks.first() {
+        let is_kept = match first.blocks.first() {
             Some(Block::Thought(thought)) => thought
                 .state
                 .and_then(|state| crate::seal::open(self.backend(), &state.decode()))

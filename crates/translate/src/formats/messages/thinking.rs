@@ -39,19 +39,49 @@ fn forces_a_tool(top: Value<'_>) -> bool {
     choice.is_some_and(|choice| choice.has("type", "any") || choice.has("type", "tool"))
 }
 
-/// Whether the answer goes on from a turn that did not begin with a thought: after a tool, or
+/// Whether the answer goes on from a turn that did not begin with a thought: after tools, or
 /// because that turn comes last of all.
 pub(crate) fn goes_on_unthought(top: Value<'_>) -> bool {
     let messages = top.get("messages").into_iter();
-    let (mut last, mut comes_last) = (None, false);
-    for message in messages.flat_map(Value::elements) {
-        comes_last = message.has("role", "assistant");
-        last = if comes_last { Some(message) } else { last };
+    let messages = messages.flat_map(Value::elements);
+    let is_answer = |message: Value<'_>| message.has("role", "assistant");
+    let comes_last = messages.clone().last().is_some_and(is_answer);
+    let Some((first, last)) = answers_to_go_on_from(messages) else {
+        return false;
+    };
+    let calls = blocks(last).any(|block| block.has("type", "tool_use"));
+    let begun = if comes_last { last } else { first };
+    (calls || comes_last) && !blocks(begun).next().is_some_and(is_thought)
+}
+
+/// The first and the last of the answers that the next one goes on from: results alone stand between them, so
+/// that the model need not have thought again.
+pub(crate) fn answers_to_go_on_from<'d>(
+    messages: impl Iterator<Item = Value<'d>>,
+) -> Option<(Value<'d>, Value<'d>)> {
+    let mut found = None;
+    let mut goes_on = false;
+    for message in messages {
+        let is_answer = message.has("role", "assistant");
+        if is_answer {
+            let first = found
+                .filter(|_| goes_on)
+                .map_or(message, |(first, _)| first);
+            found = Some((first, message));
+        }
+        goes_on = is_answer || goes_on && has_results_alone(message);
     }
-    let content = last.and_then(|message| message.get("content"));
-    let mut blocks = content.into_iter().flat_map(Value::elements);
-    let calls = blocks.clone().any(|block| block.has("type", "tool_use"));
-    (calls || comes_last) && !blocks.next().is_some_and(is_thought)
+    found
+}
+
+fn has_results_alone(message: Value<'_>) -> bool {
+    let mut blocks = blocks(message).peekable();
+    blocks.peek().is_some() && blocks.all(|block| block.has("type", "tool_result"))
+}
+
+pub(crate) fn blocks(message: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    let content = message.get("content").into_iter();
+    content.flat_map(Value::elements)
 }
 
 pub(crate) fn is_thought(block: Value<'_>) -> bool {

@@ -1,8 +1,8 @@
 //! Leaves sealed blocks and citations out of a messages request.
 
+use super::thinking::{answers_to_go_on_from, blocks, is_thought};
 use crate::{
     document::Value,
-    formats::messages::thinking::is_thought,
     unsealed::{Unsealer, is_seal},
 };
 use std::{borrow::Cow, collections::HashSet};
@@ -136,15 +136,13 @@ fn goes_on_without_thought(top: Value<'_>) -> bool {
     }
     let messages = top.get("messages");
     // A message of which nothing is left does not count: the one before it becomes the last.
-    let is_kept_answer = |message: &Value<'_>| {
-        message.has("role", "assistant") && !Sealed::of(message.get("content")).is_all(*message)
-    };
+    let is_kept = |message: &Value<'_>| !Sealed::of(message.get("content")).is_all(*message);
     let turns = messages.into_iter().flat_map(Value::elements);
-    let last = turns.filter(is_kept_answer).last();
-    let content = last.and_then(|it| it.get("content"));
-    let sealed = Sealed::of(content);
-    let mut blocks = content.into_iter().flat_map(Value::elements);
-    let calls = blocks.clone().any(|block| block.has("type", "tool_use"));
-    let first = blocks.find(|block| sealed.block(*block).is_none());
+    let Some((first, last)) = answers_to_go_on_from(turns.filter(is_kept)) else {
+        return false;
+    };
+    let calls = blocks(last).any(|block| block.has("type", "tool_use"));
+    let sealed = Sealed::of(first.get("content"));
+    let first = blocks(first).find(|block| sealed.block(*block).is_none());
     calls && !first.is_some_and(is_thought)
 }

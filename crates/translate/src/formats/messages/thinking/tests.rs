@@ -66,6 +66,27 @@ fn an_answer_that_goes_on_without_its_thought_excludes_thinking() {
             "{content}"
         );
     }
+    let [more, done] = [json!([call]), json!([result])];
+    for (first, between, excluded) in [
+        (json!([thought, call]), json!([result]), false),
+        (json!([call]), json!([result]), true),
+        // The model thinks again after what the user says.
+        (
+            json!([thought, call]),
+            json!([result, {"type": "text", "text": "Go on."}]),
+            true,
+        ),
+        (json!([thought, call]), json!("Go on."), true),
+    ] {
+        let turns = json!([
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": first},
+            {"role": "user", "content": between},
+            {"role": "assistant", "content": more},
+            {"role": "user", "content": done},
+        ]);
+        assert_eq!(obstacles(&json!({}), &turns).excluded, excluded, "{turns}");
+    }
     let begun = json!([
         {"role": "user", "content": "Go."},
         {"role": "assistant", "content": "It is"},
