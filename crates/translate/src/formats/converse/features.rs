@@ -25,7 +25,7 @@ target_features! {
     Files: mapped(DOCUMENT);
     FileData: mapped("`source.bytes`, with the format by the type");
     FileAddresses: Refused(DATA_ALONE);
-    FileNames: mapped("`name`, with a blank for each character that it does not take; without a name `document-1` and so on");
+    FileNames: mapped("`name`, with a blank for each character that it does not take; without a name `document-1` and so on; also the text of a message that has none");
     Tools: mapped("`toolSpec`; the provider's own are taken out with notice");
     CustomTools: mapped("a function with one string, `input`; the grammar in its description");
     Grammars: mapped("written into the description");

@@ -127,9 +127,32 @@ impl Writer<'_, '_> {
                 self.converse_block(block, turn, documents)?;
             }
         }
+        self.document_text(turns);
         self.out.end_array();
         self.out.end_object();
         Ok(())
+    }
+
+    /// The provider refuses documents without a text beside them: the name of the first is one.
+    fn document_text(&mut self, turns: &[&Turn<'_>]) {
+        let blocks = || turns.iter().flat_map(|turn| &turn.blocks);
+        let mut documents = blocks().filter_map(|block| match block {
+            Block::Document(file) => Some(file),
+            _ => None,
+        });
+        let is_text = |block: &Block<'_>| match block {
+            Block::Text(text) => is_said(&text.words),
+            _ => false,
+        };
+        let Some(file) = documents.next().filter(|_| !blocks().any(is_text)) else {
+            return;
+        };
+        self.out.item().begin_object();
+        match file.name.filter(|name| !name.is_blank()) {
+            Some(name) => text(self.out.key("text"), name),
+            None => self.out.key("text").string("document"),
+        }
+        self.out.end_object();
     }
 
     fn converse_block(
