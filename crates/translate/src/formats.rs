@@ -113,7 +113,7 @@ pub(crate) struct TargetRules {
     pub(crate) has_tool_marks: bool,
     /// How many cache marks the result of a tool has, at most.
     pub(crate) marks_of_result: usize,
-    /// Whether a tool's schema must be a single object.
+    /// Whether a tool's schema must be a single object, and a strict one has no bounds.
     pub(crate) merges_schemas: bool,
     /// Whether a tool that is not strict must be declared so.
     pub(crate) declares_strictness: bool,

@@ -30,7 +30,7 @@ target_features! {
     CustomTools: mapped("a function with one string, `input`; the grammar in its description");
     Grammars: mapped("written into the description");
     Parameters: mapped("`inputSchema.json`, of type object");
-    Strictness: CARRIED;
+    Strictness: mapped("left out with notice if the schema has bounds");
     ToolChoice: mapped("`toolConfig.toolChoice`; `required` is `any`; for `none` no tools are offered, or with calls in the history it is dropped with notice");
     ChosenTools: mapped("`toolChoice.tool`");
     ParallelCalls: mapped("`false` is dropped with notice: it may always call several tools");

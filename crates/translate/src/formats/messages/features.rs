@@ -26,7 +26,7 @@ target_features! {
     CustomTools: mapped("a function with one string, `input`; the grammar in its description");
     Grammars: mapped("written into the description");
     Parameters: mapped("`input_schema`, of type object");
-    Strictness: CARRIED;
+    Strictness: mapped("left out with notice if the schema has bounds");
     ToolChoice: mapped("`required` is `any`");
     ChosenTools: mapped("`tool`");
     ParallelCalls: mapped("`tool_choice.disable_parallel_tool_use`");

@@ -4,7 +4,10 @@
 //! Decides which parts of a schema can be written in that way. Other parts are an error that names the
 //! place within the schema and the reason.
 
-use crate::{Refusal, document};
+use crate::{
+    Refusal,
+    document::{self, Kind, Text},
+};
 use serde_json::{Map, Value, json};
 
 /// Why a schema cannot be said to the provider.
@@ -48,7 +51,21 @@ const NAMED: [&str; 4] = ["properties", "$defs", "definitions", "dependentSchema
 /// Keywords whose value is a schema, or a list of them.
 const ITEMS: [&str; 3] = ["items", "prefixItems", "additionalItems"];
 
-/// Has each object of a schema allow its own members alone, and returns whether that is new.
+/// Keywords that Anthropic refuses in schemas that are kept to, besides `minItems` above 1.
+const BOUNDS: [&str; 9] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "uniqueItems",
+];
+
+/// Has each object of a schema allow its own members alone, turns bounds into descriptions, and returns
+/// whether the schema has changed.
 pub(crate) fn close(schema: &mut Value) -> Result<bool, Obstacle> {
     close_at(schema, &mut String::new())
 }
@@ -57,10 +74,11 @@ fn close_at(schema: &mut Value, path: &mut String) -> Result<bool, Obstacle> {
     let Some(schema) = schema.as_object_mut() else {
         return Ok(false);
     };
-    let mut has_closed = close_object(schema).map_err(|why| Obstacle {
+    let mut has_changed = close_object(schema).map_err(|why| Obstacle {
         path: path.clone(),
         why,
     })?;
+    has_changed |= describe_bounds(schema);
     for (key, value) in schema {
         let length = path.len();
         let is_one_of = |keywords: &[&str]| keywords.contains(&key.as_str());
@@ -72,7 +90,7 @@ fn close_at(schema: &mut Value, path: &mut String) -> Result<bool, Obstacle> {
                     let length = path.len();
                     path.push('.');
                     path.push_str(name);
-                    has_closed |= close_at(inner, path)?;
+                    has_changed |= close_at(inner, path)?;
                     path.truncate(length);
                 }
             }
@@ -80,16 +98,16 @@ fn close_at(schema: &mut Value, path: &mut String) -> Result<bool, Obstacle> {
                 for (at, inner) in schemas.iter_mut().enumerate() {
                     let length = path.len();
                     path.push_str(&format!("[{at}]"));
-                    has_closed |= close_at(inner, path)?;
+                    has_changed |= close_at(inner, path)?;
                     path.truncate(length);
                 }
             }
-            Value::Object(_) if is_one_of(&ITEMS) => has_closed |= close_at(value, path)?,
+            Value::Object(_) if is_one_of(&ITEMS) => has_changed |= close_at(value, path)?,
             _ => {}
         }
         path.truncate(length);
     }
-    Ok(has_closed)
+    Ok(has_changed)
 }
 
 /// Closes one schema, if it is one of objects, and returns whether that is new.
@@ -126,6 +144,40 @@ fn close_object(schema: &mut Map<String, Value>) -> Result<bool, &'static str> {
     drop(branches);
     schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     Ok(true)
+}
+
+/// Moves the bounds of one schema into its description, as Anthropic's SDKs do; returns whether it had some.
+fn describe_bounds(schema: &mut Map<String, Value>) -> bool {
+    let mut bounds = Vec::new();
+    for key in BOUNDS.into_iter().chain(["minItems"]) {
+        let is_taken =
+            |bound: &Value| key == "minItems" && bound.as_u64().is_some_and(|it| it <= 1);
+        if schema.get(key).is_some_and(|bound| !is_taken(bound))
+            && let Some(bound) = schema.shift_remove(key)
+        {
+            bounds.push(format!("{key}: {bound}"));
+        }
+    }
+    if bounds.is_empty() {
+        return false;
+    }
+    let bounds = format!("{{{}}}", bounds.join(", "));
+    let said = schema.get("description").and_then(Value::as_str);
+    let description = said.map_or_else(|| bounds.clone(), |said| format!("{said}\n\n{bounds}"));
+    schema.insert("description".to_owned(), description.into());
+    true
+}
+
+/// Whether a schema has bounds that Anthropic refuses. A property can have the name of one; its value is a
+/// schema.
+pub(crate) fn has_bounds(schema: document::Value<'_>) -> bool {
+    let is_bound = |key: Text<'_>, value: document::Value<'_>| match value.kind() {
+        Kind::Number if key.is("minItems") => value.as_u64().is_none_or(|least| least > 1),
+        Kind::Number | Kind::Bool => BOUNDS.iter().any(|bound| key.is(bound)),
+        _ => has_bounds(value),
+    };
+    let mut members = schema.members();
+    members.any(|(key, value)| is_bound(key, value)) || schema.elements().any(has_bounds)
 }
 
 fn branches(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {

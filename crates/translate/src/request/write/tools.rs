@@ -154,11 +154,14 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Whether the target is asked to keep to a schema. Chat and responses keep to fewer
-    /// schemas than messages, and refuse the others.
+    /// Whether the target is asked to keep to a schema. Chat and responses keep to closed
+    /// schemas, messages and Converse to schemas without bounds, and they refuse the others.
     fn strictness(&mut self, asked: Option<bool>, schema: Option<Value<'_>>) -> Option<bool> {
         let is_asked = asked == Some(true);
-        let can = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
+        let takes_bounds = !is_asked || !self.scope.rules.merges_schemas;
+        let is_taken = takes_bounds || !schema.is_some_and(schema::has_bounds);
+        let is_closed = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
+        let can = is_taken && is_closed;
         if is_asked && !can {
             self.scope.note_dropped("tools[].strict");
         }

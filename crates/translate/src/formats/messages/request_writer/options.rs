@@ -137,16 +137,16 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// A schema of answers: each of its objects allows its own members alone.
+    /// A schema of answers: each of its objects allows its own members alone, and bounds are descriptions.
     pub(crate) fn closed_schema<'d>(&mut self, schema: Value<'d>) -> Result<Cow<'d, str>, Refusal> {
         let field = self.scope.source.paths.answer_schema;
         let mut closed = schema::parse(schema, field)?;
-        let has_closed = schema::close(&mut closed).map_err(|it| it.refusal(field))?;
-        if has_closed {
+        let has_changed = schema::close(&mut closed).map_err(|it| it.refusal(field))?;
+        if has_changed {
             self.scope.note_dropped(field);
         }
         Ok(match std::str::from_utf8(schema.raw()) {
-            Ok(unchanged) if !has_closed => unchanged.into(),
+            Ok(unchanged) if !has_changed => unchanged.into(),
             _ => closed.to_string().into(),
         })
     }

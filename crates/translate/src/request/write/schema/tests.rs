@@ -1,4 +1,5 @@
 use super::*;
+use crate::document::Document;
 
 fn closed(mut schema: Value) -> Result<Value, (String, &'static str)> {
     close(&mut schema).map_err(|it| (it.path, it.why))?;
@@ -23,7 +24,53 @@ fn each_object_of_a_schema_is_closed_and_nothing_else_changes() {
         expected.pointer_mut(place).unwrap()["additionalProperties"] = json!(false);
     }
     assert_eq!(closed(open), Ok(expected.clone()));
-    assert_eq!(close(&mut expected.clone()), Ok(false), "closed already");
+    assert_eq!(close(&mut expected), Ok(false), "closed already");
+}
+
+#[test]
+fn bounds_are_described() {
+    let bounded = json!({
+        "type": "object",
+        "properties": {
+            "minimum": {"type": "integer", "minimum": 1, "maximum": 10, "description": "Its score."},
+            "names": {"type": "array", "minItems": 2, "items": {"type": "string", "maxLength": 9}},
+            "kinds": {"type": "array", "minItems": 1, "items": {"const": "a", "pattern": "a"}}
+        },
+        "additionalProperties": false
+    });
+    let mut expected = json!({
+        "type": "object",
+        "properties": {
+            "minimum": {"type": "integer", "description": "Its score.\n\n{minimum: 1, maximum: 10}"},
+            "names": {"type": "array", "items": {"type": "string", "description": "{maxLength: 9}"},
+                "description": "{minItems: 2}"},
+            "kinds": {"type": "array", "minItems": 1, "items": {"const": "a", "pattern": "a"}}
+        },
+        "additionalProperties": false
+    });
+    assert_eq!(close(&mut bounded.clone()), Ok(true));
+    assert_eq!(closed(bounded), Ok(expected.clone()));
+    assert_eq!(close(&mut expected), Ok(false), "described already");
+}
+
+#[test]
+fn bounds_are_found_wherever_they_stand() {
+    let found = |schema: Value| {
+        let schema = schema.to_string();
+        has_bounds(Document::parse(schema.as_bytes()).unwrap().root())
+    };
+    for bound in [
+        json!({"maximum": 1}),
+        json!({"uniqueItems": true}),
+        json!({"minItems": 2}),
+    ] {
+        assert!(
+            found(json!({"properties": {"a": {"anyOf": [bound]}}})),
+            "{bound}"
+        );
+    }
+    let named = json!({"properties": {"maximum": {"type": "array", "minItems": 1}}});
+    assert!(!found(named));
 }
 
 #[test]
