@@ -46,8 +46,9 @@ impl Writer<'_, '_> {
             self.out.key("schema").raw(schema.raw());
         }
         if let Some(strict) = strict {
-            // What messages always keeps to, chat and responses keep to where they can.
-            let can = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
+            // What messages always keeps to, chat and responses keep to where they can: one closed object.
+            let can = !self.scope.source.has_open_schemas
+                || schema.is_some_and(|schema| schema.has("type", "object") && is_closed(schema));
             self.out.key("strict").bool(*strict && can);
         }
     }
