@@ -244,3 +244,34 @@ fn a_call_gets_no_id_that_the_conversation_has() {
         }
     }
 }
+
+#[test]
+fn a_text_of_white_space_is_no_block_of_messages() {
+    let stream = |content: &str| {
+        let chunk = |delta: &str| {
+            format!("data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n")
+        };
+        let call =
+            r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"look","arguments":"{}"}}]}"#;
+        let text = |text: &str| chunk(&format!("{{\"content\":\"{text}\"}}"));
+        [text(r"\n"), text(r"\u0020"), text(content), chunk(call)].concat()
+            + "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"
+    };
+    let whole = |content: &str| {
+        format!(
+            r#"{{"id":"c","object":"chat.completion","choices":[{{"index":0,"finish_reason":"tool_calls","message":{{"role":"assistant","content":"\n {content}","tool_calls":[{{"id":"a","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}]}}}}]}}"#
+        )
+    };
+    let notes = notes(Format::Messages, Format::Chat);
+    for (content, text) in [(r"\n", ""), ("Hm.", "\n Hm.")] {
+        let seen = translate(&notes, [stream(content).as_bytes()]);
+        let summary = strict::stream(Format::Messages, &seen.out).unwrap();
+        assert_eq!((summary.text.as_str(), summary.calls.len()), (text, 1));
+        let blocks = seen.out.matches("event: content_block_start").count();
+        assert_eq!(blocks, 1 + usize::from(!text.is_empty()), "{}", seen.out);
+        let answer = translate_body(&notes, &whole(content), 100).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let found = answer["content"][0]["text"].as_str();
+        assert_eq!(found.unwrap_or_default(), text, "{answer}");
+    }
+}

@@ -6,6 +6,7 @@ mod stream;
 use crate::{
     answer::{
         parts::{Citation, Ending, Search, Stop},
+        text::RawText,
         write::escaped,
     },
     output::Output,
@@ -14,6 +15,13 @@ use tollgate_types::Usage;
 
 pub(crate) use body::MessagesBody;
 pub(crate) use stream::MessagesStream;
+
+/// Whether the contents of a text are white space alone.
+fn is_blank(contents: &str) -> bool {
+    let rest = contents.trim_start();
+    let is_escaped_space = || RawText::escaped(rest).unescape().trim().is_empty();
+    rest.is_empty() || rest.starts_with('\\') && is_escaped_space()
+}
 
 /// `stop_reason`, `stop_sequence` and `stop_details`.
 fn stop_fields(ending: Option<&Ending>, out: &mut Output) {

@@ -1,6 +1,8 @@
 //! Whole answers of the messages format: one list of blocks.
 
-use super::{citation, search_call, search_id, search_input, search_result, stop_fields, usage};
+use super::{
+    citation, is_blank, search_call, search_id, search_input, search_result, stop_fields, usage,
+};
 use crate::{
     answer::{
         flow::Kind,
@@ -91,6 +93,11 @@ impl Write for MessagesBody {
             return Err(Broken);
         };
         match (kind, call) {
+            // Anthropic refuses blank texts in the history.
+            (Kind::Text | Kind::Refusal, _) if is_blank(&self.contents) => {
+                self.citations.clear();
+                return Ok(());
+            }
             (Kind::Text | Kind::Refusal, _) => {
                 let citations = std::mem::take(&mut self.citations);
                 let out = self.begin_block("text");

@@ -1,7 +1,8 @@
 //! Streams of the messages format: strictly one block after the other.
 
 use super::{
-    citation, delta_usage, search_call, search_id, search_input, search_result, stop_fields, usage,
+    citation, delta_usage, is_blank, search_call, search_id, search_input, search_result,
+    stop_fields, usage,
 };
 use crate::{
     answer::{
@@ -22,6 +23,8 @@ use tollgate_types::Usage;
 pub(crate) struct MessagesStream {
     is_started: bool,
     open: Option<Kind>,
+    /// What has come of a text that is blank so far: Anthropic refuses such texts in the history.
+    blank: Option<String>,
     /// The index of the open block, or of the next.
     index: u64,
     /// The text before and after a piece of the open block.
@@ -63,6 +66,10 @@ impl Write for MessagesStream {
         out: &mut Output,
     ) -> Result<(), Failure> {
         self.open = Some(kind);
+        if matches!(kind, Kind::Text | Kind::Refusal) && self.blank.is_none() {
+            self.blank = Some(String::new());
+            return Ok(());
+        }
         self.begin_block(out);
         out.key("content_block").begin_object();
         let (delta, field) = match (kind, call) {
@@ -101,6 +108,15 @@ impl Write for MessagesStream {
     }
 
     fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
+        if let Some(blank) = &mut self.blank {
+            blank.push_str(piece.as_str());
+            if is_blank(piece.as_str()) {
+                return Ok(());
+            }
+            self.begin(Kind::Text, None, out)?;
+            let text = self.blank.take().unwrap_or_default();
+            return self.delta(RawText::escaped(&text), out);
+        }
         out.raw(self.around_delta.0.as_bytes());
         out.raw(piece.as_str().as_bytes());
         out.raw(self.around_delta.1);
@@ -110,7 +126,7 @@ impl Write for MessagesStream {
     /// A citation of this format names a place in what the provider searched: without a search
     /// there is none.
     fn cite(&mut self, cited: &Citation, sealed: Option<&str>, out: &mut Output) {
-        if let Some(sealed) = sealed {
+        if let Some(sealed) = sealed.filter(|_| self.blank.is_none()) {
             self.begin_delta("citations_delta", out);
             citation(cited, sealed, out.key("citation"));
             out.end_object();
@@ -148,6 +164,9 @@ impl Write for MessagesStream {
     }
 
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Failure> {
+        if self.blank.take().is_some() {
+            return Ok(());
+        }
         if self.open.take() == Some(Kind::Thinking) {
             self.begin_delta("signature_delta", out);
             out.key("signature")
@@ -177,6 +196,10 @@ impl Write for MessagesStream {
             true => b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
             false => COMMENT,
         });
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.blank.as_ref().map_or(0, String::len)
     }
 }
 
