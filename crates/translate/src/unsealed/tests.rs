@@ -204,3 +204,21 @@ fn a_call_of_another_model_gets_a_signature_without_notice() {
         assert_eq!((found, unsealed.dropped), (signature, vec![]));
     }
 }
+
+#[test]
+fn empty_texts_of_a_translated_stream_leave_a_history_of_gemini() {
+    let call = json!({"functionCall": {"name": "f"}, "thoughtSignature": "dGcxLg=="});
+    let empty = json!({"text": ""});
+    let signed = json!({"text": "", "thoughtSignature": "CiQB"});
+    let body = json!({"contents": [
+        {"role": "model", "parts": [call, empty]},
+        {"role": "model", "parts": [{"text": "a"}, empty, signed]},
+        {"role": "model", "parts": [empty]},
+    ]});
+    let (body, dropped) = cleared(Format::Gemini, &body);
+    let parts = |at: usize| body["contents"][at]["parts"].as_array().unwrap().as_slice();
+    assert_eq!(parts(0).len(), 1);
+    assert_eq!(parts(1), [json!({"text": "a"}), signed]);
+    assert_eq!(parts(2), [empty]);
+    assert!(dropped.is_empty());
+}

@@ -6,7 +6,7 @@ use super::{
     spelling::{camel, spelled},
 };
 use crate::{
-    document::{Kind, Value},
+    document::{Kind, Text, Value},
     unsealed::Unsealer,
 };
 
@@ -26,10 +26,18 @@ impl Unsealer {
     fn gemini_content(&mut self, content: Value<'_>) {
         self.object(content, |writer, name, value| match name {
             "parts" if value.kind() == Kind::Object => writer.gemini_part(value),
-            "parts" => writer.list(value, |writer, part| {
-                writer.out.item();
-                writer.gemini_part(part);
-            }),
+            // Streams of translations end with an empty text, which the provider refuses.
+            "parts" => {
+                let is_empty = value.elements().all(is_empty_text);
+                writer.list(value, |writer, part| {
+                    if !is_empty && is_empty_text(part) {
+                        writer.is_changed = true;
+                    } else {
+                        writer.out.item();
+                        writer.gemini_part(part);
+                    }
+                });
+            }
             _ => writer.out.raw(value.raw()),
         });
     }
@@ -57,4 +65,12 @@ impl Unsealer {
         }
         self.out.end_object();
     }
+}
+
+fn is_empty_text(part: Value<'_>) -> bool {
+    let mut members = part.members();
+    let is_text = |(key, value): (Text<'_>, Value<'_>)| {
+        key.is("text") && value.text().is_some_and(Text::is_empty)
+    };
+    members.next().is_some_and(is_text) && members.next().is_none()
 }
