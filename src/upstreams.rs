@@ -245,10 +245,10 @@ impl Pool {
         addresses.iter().map(|it| it.address()).collect()
     }
 
-    /// A peer could not be reached. Returns whether another address can be tried.
-    pub fn unreachable(&self, peer: &HttpPeer) -> bool {
-        let now = clock::steady_ms(Instant::now());
-        Address::rest(&self.addresses.load(), peer, now)
+    /// A peer could not be reached. Returns whether there is an address that was not found unreachable since then.
+    pub fn unreachable(&self, peer: &HttpPeer, since: Instant) -> bool {
+        let [since, now] = [since, Instant::now()].map(clock::steady_ms);
+        Address::rest(&self.addresses.load(), peer, since, now)
     }
 
     fn take_over(&self, earlier: &Self) {

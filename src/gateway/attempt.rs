@@ -34,9 +34,10 @@ pub struct Attempts {
     next: usize,
     /// How many attempts were started.
     started: usize,
-    /// How many of them were taken back: the provider had just closed the connection, or another of its addresses
-    /// is tried.
+    /// How many of them used a connection that the provider had just closed.
     stale: usize,
+    /// How many of them found an address unreachable, so that another one is tried.
+    unreached: usize,
     /// The name of the current attempt's credential; empty for none.
     credential: Option<Arc<str>>,
     /// How often the only candidate was asked again.
@@ -303,6 +304,12 @@ impl Attempts {
         self.stale = self.stale.saturating_add(1);
     }
 
+    /// Asks the current candidate again, at another address.
+    pub const fn step_back_to_address(&mut self) {
+        self.next = self.next.saturating_sub(1);
+        self.unreached = self.unreached.saturating_add(1);
+    }
+
     /// Asks the current candidate again after a pause.
     pub const fn ask_again(&mut self, pause: Duration) {
         self.next = self.next.saturating_sub(1);
@@ -369,7 +376,11 @@ impl Attempts {
 
     /// How many attempts have reached their provider.
     pub const fn made(&self) -> usize {
-        self.started.saturating_sub(self.stale)
+        self.started.saturating_sub(self.taken_back())
+    }
+
+    const fn taken_back(&self) -> usize {
+        self.stale.saturating_add(self.unreached)
     }
 
     /// The name of the current attempt's credential; empty for none.
@@ -407,10 +418,21 @@ impl Attempts {
         self.started < Self::MOST
     }
 
-    /// Whether another attempt may be taken back, such as one that uses a connection that could be closed
-    /// already: some attempts are reserved for the other candidates.
+    /// Whether another attempt may use a connection that could be closed already: some attempts are reserved
+    /// for the other candidates.
     pub const fn may_be_stale(&self) -> bool {
-        self.stale < Self::MOST - Self::MOST_CANDIDATES
+        self.taken_back() < Self::MOST - Self::MOST_CANDIDATES
+    }
+
+    /// Whether another address may be tried within the same attempt. After a time-out another candidate comes
+    /// first, and the only one gets few addresses, because each takes the time to connect.
+    pub const fn may_try_address(&self, has_timed_out: bool) -> bool {
+        const MOST_AFTER_TIMEOUTS: usize = 2;
+        match has_timed_out {
+            true if self.has_next() => false,
+            true => self.unreached < MOST_AFTER_TIMEOUTS,
+            false => self.may_be_stale() && self.may_go_on(),
+        }
     }
 
     /// Whether a provider may once more refuse a request without having failed: one that closes its
@@ -426,7 +448,7 @@ impl Attempts {
     }
 
     /// Whether there is another candidate.
-    pub fn has_next(&self) -> bool {
+    pub const fn has_next(&self) -> bool {
         let has_more = self.next < self.candidates.len() || !self.last_resorts.is_empty();
         has_more && self.may_go_on()
     }

@@ -155,32 +155,36 @@ pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
 
 /// Takes back an attempt of which nothing was sent: it does not count.
 pub fn retract(exchange: &mut Exchange) {
-    outcome::not_sent(exchange);
-    trace::retract_attempt(exchange);
+    take_back(exchange);
     exchange.attempts.step_back();
 }
 
-/// Ends an attempt whose connection failed. Another address of the provider gets the same attempt: only a provider
-/// without a reachable address is at fault.
+fn take_back(exchange: &mut Exchange) {
+    outcome::not_sent(exchange);
+    trace::retract_attempt(exchange);
+}
+
+/// Ends an attempt whose connection failed. If the provider has another address, the same attempt continues
+/// there: a provider has failed only if none of its addresses can be reached.
 pub fn connecting(exchange: &mut Exchange, peer: &HttpPeer, cause: &Error) -> Box<Error> {
     let fault = of_connecting(exchange, peer, cause);
-    let is_unreachable = fault.class == FaultClass::Unreachable;
-    if is_unreachable && outcome::unreachable(exchange, peer) && can_try_address(exchange, cause) {
+    let has_timed_out = matches!(
+        cause.etype,
+        ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout
+    );
+    if fault.class == FaultClass::Unreachable
+        && outcome::unreachable(exchange, peer)
+        && exchange.attempts.may_try_address(has_timed_out)
+    {
         let candidate = exchange.attempts.current();
         let provider = candidate.map_or("", |it| &it.deployment.provider.name);
         events::upstream_fault(&exchange.id, provider, None, &fault, Some(cause));
-        return ask_again_unsent(exchange);
+        take_back(exchange);
+        exchange.attempts.step_back_to_address();
+        return end_attempt(true);
     }
     let again = note(exchange, fault, Some(cause));
     end_attempt(again)
-}
-
-/// Whether another address can be tried. After a time-out, the next candidate is faster.
-fn can_try_address(exchange: &Exchange, cause: &Error) -> bool {
-    use ErrorType::{ConnectTimedout, TLSHandshakeTimedout};
-    let attempts = &exchange.attempts;
-    let has_timed_out = matches!(cause.etype, ConnectTimedout | TLSHandshakeTimedout);
-    attempts.may_be_stale() && attempts.may_go_on() && !(has_timed_out && attempts.has_next())
 }
 
 /// The failure if the connection to a provider failed.

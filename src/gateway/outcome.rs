@@ -63,8 +63,9 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
 /// Notes that the address of the current attempt cannot be reached. The failure is reported separately. Returns
 /// whether the provider has another address that can be tried.
 pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) -> bool {
-    let candidate = exchange.attempts.current();
-    candidate.is_some_and(|it| it.pool.unreachable(peer))
+    let attempts = &exchange.attempts;
+    let current = attempts.current().zip(attempts.began());
+    current.is_some_and(|(it, began)| it.pool.unreachable(peer, began))
 }
 
 /// Notes that the provider of the current attempt requires HTTP/1.1. The failure is reported separately.

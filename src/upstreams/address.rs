@@ -51,14 +51,15 @@ impl Address {
         in_turn().min_by_key(rest).map(|it| &it.peer)
     }
 
-    /// Tries the address of a peer last for half a minute. Returns whether another address does not rest.
-    pub(super) fn rest(all: &[Arc<Self>], peer: &HttpPeer, now: u64) -> bool {
+    /// Tries the address of a peer last for half a minute. Returns whether another address was not found unreachable
+    /// at `since` or later.
+    pub(super) fn rest(all: &[Arc<Self>], peer: &HttpPeer, since: u64, now: u64) -> bool {
         for it in all.iter().filter(|it| it.peer._address == peer._address) {
             let until = now.saturating_add(REST_MS);
             it.rests_until.store(until, Ordering::Relaxed);
         }
         let mut rests = all.iter().map(|it| it.rests_until.load(Ordering::Relaxed));
-        rests.any(|until| until <= now)
+        rests.any(|until| until < since.saturating_add(REST_MS))
     }
 }
 
@@ -92,14 +93,18 @@ mod tests {
         };
         assert_eq!(ports(1, 4), ["1", "2", "3", "1"]);
         let refusing = Address::choose(&all, &AtomicUsize::new(1), 1).unwrap();
-        assert!(Address::rest(&all, refusing, 1), "two others are left");
+        assert!(Address::rest(&all, refusing, 1, 1), "two others are left");
         assert_eq!(ports(2, 6), ["3", "3", "1", "3", "3", "1"]);
         assert!(ports(2 + REST_MS, 3).contains(&"2".to_owned()));
         let left: Vec<bool> = all
             .iter()
-            .map(|it| Address::rest(&all, &it.peer, 10))
+            .map(|it| Address::rest(&all, &it.peer, 10, 10))
             .collect();
-        assert_eq!(left, [true, false, false]);
+        assert_eq!(
+            left,
+            [true, true, false],
+            "what refused before is tried again"
+        );
         assert_eq!(ports(11, 1).len(), 1, "an address is tried all the same");
     }
 

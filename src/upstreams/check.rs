@@ -114,7 +114,7 @@ impl Checks {
         });
         let (http, transport) = connectors.clone();
         self.under_way.spawn(async move {
-            let (mut found, limit) = (Found::Unreachable, check.timeout);
+            let (mut found, limit, began) = (Found::Unreachable, check.timeout, Instant::now());
             for _ in pool.addresses() {
                 let Some(peer) = pool.peer() else {
                     break;
@@ -123,7 +123,7 @@ impl Checks {
                     None => connect(&transport, &peer, limit).await,
                     Some(path) => fetch(&http, &peer, &pool, path, limit).await,
                 };
-                if found != Found::Unreachable || !pool.unreachable(&peer) {
+                if found != Found::Unreachable || !pool.unreachable(&peer, began) {
                     break;
                 }
             }
