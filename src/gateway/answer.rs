@@ -424,6 +424,7 @@ impl Answer {
             Some(AnswerReader::Error) => Progress::Rest,
             // The client has all of it: only the end of the provider's is missing.
             Some(reader) if self.has_ended && reader.is_kept() => Progress::Rest,
+            Some(AnswerReader::Whole(answer)) if answer.is_over() => Progress::Rest,
             _ => Progress::Piece,
         }
     }

@@ -167,6 +167,11 @@ impl PassingAnswer {
         self.scanner.fault(body)
     }
 
+    /// Whether it was forwarded complete, and further bytes are dropped.
+    pub const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Whether it is complete.
     pub const fn is_whole(&self) -> bool {
         self.is_over || self.scanner.is_whole()

@@ -260,14 +260,18 @@ async fn a_translated_answer_that_is_whole_passes_though_its_end_is_missing() {
 async fn a_connection_on_which_the_end_of_an_answer_is_missing_goes_on() {
     let whole = body(100);
     let cut = Framing::Chunked.cut(&whole, whole.len());
-    let (_open, gateway) = translating([Act::send(cut), Act::Hang]).await;
-    let mut connection = gateway.connect().await;
-    let body = prompt(MESSAGES, "test-model", "Say something nice.", json!({}));
-    let request = Request::post(MESSAGES, &body).key(&gateway.key);
-    for _ in 0..2 {
-        let answer = connection.send(&request);
-        support::bounded("an answer", answer).await.assert_ok();
-    }
+    let goes_on = async |path| {
+        let (_open, gateway) = translating([Act::send(&*cut), Act::Hang]).await;
+        let mut connection = gateway.connect().await;
+        let body = prompt(path, "test-model", "Say something nice.", json!({}));
+        let request = Request::post(path, &body).key(&gateway.key);
+        for _ in 0..2 {
+            let answer = connection.send(&request);
+            support::bounded("an answer", answer).await.assert_ok();
+        }
+    };
+    // Each takes the time that the end of an answer may take.
+    tokio::join!(goes_on(CHAT), goes_on(MESSAGES));
 }
 
 #[tokio::test]
