@@ -24,6 +24,7 @@ use crate::{
 use batch::Batch;
 pub(super) use batch::Command;
 use std::{
+    collections::{HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -195,9 +196,7 @@ impl Writer {
             now: &|| shared.clock.now(),
             pause: &|| shared.pause(),
         })?;
-        for beyond in &committed.beyond {
-            shared.note_beyond(beyond);
-        }
+        shared.note_beyond(&committed.beyond);
         self.returns.clear();
         *self.shared.stalled.lock() = None;
         if committed.is_fenced {
@@ -271,13 +270,25 @@ impl Writer {
 }
 
 impl Shared {
-    /// Counts the payment of a charge that the leases did not cover.
-    fn note_beyond(&self, beyond: &BeyondLease) {
-        self.stats.add_paid(&beyond.paid);
-        if beyond.overdraft != PerUnit::default() {
-            let account = self.accounts.filter(|account| account.key == beyond.key);
+    /// Counts the payments of charges that the leases did not cover.
+    fn note_beyond(&self, charges: &[BeyondLease]) {
+        let overdrawn = || {
+            let charges = charges.iter();
+            charges.filter(|it| it.overdraft != PerUnit::default())
+        };
+        let keys: HashSet<i64> = overdrawn().map(|it| it.key).collect();
+        // Reads all accounts, once for the batch.
+        let accounts = match keys.is_empty() {
+            true => Vec::new(),
+            false => self.accounts.filter(|account| keys.contains(&account.key)),
+        };
+        let ids: HashMap<i64, &KeyId> = accounts.iter().map(|it| (it.key, &it.id)).collect();
+        for beyond in charges {
+            self.stats.add_paid(&beyond.paid);
+        }
+        for beyond in overdrawn() {
             // An idle account can have left the memory.
-            let key = account.first().map_or("its key", |it| it.id.as_str());
+            let key = ids.get(&beyond.key).map_or("its key", |id| id.as_str());
             self.note_overdraft(&beyond.request, key, &beyond.overdraft);
         }
     }

@@ -393,8 +393,8 @@ pub(crate) struct Committed {
     /// What there is of each key that was to be leased; `None` if there is no such key. Empty if the
     /// process is fenced.
     pub(crate) shares: Vec<(KeyId, Option<Share>)>,
-    /// The entered requests that the leases did not cover. Empty without a [`Database::lease_term`]: then
-    /// nothing is free that is not leased.
+    /// The entered requests that the leases did not cover. Empty without a [`Database::lease_term`]: the
+    /// process has then leased everything that is free.
     pub(crate) beyond: Vec<BeyondLease>,
     /// Another process has ended this one.
     pub(crate) is_fenced: bool,
@@ -439,8 +439,8 @@ pub(crate) struct UnitShare {
 }
 
 impl Share {
-    /// The share of a key that has leased nothing yet. Each of the grants comes with what other processes
-    /// lease of it, and with what is left of it.
+    /// The share of a key before anything is leased. With each grant come the amount that other processes
+    /// lease of it and the amount that is left.
     pub(crate) fn of<F>(
         key: i64,
         grants: impl Iterator<Item = Result<(Grant, u64, u64), F>>,

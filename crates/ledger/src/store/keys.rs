@@ -275,13 +275,15 @@ impl Store {
         Ok(record)
     }
 
-    /// Lets the key and its grants live longer by `span`. The rest of expired grants can be spent
+    /// Extends the validity of the key and its grants by `span`. The rest of expired grants can be spent
     /// again. A named order is carried out once, however often it is sent: a repetition returns the key as it
     /// is then.
     ///
     /// # Errors
-    /// As [`Store::find_key`]; the key is revoked; an order of this name extended another key or by another
-    /// span, or made something else; or the database cannot be written.
+    /// - As [`Store::find_key`].
+    /// - The key is revoked.
+    /// - An order of this name has extended another key, has another span, or has made something else.
+    /// - The database cannot be written.
     pub fn extend_key(
         &self,
         selector: &KeySelector,

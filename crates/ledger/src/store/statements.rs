@@ -1,7 +1,7 @@
 //! Statements that both databases understand, each in the transaction that its caller has begun.
 //!
-//! Parameters are written `?1`. A statement that one database needs in another form stands beside the
-//! other statements of that database.
+//! Parameters are written `?1`. A statement that one database needs in another form is in the
+//! module of that database.
 
 mod extensions;
 pub(super) mod grants;
@@ -22,12 +22,12 @@ impl<T: rusqlite::ToSql + postgres::types::ToSql> Parameter for T {}
 /// Values of a statement.
 pub(super) type Values<'a> = [&'a (dyn Parameter + Sync)];
 
-/// A connection, and the words that only its database has.
+/// A connection, and the SQL in which its database differs.
 pub(super) trait Statements {
     type Fault;
     type Row<'r>: StoredRow<Fault = Self::Fault>;
 
-    /// Behind a `SELECT` of a row: locks it until the transaction ends.
+    /// The suffix of a `SELECT` that locks the row until the transaction ends.
     const FOR_CHANGE: &'static str;
     /// The function that returns the smaller of two numbers, and the one that returns the larger.
     const LEAST: &'static str;
@@ -41,7 +41,7 @@ pub(super) trait Statements {
     /// Text as the database can keep it.
     fn text(text: &str) -> Cow<'_, str>;
 
-    /// Lets transactions that carry out an order come one after the other. `id` is derived from its name.
+    /// Serializes the transactions of one order. `id` is derived from the name of the order.
     fn lock_order(&mut self, id: &str) -> Result<(), Self::Fault>;
 
     /// Reads every row.

@@ -1,4 +1,4 @@
-//! Which plans the keys have that a configuration does not know.
+//! Finds the plans of keys that a configuration lacks.
 
 use super::{connection::Session, storable_time};
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
     },
 };
 
-/// The plans of keys that work, apart from those that are `known`. From one plan to the next by their
-/// index, as in SQLite.
+/// The plans of active keys, except the `known` ones. The query jumps from plan to plan in their index, as in
+/// SQLite.
 pub(super) fn select(
     session: &mut Session,
     known: &[&str],

@@ -30,7 +30,7 @@ use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
-use tollgate_types::KeyId;
+use tollgate_types::{KeyId, Money, PerUnit};
 
 /// A process that has no lease: its charges are paid from what is free.
 const NO_PROCESS: ProcessNumber = ProcessNumber(-1);
@@ -276,7 +276,17 @@ fn enter_leftover(
     let paid = entries.iter().flat_map(|it| it.all_pieces());
     let grants: Vec<i64> = paid.map(|it| it.grant.0).collect();
     lock_keys(session, &[], &numbers, &grants)?;
-    let entered = settle::enter_all(session, crashed, entries, now)?.new;
+    let entered = settle::enter_all(session, crashed, entries, now)?;
+    for charge in entered.beyond {
+        let PerUnit { tokens, money } = charge.overdraft;
+        if charge.overdraft != PerUnit::default() {
+            let (request, cost) = (charge.request, Money::from_nanos(money));
+            log::warn!(
+                "{request}: recovered with an overdraft of {tokens} tokens, {cost} in money"
+            );
+        }
+    }
+    let entered = entered.new;
     let cut = entered.iter().filter(|it| it.is_progress).count();
     Ok((entered.len().saturating_sub(cut), cut))
 }

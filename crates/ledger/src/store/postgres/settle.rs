@@ -136,8 +136,8 @@ fn by_record<'a>(
     Ok(entries.iter().copied().partition(is_new))
 }
 
-/// Enters a new record, in a savepoint of its own. One that the database refuses is put in quarantine with
-/// the reason, so that it delays no other and is not lost: `None`. Else returns the overdraft.
+/// Enters a new record in its own savepoint, and returns the overdraft. If the database refuses the record, puts it
+/// in quarantine with the reason, so that the others are not delayed, and returns `None`.
 fn enter(
     session: &mut Session,
     process: ProcessNumber,
@@ -165,7 +165,7 @@ fn is_about_the_record(fault: &postgres::Error) -> bool {
     code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }
 
-/// Enters a new record. What no lease of the process covers is paid from what is free. Returns the overdraft.
+/// Enters a new record, and returns the overdraft. The free amount of grants pays for the part that no lease covers.
 fn settle(
     session: &mut Session,
     process: ProcessNumber,

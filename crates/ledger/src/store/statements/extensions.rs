@@ -1,4 +1,4 @@
-//! Letting keys and their grants live longer, once for each named order.
+//! Extends keys and their grants, once for each named order.
 
 use super::{Statements, orders};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use std::time::Duration;
 use tollgate_types::KeyId;
 
-/// Lets a key and its grants live longer.
+/// Extends the validity of a key and its grants.
 pub(crate) fn extend<S: Statements>(
     transaction: &mut S,
     key: &KeyId,
@@ -35,7 +35,7 @@ pub(crate) fn extend<S: Statements>(
     Ok(Outcome::Done)
 }
 
-/// What came of an order of this name before.
+/// The outcome of an earlier order of this name.
 fn known_order<S: Statements>(
     transaction: &mut S,
     key: &KeyId,
@@ -58,7 +58,7 @@ fn known_order<S: Statements>(
     }))
 }
 
-/// Whether the key exists and works.
+/// Extends a key that is not revoked. Returns whether there is one.
 fn lengthen<S: Statements>(
     transaction: &mut S,
     key: &KeyId,

@@ -24,7 +24,7 @@ pub(crate) fn add<S: Statements>(
     if let Some(made) = made_before(transaction, key, grants)? {
         return Ok(made);
     }
-    // The lock keeps the count of grants right until these are in.
+    // The lock prevents other grants between the count and the insert.
     let works = format!(
         "SELECT revoked_at IS NULL FROM keys WHERE id = ?1 {}",
         S::FOR_CHANGE
@@ -41,7 +41,7 @@ pub(crate) fn add<S: Statements>(
     Ok(GrantsAdded::New)
 }
 
-/// What an order of this name has made before.
+/// The grants that an earlier order of this name has made.
 fn made_before<S: Statements>(
     transaction: &mut S,
     key: &KeyId,
@@ -58,7 +58,7 @@ fn made_before<S: Statements>(
     if !known.is_empty() {
         return Ok(Some(GrantsAdded::Known(known)));
     }
-    // Of another key.
+    // The order may have made grants of another key.
     let other = "SELECT id FROM grants WHERE id IN (?1, ?2) LIMIT 1";
     let other = transaction.first(other, &[&tokens, &money], |row| row.read(0))?;
     Ok(other.map(GrantsAdded::OtherOrder))
@@ -146,7 +146,7 @@ fn select<S: Statements>(
     file.all(&sql, values, |row| rows::grant(row))
 }
 
-/// How many grants of a key have something left and are not over.
+/// The number of valid grants of a key that are not used up.
 fn spendable<S: Statements>(
     transaction: &mut S,
     key: &KeyId,

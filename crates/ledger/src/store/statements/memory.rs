@@ -13,7 +13,7 @@ use crate::{
 use bytes::Bytes;
 use tollgate_types::{KeyId, RequestId};
 
-/// The name under which the bytes of all keys stand. No key has it.
+/// The name of the row with the bytes of all keys. No key has this name.
 pub(crate) const ALL: &str = "";
 
 /// Carries out changes, until `most` bytes were written or overwritten.
@@ -34,7 +34,7 @@ pub(crate) fn change<S: Statements>(
             break;
         }
     }
-    // Before the commit: a failure after it would have the caller repeat what was done.
+    // Read before the commit: after it, a failure would make the caller repeat the changes.
     changed.bytes = bytes_of(transaction, ALL)?;
     Ok(changed)
 }
@@ -73,7 +73,7 @@ pub(crate) fn answer<S: Statements>(
     Ok(answer.flatten())
 }
 
-/// Its response alone.
+/// The response of such an answer.
 pub(crate) fn response<S: Statements>(
     file: &mut S,
     key: &KeyId,
@@ -123,13 +123,13 @@ fn remove<S: Statements>(transaction: &mut S, key: &KeyId, id: RequestId) -> Res
     Ok(bytes.map_or(0, |bytes| bytes.unsigned_abs().max(1)))
 }
 
-/// Removes the oldest rows of a key, or of all, until no more than `most` bytes are left. How many.
+/// Removes the oldest rows of a key, or of all, until at most `most` bytes are left. Returns their number.
 pub(crate) fn keep_within<S: Statements>(
     transaction: &mut S,
     key: &str,
     most: u64,
 ) -> Result<u64, S::Fault> {
-    /// More than one new row takes the place of, and little enough for one transaction.
+    /// More rows than one new row displaces, and few enough for one transaction.
     const MOST_GONE: u64 = 256;
     let oldest = match key {
         ALL => "DELETE FROM memory WHERE number = (SELECT min(number) FROM memory) AND ?1 = ''",

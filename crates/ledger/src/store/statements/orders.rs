@@ -1,4 +1,4 @@
-//! What an order has made.
+//! Finds the rows that an order has made.
 
 use super::Statements;
 use crate::store::{
@@ -7,7 +7,7 @@ use crate::store::{
 };
 use tollgate_types::Unit;
 
-/// The id of what an order of this name has made, if that is something else than `made`.
+/// The id of the row that an order of this name has made, if its kind differs from `made`.
 pub(crate) fn made_otherwise<S: Statements>(
     transaction: &mut S,
     order: &OrderName,

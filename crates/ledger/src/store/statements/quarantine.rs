@@ -1,4 +1,4 @@
-//! Records that could not be entered, with the cause. A person looks at them.
+//! Records that could not be entered, with the cause, for an operator to examine.
 
 use super::Statements;
 use crate::{clock::Timestamp, store::stored_values::storable_time};
@@ -9,7 +9,7 @@ pub(crate) const TORN: &str = "torn in the settlement file";
 /// which the database refused a record.
 pub(crate) const UNREADABLE: &str = "not readable";
 
-/// Puts a record in quarantine. Returns whether it was not there for this cause.
+/// Puts a record in quarantine. Returns `false` if it is already there for this cause.
 pub(crate) fn add<S: Statements>(
     transaction: &mut S,
     record: &[u8],
