@@ -289,7 +289,7 @@ async fn check_finds_what_a_start_would_fail_on() {
     }
 
     let text = format!(
-        "server: {{ listen: [{{ tls: {{ certificate: no.crt, key: no.key }} }}] }}\n\
+        "server: {{ listen: [{{ address: '127.0.0.1:0', tls: {{ certificate: no.crt, key: no.key }} }}] }}\n\
          log: {{ access_file: nowhere/access.log }}\n{MINIMAL}"
     );
     fs::write(folder.path().join("several.yaml"), text).unwrap();

@@ -8,6 +8,7 @@ use super::{schema::schema, tree::Part};
 use jsonschema::{JsonType, ValidationError, error::TypeKind, error::ValidationErrorKind};
 use serde_json::Value;
 use tollgate_settings::{Fault, KeyPath, Segment, did_you_mean};
+use tollgate_types::is_hidden;
 
 /// Known keys are listed up to this many.
 const LISTED: usize = 12;
@@ -105,7 +106,7 @@ fn sentence(
 }
 
 /// The alternatives that come nearest to what was written: those of its type, and of
-/// these the one with the fewest faults. A list of names is nearest to a string alone.
+/// these the one with the fewest faults. A list of names is the nearest only to a string.
 fn nearest<'a>(
     context: &'a [Vec<ValidationError<'static>>],
     error: &ValidationError<'_>,
@@ -259,8 +260,19 @@ fn name_of(value: &Value) -> &'static str {
 
 /// A short value as it was written; long ones by their kind.
 fn shown(value: &Value) -> String {
+    /// The text, with escapes for characters that a reader does not see.
+    fn visible(text: &str) -> String {
+        text.chars().fold(String::new(), |mut shown, c| {
+            match is_hidden(c) {
+                true => shown.extend(c.escape_unicode()),
+                false => shown.push(c),
+            }
+            shown
+        })
+    }
+
     match value {
-        Value::String(text) => format!("'{text}'"),
+        Value::String(text) => format!("'{}'", visible(text)),
         Value::Number(number) => number.to_string(),
         Value::Bool(flag) => flag.to_string(),
         other => name_of(other).to_owned(),

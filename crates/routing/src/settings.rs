@@ -174,11 +174,17 @@ impl EmbeddingsApi {
     /// The fields of a client's request that the API has, apart from the input.
     pub(crate) const fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::Bedrock => &["dimensions", "normalize", "input_type", "truncate"],
-            Self::BedrockTitan => &["dimensions", "normalize"],
-            Self::BedrockCohere => &["dimensions", "input_type", "truncate"],
+            Self::Bedrock => &[
+                "dimensions",
+                "encoding_format",
+                "normalize",
+                "input_type",
+                "truncate",
+            ],
+            Self::BedrockTitan => &["dimensions", "encoding_format", "normalize"],
+            Self::BedrockCohere => &["dimensions", "encoding_format", "input_type", "truncate"],
             Self::Gemini | Self::VertexPredict | Self::VertexEmbedContent => {
-                &["dimensions", "task_type"]
+                &["dimensions", "encoding_format", "task_type"]
             }
         }
     }

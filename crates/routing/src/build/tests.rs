@@ -356,7 +356,7 @@ fn an_address_does_not_end_with_the_beginning_of_a_path() {
         ("/v2", own("/v2?api=1"), "/v2"),
     ] {
         let fault = build(address, format).unwrap_err();
-        let expected = format!(" would follow the {end} at the end of the address: leave that out");
+        let expected = format!(" which already ends the address: remove {end} from the address");
         assert!(fault.ends_with(&expected), "{address}: {fault}");
     }
     for (address, format) in [
@@ -498,7 +498,7 @@ fn every_fault_in_endpoints_is_reported() {
         "providers.h.formats[0].set.extra_body: 'n' is not taken from 'extra_body' (at byte 15): put it into the request itself",
         "providers.h.formats[0].set.n_predict: 'n_predict' must be an integer (at byte 13)",
         "providers.h.formats[1].set.generation_config: 'generation_config' is set by the gateway alone",
-        "providers.i.formats[0].set.parameters: no field of this `api` 'parameters'; known are dimensions, task_type",
+        "providers.i.formats[0].set.parameters: no field of this `api` 'parameters'; known are dimensions, encoding_format, task_type",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

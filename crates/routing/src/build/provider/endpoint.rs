@@ -101,7 +101,7 @@ impl Builder<'_> {
         if let Some(end) = repeated(prefix, path) {
             self.fault(
                 at,
-                format!("the path {path} would follow the {end} at the end of the address: leave that out"),
+                format!("the path {path} begins with {end}, which already ends the address: remove {end} from the address"),
             );
         }
         let tier = self.check_patch(settings, at);
