@@ -93,7 +93,7 @@ fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec
 pub type Current = ArcSwap<Snapshot>;
 
 impl Snapshot {
-    /// Checks what only the combination of the parts shows, with the authorities that were read with the configuration.
+    /// Reports faults that show only when the parts are built together. `authorities` were read with `config`.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ fn catalog(
     (Arc::new(catalog.with_fleet(Arc::clone(&fleet))), fleet)
 }
 
-/// Builds the parts that can be at fault, and reports the faults of both.
+/// Builds the two parts that can have faults, and reports the faults of both.
 fn parts(
     config: &Config,
     catalog: &IndexedCatalog,

@@ -145,7 +145,7 @@ pub fn translated(input: &[u8]) {
     }
     let translated = request(from, to, input.data, &target);
     if Lexer::check(input.data).is_err() {
-        // Of a body that is no JSON anything may become, but no panic.
+        // For a body that is not JSON the result is arbitrary, but nothing may panic.
         return;
     }
     let translated = match translated {
@@ -193,7 +193,7 @@ pub fn unsealed(input: &[u8]) {
     let obstacles = ThinkingObstacles::of(input.data);
     let rest = without_members(input.data, &obstacles.sampling);
     if !is_json(input.data) {
-        // Of a body that is no JSON anything may become, but no panic.
+        // For a body that is not JSON the result is arbitrary, but nothing may panic.
         return;
     }
     if let Some(unsealed) = unsealed {

@@ -103,7 +103,7 @@ impl Exchange {
     /// The most failed attempts that are noted.
     pub const MOST_FAILED: usize = 16;
 
-    /// Notes that a deployment has failed, or cannot be asked.
+    /// Notes that a deployment has failed, or that its provider has no address.
     pub fn note_failed(&mut self, deployment: Arc<str>, fault: &UpstreamFault) {
         if self.failed.len() < Self::MOST_FAILED {
             self.failed.push(FailedAttempt {

@@ -1,4 +1,4 @@
-//! Bytes with a guard, and the count of pieces that the other side has yet to take.
+//! Bytes that carry a guard, and the backlog of pieces that a receiver has not read yet.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -24,19 +24,18 @@ impl<G> AsRef<[u8]> for Guarded<G> {
     }
 }
 
-/// The number of pieces, or writes, that the other side has yet to take.
+/// The number of pieces, or writes, that a receiver has not read yet.
 ///
-/// The gateway reads a provider's bytes ahead of the client. While the client reads slowly, the
-/// provider's socket is silent although the provider is not. The backlog of a client distinguishes the two
-/// cases: over HTTP/1.1 the client's connection reports a write that waits; over HTTP/2, where streams share a
-/// connection, each piece of an answer reports when its last copy is dropped.
+/// While a client reads slowly, the gateway stops reading from the provider. The backlog of the client
+/// distinguishes this case from a provider that sends nothing. Over HTTP/1.1 the client's connection reports
+/// a pending write. Over HTTP/2 streams share a connection, so each piece reports when its last copy is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog(Arc<Pieces>);
 
 #[derive(Debug, Default)]
 struct Pieces {
     count: AtomicUsize,
-    taken: Notify,
+    drained: Notify,
 }
 
 /// One piece, until it is dropped.
@@ -45,13 +44,13 @@ struct Counted(Backlog);
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.0.count.fetch_sub(1, Ordering::AcqRel);
-        self.0.0.taken.notify_one();
+        self.0.0.drained.notify_one();
     }
 }
 
 impl Backlog {
-    /// Whether anything waits.
-    pub fn is_any(&self) -> bool {
+    /// Whether a piece or a write is pending.
+    pub fn is_pending(&self) -> bool {
         self.0.count.load(Ordering::Acquire) > 0
     }
 
@@ -66,10 +65,10 @@ impl Backlog {
         guarded(piece, Counted(self.clone()))
     }
 
-    /// Waits until nothing waits. For one task.
-    pub async fn taken(&self) {
-        while self.is_any() {
-            self.0.taken.notified().await;
+    /// Waits until nothing is pending. For one task.
+    pub async fn drained(&self) {
+        while self.is_pending() {
+            self.0.drained.notified().await;
         }
     }
 }
@@ -79,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_waits_until_all_of_it_is_let_go() {
+    fn a_piece_is_pending_until_its_last_copy_is_dropped() {
         let backlog = Backlog::default();
         let mut piece = backlog.count(Bytes::from_static(b"piece"));
         let front = piece.split_to(2);
         assert_eq!((&*front, &*piece), (&b"pi"[..], &b"ece"[..]));
         drop(front);
-        assert!(backlog.is_any());
+        assert!(backlog.is_pending());
         drop(piece);
-        assert!(!backlog.is_any());
+        assert!(!backlog.is_pending());
     }
 }

@@ -223,7 +223,7 @@ pub fn public_error(exchange: &Exchange, fault: &UpstreamFault) -> Option<Public
     match fault.status? {
         304 => Some(PublicError::new(
             ErrorCode::UpstreamError,
-            "the provider answered 304, which the gateway does not forward: send the request without conditions",
+            "the provider answered 304, which the gateway does not forward: retry without conditional headers such as if-none-match",
         )),
         300..=399 => Some(PublicError::new(
             ErrorCode::UpstreamError,

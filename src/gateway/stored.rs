@@ -197,7 +197,7 @@ pub async fn reserve_due(
         Some(Endpoint::ResponseInput) => return check_input(exchange, owned, identity, id).await,
         _ => return Ok(()),
     }
-    // First: otherwise another request could charge it between the look and the charge.
+    // Before `due`: otherwise another request could charge the response in between.
     let paying = owned.begin_paying(id);
     let due = match owned.due(&identity.key, id).await {
         Ok(Due::Nothing) => return Ok(()),

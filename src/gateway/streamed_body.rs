@@ -72,12 +72,12 @@ impl StreamedBody {
     /// nothing of an early answer, and a provider can stop reading until its answer was read.
     pub async fn wait_until_taken(&self) {
         const LONGEST: Duration = Duration::from_secs(1);
-        let _ = tokio::time::timeout(LONGEST, self.backlog.taken()).await;
+        let _ = tokio::time::timeout(LONGEST, self.backlog.drained()).await;
     }
 
     /// Whether the provider has yet to take a piece.
     pub fn waits_for_provider(&self) -> bool {
-        self.backlog.is_any()
+        self.backlog.is_pending()
     }
 
     /// Bytes that were forwarded.

@@ -115,7 +115,7 @@ impl Watched {
         let silence_ends = self.silence_ends.load(Ordering::Relaxed);
         let is_silent = now >= silence_ends;
         let is_late = now >= self.request_ends;
-        let is_held = self.backlog.as_ref().is_some_and(Backlog::is_any);
+        let is_held = self.backlog.as_ref().is_some_and(Backlog::is_pending);
         let was_held = self.was_held_up.swap(is_held, Ordering::Relaxed);
         let is_held_up = is_held || was_held;
         // A client that reads has a backlog for moments only.

@@ -146,7 +146,7 @@ impl Admin {
     }
 }
 
-/// Ends this process, for each of the reasons to do so.
+/// Ends this process: one method for each reason.
 struct Exit {
     accounts: Arc<Accounts>,
     readiness: Readiness,
@@ -159,7 +159,8 @@ struct Exit {
 }
 
 impl Exit {
-    /// Before this process reports that it serves, because a client may connect at once. `false`: it ends already.
+    /// Marks this process as ready, before it reports so: a client may connect at once. Returns `false` if it already
+    /// ends.
     fn be_ready(&self, accept: oneshot::Sender<()>) -> bool {
         let is_to = self.stop.borrow().is_none();
         if is_to {
@@ -200,7 +201,7 @@ impl Exit {
         self.begin(self.grace);
     }
 
-    /// The predecessor continues to serve, for this reason.
+    /// Ends this process, because the predecessor continues to serve.
     fn give_way(&self, cause: String) {
         log::error!("the old process continues to serve, and this one ends: {cause}");
         // Set once: there is one verdict.

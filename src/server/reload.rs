@@ -342,7 +342,7 @@ impl Reloader {
             Ok(Err(_)) => Err("the gateway failed; see the log"),
             Err(_) => {
                 self.stuck = Some(working);
-                Err("reading its files or the plans of the keys takes too long")
+                Err("reading the files or the ledger took longer than 30 seconds")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The Pingora server: its settings, and one service for each kind of listeners.
+//! The Pingora server: its settings, and one service for each kind of listener.
 
 use super::connections::{self, ConnectionServer, Connections, Gate};
 use super::grace_period::{Ends, InterruptibleProxy};
@@ -19,8 +19,8 @@ use tollgate_config::ServerSettings;
 use tollgate_telemetry::access_log::AccessLog;
 use tollgate_traces::Traces;
 
-/// Pingora's read buffer of 64 KiB is cleared for each connection, takes half of an open stream's memory, and saves
-/// no read, because heads and bodies are read in large pieces. Its write buffer of 1,460 bytes is too small for the
+/// Pingora clears its read buffer of 64 KiB for each connection, and the buffer takes half of an open stream's
+/// memory. It saves no read, because heads and bodies are read in large pieces. Its write buffer of 1,460 bytes is too small for the
 /// head and body of most answers, which are then sent separately.
 const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     read: Some(0),
@@ -39,7 +39,7 @@ pub(super) struct Services<'a> {
 }
 
 impl Services<'_> {
-    /// A server with a service for each kind of listeners: HTTP/2 over cleartext and the PROXY protocol are options of
+    /// A server with a service for each kind of listener: HTTP/2 over cleartext and the PROXY protocol are options of
     /// the service.
     ///
     /// # Errors

@@ -222,7 +222,7 @@ async fn assert_served(gateway: &Gateway) {
 }
 
 /// A hosts file without any other host.
-const NOBODY: &str = "127.0.0.1 localhost\n";
+const LOCALHOST_ONLY: &str = "127.0.0.1 localhost\n";
 
 /// The system's own resolver, by `hosts` in the folder, which this gateway alone sees. `None`: a mount is
 /// impossible here.
@@ -271,7 +271,7 @@ async fn an_address_that_refuses_costs_no_attempt_if_another_accepts() {
 }
 
 #[tokio::test]
-async fn checks_bench_no_provider_of_which_one_address_accepts() {
+async fn a_check_succeeds_if_one_address_accepts() {
     let folder = tempfile::TempDir::new().unwrap();
     let test = "checks of several addresses";
     let Some(mounts) = with_hosts(test, folder.path(), ONE_OF_THREE).await else {
@@ -298,7 +298,7 @@ async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() 
     let folder = tempfile::TempDir::new().unwrap();
     let hosts = folder.path().join("hosts");
     let test = "names that appear and vanish";
-    let Some(mounts) = with_hosts(test, folder.path(), NOBODY).await else {
+    let Some(mounts) = with_hosts(test, folder.path(), LOCALHOST_ONLY).await else {
         return;
     };
     let provider = Provider::start().await;
@@ -311,7 +311,7 @@ async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() 
     assert_unavailable(&gateway, "provider.test").await;
     gateway.log_line("provider sim: ").await;
 
-    std::fs::write(&hosts, format!("{NOBODY}127.0.0.1 provider.test\n")).unwrap();
+    std::fs::write(&hosts, format!("{LOCALHOST_ONLY}127.0.0.1 provider.test\n")).unwrap();
     eventually("the name is found", async || {
         let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
         (answer.status == 200).then_some(())
@@ -319,7 +319,7 @@ async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() 
     .await;
     assert_served(&gateway).await;
 
-    std::fs::write(&hosts, NOBODY).unwrap();
+    std::fs::write(&hosts, LOCALHOST_ONLY).unwrap();
     // A reload looks all names up anew; the address that was known stays.
     gateway.rewrite(config.model("another", json!(["sim"])));
     gateway.signal("HUP").await;

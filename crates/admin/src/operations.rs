@@ -286,7 +286,7 @@ impl Operations {
         let _ = self.control.set(control);
     }
 
-    /// The store that they work on.
+    /// The store.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -295,7 +295,7 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// It is still starting.
+    /// The gateway is still starting.
     pub(super) fn control(&self) -> Done<&Control> {
         let control = self.control.get();
         control.ok_or(Refusal::Busy("the gateway is still starting"))

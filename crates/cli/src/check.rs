@@ -131,7 +131,7 @@ impl Difference {
         let page = page.unwrap_or_default();
         let settings = page.get("settings");
         let settings = settings.ok_or("the gateway did not return its configuration")?;
-        // A reload may have changed what needs a restart: it holds as it was at the start.
+        // Settings that need a restart keep their values of the start, even after a reload has changed them.
         let started = page.get("started").unwrap_or(settings);
         let since_start = config.changes_since_shown(started);
         let shown = config.shown();

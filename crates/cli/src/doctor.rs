@@ -23,7 +23,7 @@ use tollgate_config::{Answering, Config, Loader, Sources};
 pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
-    /// Connect to no provider and resolve no name.
+    /// Connect to nothing but the gateway itself, and resolve no name.
     #[arg(long)]
     offline: bool,
     /// Print JSON instead of lines.

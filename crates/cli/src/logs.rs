@@ -177,7 +177,7 @@ fn table(f: &mut fmt::Formatter<'_>, fields: &Map<String, Value>) -> fmt::Result
     Ok(())
 }
 
-/// A text that clients may have sent, without what a terminal obeys, and what hides or reorders other text.
+/// Escapes control characters, and characters that hide or reorder text: the text may be a client's.
 fn visible(text: &str) -> String {
     let escaped = |c: char| match is_hidden(c) {
         true => c.escape_default().collect::<String>(),
@@ -202,10 +202,10 @@ mod tests {
         }
         assert_eq!(trace.access.as_ref().unwrap()["status"], 200);
         assert_eq!(trace.lines.len(), 2);
-        let told = trace.to_string();
-        assert!(told.starts_with("ACCESS LOG\n"), "{told}");
-        assert!(told.contains("model   a\\u{1b}[2J\\u{202e}b\n"), "{told}");
-        assert!(!told.contains("error  "), "{told}");
-        assert!(told.contains("\n\nLOG\n{\"id\":\"req_2\""), "{told}");
+        let shown = trace.to_string();
+        assert!(shown.starts_with("ACCESS LOG\n"), "{shown}");
+        assert!(shown.contains("model   a\\u{1b}[2J\\u{202e}b\n"), "{shown}");
+        assert!(!shown.contains("error  "), "{shown}");
+        assert!(shown.contains("\n\nLOG\n{\"id\":\"req_2\""), "{shown}");
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn authority(address: &str) -> Result<&str, Failure> {
             let authority = authority.trim_end_matches('/');
             let is_plain = authority.parse::<Authority>().is_ok() && !authority.contains('@');
             is_plain.then_some(authority).ok_or_else(|| {
-                "the address of an operator port is a host and a port alone, such as \
+                "expected only the host and port of the operator port, such as \
                  http://127.0.0.1:9080"
                     .into()
             })
@@ -95,14 +95,14 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// It cannot be reached, or it is no gateway: the token must not be sent there.
+    /// The server cannot be reached, or is not a gateway and must not get the token.
     pub(super) async fn metrics(&self) -> Result<String, Failure> {
         let (found, page) = self.open_page("/metrics").await?;
         let is_gateway = page.lines().any(|line| line.starts_with("tollgate_"));
         match found.is_success() && is_gateway {
             true => Ok(page),
             false => Err(format!(
-                "{} has no metrics of Tollgate: give the operator port of a gateway",
+                "{} serves no metrics of Tollgate: give the address of a gateway's operator port",
                 self.authority
             )
             .into()),

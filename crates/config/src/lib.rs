@@ -210,20 +210,25 @@ impl Config {
         })
     }
 
-    /// What `path` is for the gateway, if another program must not write to it.
+    /// The gateway's use of `path`, if nothing else may write to that file.
     pub fn purpose_of(&self, path: &Path) -> Option<&'static str> {
-        const BESIDE: &[&str] = &["", "-wal", "-shm", "-journal", ".sequence", ".upgrade.sock"];
-        let path = real(path);
-        let database = real(&self.store.path);
+        const FILE_SUFFIXES: &[&str] =
+            &["", "-wal", "-shm", "-journal", ".sequence", ".upgrade.sock"];
+        let path = without_links(path);
+        let database = without_links(&self.store.path);
         let rest = path.as_os_str().as_encoded_bytes();
         let rest = rest.strip_prefix(database.as_os_str().as_encoded_bytes());
         let is_of_ledger = |rest: &[u8]| {
-            BESIDE.iter().any(|it| it.as_bytes() == rest) || rest.starts_with(b".settlements-")
+            FILE_SUFFIXES.iter().any(|it| it.as_bytes() == rest)
+                || rest.starts_with(b".settlements-")
         };
         if rest.is_some_and(is_of_ledger) {
             return Some("a file of the ledger");
         }
-        let is_source = self.sources.paths().any(|source| real(source) == path);
+        let is_source = self
+            .sources
+            .paths()
+            .any(|source| without_links(source) == path);
         is_source.then_some("a file of the configuration")
     }
 
@@ -267,7 +272,7 @@ impl Config {
 }
 
 /// A path without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
+fn without_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| {
         let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
@@ -573,7 +578,7 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
     faults
 }
 
-/// The limits with which every request would be refused.
+/// Reports limits with which the gateway would refuse every request.
 fn check_limits(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
     const LEAST_MEMORY: ByteSize = ByteSize::new(1 << 20);
     let mut faults = Vec::new();
@@ -586,7 +591,7 @@ fn check_limits(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
         }
     }
     if limits.memory.is_some_and(|memory| memory < LEAST_MEMORY) {
-        let fault = format!("must be at least {LEAST_MEMORY}: the process uses more");
+        let fault = format!("must be at least {LEAST_MEMORY}: an idle process already uses more");
         faults.push(section.key("memory").fault(fault));
     }
     let (requests, reserved) = (limits.requests_in_flight, limits.reserved_for_priority);
@@ -594,7 +599,7 @@ fn check_limits(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
     if standard < 100 {
         let path = section.key("requests_in_flight");
         faults.push(path.fault(format!(
-            "{reserved}% for priority keys (reserved_for_priority) leave other keys none of {requests}"
+            "with {reserved}% reserved for priority keys (reserved_for_priority), {requests} leaves no request for other keys"
         )));
     }
     faults

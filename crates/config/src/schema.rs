@@ -35,7 +35,7 @@ fn bound(schema: &mut Value) {
     }
 }
 
-/// The sections of which an included file can give the required keys.
+/// The sections whose required keys can stand in an included file.
 const MERGED: [&str; 6] = [
     "AutoSettings",
     "PlanSettings",

@@ -78,8 +78,8 @@ impl Pipeline {
             self.error.push(filter.clone());
         }
         let named = (kind.name, filter);
-        // Filters after one that needs the body run after the body, too; those that do not need it run on
-        // every request.
+        // A filter after one with `body` also runs after the body is read. If it has no `body` itself, it
+        // still runs on every request.
         if kind.phases.body || !self.body.is_empty() {
             let is_for_all = !kind.phases.body;
             if is_for_all || kind.phases.stored {

@@ -69,7 +69,7 @@ const READ: &[Method] = &[Method::GET, Method::HEAD];
 const READ_OR_DELETE: &[Method] = &[Method::GET, Method::HEAD, Method::DELETE];
 const POST: &[Method] = &[Method::POST];
 
-/// The methods of an open path. The configuration names those of each.
+/// The methods that the configuration can allow for a path of a provider.
 const ANY: &[Method] = &[
     Method::GET,
     Method::POST,

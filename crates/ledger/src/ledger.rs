@@ -198,11 +198,11 @@ impl Shared {
         self.stats.add_overdraft(overdraft);
         let PerUnit { tokens, money } = *overdraft;
         if tokens > 0 {
-            log::warn!("{request}: {key} has an overdraft of {tokens} tokens");
+            log::warn!("{request}: {tokens} tokens beyond the balance of {key}");
         }
         if money > 0 {
             let cost = Money::from_nanos(money);
-            log::warn!("{request}: {key} has an overdraft of {cost} in money");
+            log::warn!("{request}: a cost of {cost} beyond the balance of {key}");
         }
     }
 

@@ -48,7 +48,7 @@ pub struct Recent {
     pub cost: Option<Money>,
 }
 
-/// An attempt that failed, or a deployment that cannot be asked.
+/// An attempt that failed, or a deployment whose provider has no address.
 #[derive(Clone, Debug)]
 pub struct FailedAttempt {
     /// The deployment.

@@ -124,11 +124,11 @@ pub struct AskedReasoning {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsesEcho {
     given: BTreeMap<&'static str, Json>,
-    /// The answer that the request goes on from.
+    /// The id of the answer that the request continues.
     pub previous_response_id: Option<Json>,
 }
 
-/// The fields that a response repeats in any case, and the format's defaults for them.
+/// The fields that every response repeats, with the defaults of the format.
 pub(crate) const ECHOED: [(&str, &str); 18] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),

@@ -63,8 +63,8 @@ pub const fn most_memory(length: u64, values: u64) -> u64 {
         .saturating_add(SLACK as u64)
 }
 
-/// Translates a whole request body, which a lexer has found to be JSON, into another format. Of
-/// another body, anything may become, but no panic.
+/// Translates a whole request body into another format. A lexer must have found the body to be JSON.
+/// For another body the result is arbitrary, but the function does not panic.
 ///
 /// # Errors
 /// A field cannot be carried, or its value is not one that its format knows: the refusal

@@ -555,7 +555,7 @@ fn crowd(format: Format, many: usize) -> Value {
     }
 }
 
-/// Requests of messages with so many blocks or tools that each could be compared with all others.
+/// Messages requests with so many blocks or tools that comparing each with all others would be too slow.
 fn crowds_of_blocks(many: usize) -> [(&'static str, Value); 6] {
     let user = json!({"role": "user", "content": "Go."});
     let answer = |blocks: Vec<Value>| {
@@ -689,7 +689,7 @@ fn tools_repeat_their_namespaces_within_bounds() {
 }
 
 #[test]
-fn what_many_like_texts_cite_is_written_once() {
+fn the_citations_of_equal_texts_are_written_once() {
     let place = json!({"type": "web_search_result_location", "url": "https://a.example",
         "title": "T", "encrypted_index": "i", "cited_text": "c"});
     let digest = Sha256::digest(b"x");

@@ -341,7 +341,7 @@ fn claude_gets_no_top_p_beside_a_temperature() {
 }
 
 #[test]
-fn the_answer_knows_the_calls_of_the_conversation() {
+fn the_notes_have_the_ids_of_all_calls() {
     let seal = sealed("backend", ReasoningForm::Signature, "", "x");
     let notes = translate(Format::Responses, Format::Chat, &responses_with(&seal)).notes;
     assert!(notes.call_ids.contain("c1"));

@@ -10,7 +10,7 @@ pub fn hidden_character(text: &str) -> Option<char> {
     text.chars().find(|c| is_hidden(*c))
 }
 
-/// Whether a character is one of these.
+/// Whether a character is invisible or changes how the text around it looks.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(

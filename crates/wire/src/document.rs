@@ -293,17 +293,17 @@ impl<'d> Value<'d> {
         members.find_map(|(key, value)| key.is(name).then_some(value))
     }
 
-    /// The same, unless it is `null`.
+    /// As [`Self::get`], but `None` if the value is `null`.
     pub fn given(self, name: &str) -> Option<Self> {
         self.get(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the member of an object under this name is the word.
+    /// Whether the member `name` is the string `word`.
     pub fn has(self, name: &str, word: &str) -> bool {
         self.get(name).is_some_and(|value| value.is(word))
     }
 
-    /// Whether it is a string with this word as its contents.
+    /// Whether the value is the string `word`.
     pub fn is(self, word: &str) -> bool {
         self.text().is_some_and(|text| text.is(word))
     }

@@ -117,7 +117,7 @@ async fn an_answer_that_the_model_has_spoilt_costs_what_is_reported_and_is_asked
 }
 
 #[tokio::test]
-async fn a_stream_that_the_model_has_spoilt_costs_what_is_reported() {
+async fn a_stream_that_ends_malformed_is_charged_as_reported() {
     let part =
         json!({"candidates": [{"content": {"parts": [{"text": "some words"}]}, "index": 0}]});
     let end = json!({

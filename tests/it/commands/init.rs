@@ -188,7 +188,7 @@ async fn what_cannot_be_meant_is_refused_before_anything_is_written() {
         ),
         (
             &["--provider", "groq=https://api.groq.com/openai/v1"],
-            "would follow the /openai/v1 at the end of the address: leave that out",
+            "which already ends the address: remove /openai/v1 from the address",
         ),
         (
             &["--provider", "azure-openai"],

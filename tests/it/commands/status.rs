@@ -77,10 +77,10 @@ async fn a_token_is_needed_for_providers_and_a_wrong_one_is_an_error() {
     let mut other = command(&["status", "--at", &callers], elsewhere.path());
     let output = Output::of(other.env("TOLLGATE_ADMIN_TOKEN", super::TOKEN)).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let wanted = "has no metrics of Tollgate: give the operator port of a gateway";
+    let wanted = "serves no metrics of Tollgate: give the address of a gateway's operator port";
     assert!(output.stderr.contains(wanted), "{output:?}");
 
-    // Nor is any other server.
+    // Another server does not get the token, either.
     let server = Upstream::playing([Act::send(json_answer("200 OK", "", "{}"))]).await;
     let server = format!("http://{}", server.address);
     let file = gateway.folder.path().join("tollgate.yaml");
@@ -130,7 +130,7 @@ async fn where_no_gateway_answers_it_says_so() {
         refused(
             &["status", "--at", &format!("http://{wrong}")],
             folder.path(),
-            "is a host and a port alone",
+            "expected only the host and port",
         )
         .await;
     }

@@ -56,7 +56,7 @@ async fn a_refusal_is_free_and_has_no_word_of_the_provider() {
             .await;
         answer.assert_error(shown, code);
         assert!(!format!("{answer:?}").contains(SECRET), "{answer:?}");
-        let is_of_condition = answer.text().contains("without conditions");
+        let is_of_condition = answer.text().contains("without conditional headers");
         assert_eq!(is_of_condition, status == 304, "{answer:?}");
     }
     assert_eq!(gateway.spent(&key).await, 0);

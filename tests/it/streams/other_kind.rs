@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A gateway before a provider of this format that sends this to every request. A healthy one also answers `both`.
+/// A gateway whose provider `first` answers every request with `body`. The model `both` has a healthy provider, too.
 async fn before(format: &str, kind: &str, body: &str, healthy: &Provider) -> Gateway {
     let answer =
         format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}");
@@ -36,7 +36,7 @@ fn clients(at: &'static str) -> [&'static str; 2] {
 }
 
 #[tokio::test]
-async fn an_answer_of_the_other_kind_is_replaced_and_costs_nothing() {
+async fn an_answer_of_the_wrong_kind_is_replaced_and_costs_nothing() {
     let healthy = Provider::start().await;
     for (format, at) in PROVIDERS {
         for (streams, kind) in [(false, "application/json"), (true, "text/event-stream")] {

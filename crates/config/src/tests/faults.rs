@@ -103,8 +103,8 @@ fn limits_that_refuse_every_request_are_faults() {
     for expected in [
         "limits.head_bytes: must be at least 1",
         "limits.body_bytes: must be at least 1",
-        "limits.memory: must be at least 1MiB: the process uses more",
-        "limits.requests_in_flight: 10% for priority keys (reserved_for_priority) leave other keys none of 1",
+        "limits.memory: must be at least 1MiB: an idle process already uses more",
+        "limits.requests_in_flight: with 10% reserved for priority keys (reserved_for_priority), 1 leaves no request for other keys",
     ] {
         assert!(reported.contains(expected), "{expected}: {reported}");
     }
@@ -114,7 +114,7 @@ fn limits_that_refuse_every_request_are_faults() {
 }
 
 #[test]
-fn a_number_out_of_range_and_a_wrong_name_get_the_right_one() {
+fn a_fault_names_the_bound_of_a_number_and_the_form_of_a_host() {
     for (section, expected) in [
         (
             "server: {limits: {connections: 18446744073709551616}}",
@@ -361,7 +361,7 @@ filters: [key, headers, errors]
             "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body (8GiB) and its copy",
             "x.yaml:5:16: keys.pepper: the environment variable UNSET is not set",
             "x.yaml:7:16: providers.a.address: an address holds no user or password: put a secret under `credentials`",
-            "x.yaml:8:49: providers.b.formats[0]: the path /v1/messages would follow the /v1 at the end of the address: leave that out",
+            "x.yaml:8:49: providers.b.formats[0]: the path /v1/messages begins with /v1, which already ends the address: remove /v1 from the address",
             "x.yaml:8:74: providers.b.credentials[0]: the file absent cannot be read: No such file or directory (os error 2)",
             "x.yaml:10:14: families.f.group: 'all' means every group; give this one a name of its own",
             "x.yaml:13:13: models.m-1.family: no family 'g'; the only one is 'f'",

@@ -195,8 +195,8 @@ impl ToolCalls {
         })
     }
 
-    /// The provider's id where it is one that no call of the conversation has; else an id that stays
-    /// the same for the same place in the same answer. Some providers count calls anew in each answer.
+    /// The provider's id, unless another call of the conversation has it: some providers count calls anew in
+    /// each answer. Otherwise an id that depends only on the answer and the place of the call.
     fn id(&mut self, native: &str, head: &Head, notes: &TranslationNotes) -> String {
         const LONGEST: usize = 256;
         let kept: Cow<'_, str> = match self.rules.has_plain_ids {

@@ -57,7 +57,7 @@ pub(crate) struct RequestRules {
 }
 
 impl RequestRules {
-    /// A body with a list of messages, any effort and any tools, that names its model.
+    /// The defaults: the body names the model and has a list of messages, any effort and any tools.
     pub(crate) const USUAL: Self = Self {
         has_model_in_address: false,
         top: location::top,

@@ -45,7 +45,7 @@ pub(super) struct Walk {
     unread_is_text: bool,
     /// The last key that names things stored at a provider.
     stored_field: String,
-    /// The ids of things stored at a provider, to find one that is given twice.
+    /// The ids of items stored at a provider: a repeated id counts once.
     known_ids: HashSet<String>,
     /// The `id` of the item that is open.
     item_id: Option<ItemId>,

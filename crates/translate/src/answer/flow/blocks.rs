@@ -39,7 +39,7 @@ pub(super) struct Open {
     pub(super) key: Key,
     pub(super) tool: Option<OpenTool>,
     pub(super) citations: Vec<Citation>,
-    /// The first half of a pair at the end of a piece, as it was written.
+    /// The first half of a surrogate pair at the end of a delta, escaped, until the second half arrives.
     pub(super) half: String,
     /// Of a text that may cite what is sealed beside it.
     pub(super) fingerprint: Option<Fingerprint>,

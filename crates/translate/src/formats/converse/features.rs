@@ -25,7 +25,7 @@ target_features! {
     Files: mapped(DOCUMENT);
     FileData: mapped("`source.bytes`, with the format by the type");
     FileAddresses: Refused(DATA_ALONE);
-    FileNames: mapped("`name`, with a blank for each character that it does not take; without a name `document-1` and so on; also the text of a message that has none");
+    FileNames: mapped("`name`, with a blank for each character that it does not take; without a name `document-1` and so on; also sent as the text of a message without text");
     Tools: mapped("`toolSpec`; the provider's own are taken out with notice");
     CustomTools: mapped("a function with one string, `input`; the grammar in its description");
     Grammars: mapped("written into the description");
@@ -49,7 +49,7 @@ target_features! {
     OutputLimit: mapped("`inferenceConfig.maxTokens`");
     StopSequences: mapped("`inferenceConfig.stopSequences`; white space alone is dropped with notice");
     Temperature: mapped("refused above 1; dropped with notice if the model takes none or thinks");
-    TopP: mapped("left out with notice where the model takes none or thinks, and beside a temperature for Claude");
+    TopP: mapped("left out with notice if the model takes none or thinks, or if a Claude model also gets a temperature");
     TopK: mapped("`additionalModelRequestFields.top_k` of Claude; else left out with notice");
     TopKHint: mapped("`additionalModelRequestFields.top_k` of Claude; else left out with notice");
     AnswerFormats: mapped("`outputConfig.textFormat`");

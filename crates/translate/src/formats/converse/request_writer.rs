@@ -133,7 +133,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// The provider refuses documents without a text beside them: the name of the first is one.
+    /// Writes the name of the first document as the text of a message that has none: the provider requires a text.
     fn document_text(&mut self, turns: &[&Turn<'_>]) {
         let blocks = || turns.iter().flat_map(|turn| &turn.blocks);
         let mut documents = blocks().filter_map(|block| match block {

@@ -48,7 +48,7 @@ target_features! {
     OutputLimit: mapped("`max_tokens`");
     StopSequences: mapped("`stop_sequences`; white space alone is dropped with notice");
     Temperature: mapped("refused above 1; dropped with notice if the model takes none or thinks");
-    TopP: mapped("left out with notice where the model takes none or thinks, and beside a temperature for Claude");
+    TopP: mapped("left out with notice if the model takes none or thinks, or if a Claude model also gets a temperature");
     TopK: CARRIED;
     TopKHint: CARRIED;
     AnswerFormats: mapped("`output_config.format`");

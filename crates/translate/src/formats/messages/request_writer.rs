@@ -45,8 +45,8 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Whether the answer goes on from calls that began with reasoning that is not there any more. A
-    /// model that does not think between calls thinks before the first one alone.
+    /// Whether the answer continues a loop of calls whose first reasoning is missing. Without interleaved
+    /// thinking, a model thinks only before the first call.
     pub(crate) fn loses_thought(&mut self, conversation: &Conversation<'_>) -> bool {
         let is_answer = |turn: &&Turn<'_>| turn.role == Role::Assistant;
         let is_result = |block: &Block<'_>| matches!(block, Block::Result(_));

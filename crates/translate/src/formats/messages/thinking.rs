@@ -46,7 +46,7 @@ pub(crate) fn goes_on_unthought(top: Value<'_>) -> bool {
     let messages = messages.flat_map(Value::elements);
     let is_answer = |message: Value<'_>| message.has("role", "assistant");
     let comes_last = messages.clone().last().is_some_and(is_answer);
-    let Some((first, last)) = answers_to_go_on_from(messages) else {
+    let Some((first, last)) = continued_answers(messages) else {
         return false;
     };
     let calls = blocks(last).any(|block| block.has("type", "tool_use"));
@@ -54,9 +54,9 @@ pub(crate) fn goes_on_unthought(top: Value<'_>) -> bool {
     (calls || comes_last) && !blocks(begun).next().is_some_and(is_thought)
 }
 
-/// The first and the last of the answers that the next one goes on from: results alone stand between them, so
-/// that the model need not have thought again.
-pub(crate) fn answers_to_go_on_from<'d>(
+/// The first and the last answer of the loop of calls that the next answer continues. Only results stand between
+/// them, so the model may have thought only before the first.
+pub(crate) fn continued_answers<'d>(
     messages: impl Iterator<Item = Value<'d>>,
 ) -> Option<(Value<'d>, Value<'d>)> {
     let mut found = None;
@@ -69,12 +69,12 @@ pub(crate) fn answers_to_go_on_from<'d>(
                 .map_or(message, |(first, _)| first);
             found = Some((first, message));
         }
-        goes_on = is_answer || goes_on && has_results_alone(message);
+        goes_on = is_answer || goes_on && has_only_results(message);
     }
     found
 }
 
-fn has_results_alone(message: Value<'_>) -> bool {
+fn has_only_results(message: Value<'_>) -> bool {
     let mut blocks = blocks(message).peekable();
     blocks.peek().is_some() && blocks.all(|block| block.has("type", "tool_result"))
 }

@@ -1,6 +1,6 @@
 //! Leaves sealed blocks and citations out of a messages request.
 
-use super::thinking::{answers_to_go_on_from, blocks, is_thought};
+use super::thinking::{blocks, continued_answers, is_thought};
 use crate::{
     document::Value,
     unsealed::{Unsealer, is_seal},
@@ -138,7 +138,7 @@ fn goes_on_without_thought(top: Value<'_>) -> bool {
     // A message of which nothing is left does not count: the one before it becomes the last.
     let is_kept = |message: &Value<'_>| !Sealed::of(message.get("content")).is_all(*message);
     let turns = messages.into_iter().flat_map(Value::elements);
-    let Some((first, last)) = answers_to_go_on_from(turns.filter(is_kept)) else {
+    let Some((first, last)) = continued_answers(turns.filter(is_kept)) else {
         return false;
     };
     let calls = blocks(last).any(|block| block.has("type", "tool_use"));

@@ -284,8 +284,8 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Whether each thought of an answer, the last one first, stands before an item: a reasoning item without the
-    /// item that it led to is refused.
+    /// For each thought of an answer, from the last to the first: whether an item follows it. The provider refuses a
+    /// reasoning item without the item that it led to.
     fn leads_on(&mut self, blocks: &[Block<'_>]) -> Vec<bool> {
         let mut is_item = false;
         let mut leads_on = Vec::new();

@@ -46,7 +46,7 @@ impl Writer<'_, '_> {
             self.out.key("schema").raw(schema.raw());
         }
         if let Some(strict) = strict {
-            // What messages always keeps to, chat and responses keep to where they can: one closed object.
+            // Messages enforces every schema. Chat and responses can only enforce a closed object.
             let can = !self.scope.source.has_open_schemas
                 || schema.is_some_and(|schema| schema.has("type", "object") && is_closed(schema));
             self.out.key("strict").bool(*strict && can);

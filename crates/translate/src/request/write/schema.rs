@@ -51,7 +51,7 @@ const NAMED: [&str; 4] = ["properties", "$defs", "definitions", "dependentSchema
 /// Keywords whose value is a schema, or a list of them.
 const ITEMS: [&str; 3] = ["items", "prefixItems", "additionalItems"];
 
-/// Keywords that Anthropic refuses in schemas that are kept to, besides `minItems` above 1.
+/// Keywords that Anthropic refuses in enforced schemas, besides `minItems` above 1.
 const BOUNDS: [&str; 9] = [
     "minimum",
     "maximum",
@@ -64,7 +64,7 @@ const BOUNDS: [&str; 9] = [
     "uniqueItems",
 ];
 
-/// Has each object of a schema allow its own members alone, turns bounds into descriptions, and returns
+/// Forbids additional members in each object of a schema, and moves bounds into descriptions. Returns
 /// whether the schema has changed.
 pub(crate) fn close(schema: &mut Value) -> Result<bool, Obstacle> {
     close_at(schema, &mut String::new())
@@ -168,8 +168,8 @@ fn describe_bounds(schema: &mut Map<String, Value>) -> bool {
     true
 }
 
-/// Whether a schema has bounds that Anthropic refuses. A property can have the name of one; its value is a
-/// schema.
+/// Whether a schema has bounds that Anthropic refuses. A property can have the name of a bound:
+/// its value is a schema.
 pub(crate) fn has_bounds(schema: document::Value<'_>) -> bool {
     let is_bound = |key: Text<'_>, value: document::Value<'_>| match value.kind() {
         Kind::Number if key.is("minItems") => value.as_u64().is_none_or(|least| least > 1),

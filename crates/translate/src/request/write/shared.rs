@@ -163,8 +163,8 @@ impl Writer<'_, '_> {
         self.tool_name(call.name, call.namespace, kind);
     }
 
-    /// Writes the id of a call as the target takes it. Some providers count calls anew in each answer,
-    /// and others refuse such ids in a conversation.
+    /// Writes the id of a call, unique where the target requires it: some providers count calls anew in each
+    /// answer, and others refuse repeated ids.
     pub(crate) fn call_id(&mut self, id: Text<'_>) {
         if self.scope.rules.has_plain_ids {
             let id = self.plain_id(id).into_owned();
@@ -174,7 +174,7 @@ impl Writer<'_, '_> {
         self.result_id(id);
     }
 
-    /// Writes the id of the last call that is known by this one.
+    /// Writes the id under which the last call with this id was written.
     pub(crate) fn result_id(&mut self, id: Text<'_>) {
         self.out.begin_string();
         self.result_id_piece(id);

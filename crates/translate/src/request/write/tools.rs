@@ -154,8 +154,8 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Whether the target is asked to keep to a schema. Chat and responses keep to closed
-    /// schemas, messages and Converse to schemas without bounds, and they refuse the others.
+    /// Whether to ask the target to enforce a schema. Chat and responses enforce closed schemas; messages
+    /// and Converse enforce schemas without bounds. They refuse other schemas.
     fn strictness(&mut self, asked: Option<bool>, schema: Option<Value<'_>>) -> Option<bool> {
         let is_asked = asked == Some(true);
         let takes_bounds = !is_asked || !self.scope.rules.merges_schemas;

@@ -59,7 +59,7 @@ const DETAILS: &str = "
 | dropped | left out, because the target has no equivalent |
 | refused | 400 `invalid_request` with the name of the field. If the operator lists its path in `translation.lossy` (`input[].file_search_call` for an object of that type), it is dropped with notice |
 
-`x-dropped-fields` names dropped fields, and fields that are mapped \"with notice\": an enforced stop sequence, a closed schema, bounds that become descriptions.
+`x-dropped-fields` names dropped fields, and fields that are mapped \"with notice\", such as an enforced stop sequence, a closed schema, or bounds moved into descriptions.
 `null` always passes, and so do the values after \"unless\".
 
 ## Fields that are not in the table

@@ -109,7 +109,7 @@ impl Writer<'_, '_> {
             self.limit("maxTokens", limit);
         }
         self.bounded_sampling(conversation, plan, "topP")?;
-        self.said_stops(&conversation.stop, "stopSequences")?;
+        self.stop_sequences(&conversation.stop, "stopSequences")?;
         self.out.end_object();
         self.converse_output(conversation, plan)?;
         self.converse_more(conversation, plan, maker)

@@ -23,7 +23,8 @@ use tollgate_types::Usage;
 pub(crate) struct MessagesStream {
     is_started: bool,
     open: Option<Kind>,
-    /// What has come of a text that is blank so far: Anthropic refuses such texts in the history.
+    /// The white space at the beginning of a text, kept until another character arrives: Anthropic refuses
+    /// blank texts in the history.
     blank: Option<String>,
     /// The index of the open block, or of the next.
     index: u64,

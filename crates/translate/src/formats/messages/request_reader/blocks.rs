@@ -307,10 +307,10 @@ fn tool_reference<'d>(
     Ok(made_block(format!("Loaded the tool {}.", name.decode())))
 }
 
-/// Names of tools that messages take away, each with the number of tools that are offered until then.
+/// Names of removed tools, each with the number of tools that were offered before the last removal.
 pub(crate) type Removed<'d> = HashMap<Cow<'d, str>, usize>;
 
-/// Leaves out the tools that are taken away, and not offered again.
+/// Drops the removed tools that are not offered again.
 pub(crate) fn remove(tools: &mut Vec<Tool<'_>>, removed: &Removed<'_>) {
     if removed.is_empty() {
         return;

@@ -40,10 +40,10 @@ const BLOCK_PATHS: &[&str] = &[
     "messages[].content[].web_search_tool_result",
 ];
 
-/// The last search of each id among the blocks of a message, by its place.
+/// For each id, the index of its last search among the blocks of a message.
 pub(crate) type Searches<'d> = HashMap<Cow<'d, str>, usize>;
 
-/// Reads the call of a tool of the provider's, unless the operator lets it be dropped.
+/// Reads the call of a hosted tool. Refuses tools other than web search, unless the operator allows dropping them.
 pub(crate) fn server_tool_use<'d>(
     scope: &mut Scope<'_>,
     block: Value<'d>,

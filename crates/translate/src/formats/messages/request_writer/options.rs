@@ -28,7 +28,7 @@ impl Writer<'_, '_> {
                 self.out.key("top_k").raw(top_k.raw());
             }
         }
-        self.said_stops(&conversation.stop, "stop_sequences")
+        self.stop_sequences(&conversation.stop, "stop_sequences")
     }
 
     /// Writes the temperature, at most 1, and `top_p`, under the name that the format has for it.
@@ -53,15 +53,15 @@ impl Writer<'_, '_> {
                 return Err(self.scope.refusal(path, message));
             } else {
                 self.out.key(name).raw(value.raw());
-                // Claude refuses the other beside it.
+                // Claude refuses a `top_p` beside a temperature.
                 takes = !self.scope.target.is_claude();
             }
         }
         Ok(())
     }
 
-    /// Writes the stop sequences but for those of white space alone, which providers refuse.
-    pub(crate) fn said_stops(&mut self, stop: &[Text<'_>], field: &str) -> Result<(), Refusal> {
+    /// Writes the stop sequences, except blank ones, which providers refuse.
+    pub(crate) fn stop_sequences(&mut self, stop: &[Text<'_>], field: &str) -> Result<(), Refusal> {
         self.check_stops(stop.len(), None)?;
         let is_taken = |entry: &&Text<'_>| !entry.is_blank();
         let taken = stop.iter().filter(is_taken).count();
@@ -137,7 +137,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// A schema of answers: each of its objects allows its own members alone, and bounds are descriptions.
+    /// The schema of the answer, without additional members, and with bounds moved into descriptions.
     pub(crate) fn closed_schema<'d>(&mut self, schema: Value<'d>) -> Result<Cow<'d, str>, Refusal> {
         let field = self.scope.source.paths.answer_schema;
         let mut closed = schema::parse(schema, field)?;

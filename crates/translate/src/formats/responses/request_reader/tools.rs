@@ -20,7 +20,7 @@ use crate::{
 /// The longest name of a namespace, in bytes as it is written: each of its tools repeats it.
 const LONGEST_NAMESPACE: usize = 128;
 
-/// The descriptions of namespaces, in bytes, with one for each of their tools. No memory is reserved for them.
+/// The most bytes of namespace descriptions, counted once per tool. The memory permit does not cover them.
 const MOST_DESCRIPTIONS: usize = 256 * 1024;
 
 /// Checks that the tools do not repeat too much of their namespaces.
@@ -33,8 +33,8 @@ pub(crate) fn check_descriptions(tools: &[Tool<'_>]) -> Result<(), Refusal> {
         ..=MOST_DESCRIPTIONS => Ok(()),
         _ => {
             let message = format!(
-                "stands before the description of each tool of its namespace, and all of these \
-                 together are longer than {MOST_DESCRIPTIONS} bytes"
+                "is repeated for each tool of its namespace: all repetitions together must have at \
+                 most {MOST_DESCRIPTIONS} bytes"
             );
             Err(Refusal::new("tools[].description", message))
         }
