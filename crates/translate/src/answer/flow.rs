@@ -158,11 +158,6 @@ impl Flow {
         is_checked && !self.is_started && self.hidden == 0
     }
 
-    /// Whether a block has begun.
-    pub(crate) const fn has_begun(&self) -> bool {
-        self.is_started
-    }
-
     /// Sends a sign of life.
     pub(crate) fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out);

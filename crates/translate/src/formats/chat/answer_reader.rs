@@ -29,6 +29,17 @@ pub(crate) struct ChatReader {
     calls: Vec<KnownCall>,
     /// Each entry is a call of its own.
     is_whole: bool,
+    said: Said,
+    has_reasoned: bool,
+}
+
+/// What has brought text, a refusal or a call in a stream.
+#[derive(Clone, Copy, Debug, Default)]
+enum Said {
+    #[default]
+    Nothing,
+    Deltas,
+    Message,
 }
 
 #[derive(Debug)]
@@ -80,14 +91,13 @@ impl ReadAnswer for ChatReader {
                 return Err(Broken);
             }
             choice.logprobs(flow);
-            if let Some(delta) = &choice.delta {
-                self.message(delta, flow)?;
-            }
-            // Some servers send all of it at once, and some repeat it behind the deltas.
-            if let Some(message) = &choice.message
-                && !flow.has_begun()
+            if let Some(delta) = &choice.delta
+                && self.message(delta, flow)?
             {
-                self.message(message, flow)?;
+                self.said = Said::Deltas;
+            }
+            if let Some(message) = &choice.message {
+                self.whole_message(message, flow)?;
             }
         }
         Ok(())
@@ -101,15 +111,34 @@ impl ReadAnswer for ChatReader {
         choice.logprobs(flow);
         let message = choice.message.as_ref().ok_or(Broken)?;
         self.is_whole = true;
-        self.message(message, flow)
+        self.message(message, flow).map(drop)
     }
 }
 
 impl ChatReader {
-    /// Reads a message, whole or what a chunk adds to it.
-    fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<(), Failure> {
+    /// Reads the message of a chunk. Some servers send all of it at once, and some repeat it behind the deltas.
+    fn whole_message(&mut self, message: &Message<'_>, flow: &mut Flow) -> Result<(), Failure> {
+        match self.said {
+            Said::Deltas => return Ok(()),
+            // Whether a second one adds to the first or repeats it is unknown.
+            Said::Message if message.says_something() => return Err(Broken),
+            Said::Message | Said::Nothing => {}
+        }
+        self.is_whole = true;
+        let says_something = self.message(message, flow)?;
+        self.is_whole = false;
+        if says_something {
+            self.said = Said::Message;
+        }
+        Ok(())
+    }
+
+    /// Reads a message, whole or what a chunk adds to it. Returns whether it has text, a refusal or a call.
+    fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<bool, Failure> {
         let details: Vec<Detail<'_>> = read::entries(delta.reasoning_details).collect();
-        for piece in delta.reasoning(&details) {
+        let repeats = self.is_whole && self.has_reasoned;
+        for piece in delta.reasoning(&details).filter(|_| !repeats) {
+            self.has_reasoned |= !piece.is_empty();
             flow.piece(THINKING, piece)?;
         }
         for blob in details.iter().filter_map(Detail::blob) {
@@ -130,10 +159,10 @@ impl ChatReader {
         for call in delta.tool_calls.iter().flatten() {
             self.call(call, flow)?;
         }
-        match &delta.function_call {
-            Some(function) if is_used(function) => self.function_call(function, flow),
-            _ => Ok(()),
+        if let Some(function) = delta.function_call.as_ref().filter(|it| is_used(it)) {
+            self.function_call(function, flow)?;
         }
+        Ok(delta.says_something())
     }
 
     fn call(&mut self, call: &Call<'_>, flow: &mut Flow) -> Result<(), Failure> {

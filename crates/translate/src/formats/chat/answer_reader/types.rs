@@ -55,6 +55,19 @@ impl<'a> Message<'a> {
         Ok(parts.iter().flat_map(Part::content).collect())
     }
 
+    /// Whether it has text, a refusal or a call.
+    pub(super) fn says_something(&self) -> bool {
+        let is_said = |text: Option<RawText<'_>>| text.is_some_and(|text| !text.is_empty());
+        let is_text = |content: Raw<'a>| RawText::of(content).is_none_or(|text| !text.is_empty());
+        self.content.is_some_and(is_text)
+            || is_said(self.refusal)
+            || self
+                .tool_calls
+                .as_ref()
+                .is_some_and(|calls| !calls.is_empty())
+            || self.function_call.as_ref().is_some_and(super::is_used)
+    }
+
     /// Reasoning by whichever name it has; from the details where it stands in them alone.
     pub(super) fn reasoning(&self, details: &[Detail<'a>]) -> impl Iterator<Item = RawText<'a>> {
         let named = [self.reasoning_content, self.reasoning];
