@@ -214,11 +214,13 @@ fn empty_texts_of_a_translated_stream_leave_a_history_of_gemini() {
         {"role": "model", "parts": [call, empty]},
         {"role": "model", "parts": [{"text": "a"}, empty, signed]},
         {"role": "model", "parts": [empty]},
+        {"role": "model", "parts": [{"text": "a"}, {"text": "", "thoughtSignature": "dGcxLg=="}]},
     ]});
     let (body, dropped) = cleared(Format::Gemini, &body);
     let parts = |at: usize| body["contents"][at]["parts"].as_array().unwrap().as_slice();
     assert_eq!(parts(0).len(), 1);
     assert_eq!(parts(1), [json!({"text": "a"}), signed]);
     assert_eq!(parts(2), [empty]);
+    assert_eq!(parts(3), [json!({"text": "a"})]);
     assert!(dropped.is_empty());
 }

@@ -2,7 +2,7 @@
 
 use super::{
     request_writer::NO_SIGNATURE,
-    seals,
+    seals::{self, SealedThought},
     spelling::{camel, spelled},
 };
 use crate::{
@@ -32,6 +32,9 @@ impl Unsealer {
                 writer.list(value, |writer, part| {
                     if !is_empty && is_empty_text(part) {
                         writer.is_changed = true;
+                        if seal_of(part).is_some_and(|sealed| !sealed.is_empty()) {
+                            writer.leave_out(SIGNATURE);
+                        }
                     } else {
                         writer.out.item();
                         writer.gemini_part(part);
@@ -44,8 +47,7 @@ impl Unsealer {
 
     /// Newer models refuse calls without a signature, and do not check one value of it.
     fn gemini_part(&mut self, part: Value<'_>) {
-        let signature = spelled(part, "thoughtSignature").and_then(|it| it.as_str());
-        let Some(sealed) = signature.and_then(|it| seals::decode(&it)) else {
+        let Some(sealed) = seal_of(part) else {
             self.out.raw(part.raw());
             return;
         };
@@ -67,8 +69,17 @@ impl Unsealer {
     }
 }
 
+/// The seal in the signature of a part.
+fn seal_of(part: Value<'_>) -> Option<Vec<SealedThought>> {
+    let signature = spelled(part, "thoughtSignature")?;
+    seals::decode(&signature.as_str()?)
+}
+
+/// Whether a part is only an empty text, apart from a seal.
 fn is_empty_text(part: Value<'_>) -> bool {
-    let mut members = part.members();
+    let is_sealed = seal_of(part).is_some();
+    let is_seal = |key: Text<'_>| is_sealed && camel(&key.decode()) == "thoughtSignature";
+    let mut members = part.members().filter(|(key, _)| !is_seal(*key));
     let is_text = |(key, value): (Text<'_>, Value<'_>)| {
         key.is("text") && value.text().is_some_and(Text::is_empty)
     };
