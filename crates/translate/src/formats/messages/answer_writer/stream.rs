@@ -110,8 +110,10 @@ impl Write for MessagesStream {
 
     fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
         if let Some(blank) = &mut self.blank {
+            /// More white space begins the block: the client gets a sign of life.
+            const MOST_BLANK: usize = 4096;
             blank.push_str(piece.as_str());
-            if is_blank(piece.as_str()) {
+            if is_blank(piece.as_str()) && blank.len() <= MOST_BLANK {
                 return Ok(());
             }
             self.begin(Kind::Text, None, out)?;
