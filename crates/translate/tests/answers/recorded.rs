@@ -103,6 +103,8 @@ fn usage_for(caller: Format, usage: Usage) -> Usage {
             cache_write: 0,
             ..usage
         },
+        // Clients of messages get the gateway's count of the notes.
+        Format::Messages if usage.total_input() == 0 => Usage { input: 11, ..usage },
         _ => usage,
     }
 }

@@ -62,9 +62,22 @@ fn usage(usage: &Usage, searches: u64, out: &mut Output) {
 /// `usage` of a `message_delta` event: the totals of the whole answer, or the `input` of its start.
 fn delta_usage(ending: &Ending, input: &Usage, out: &mut Output) {
     out.key("usage").begin_object();
-    numbers(ending.usage.as_ref().unwrap_or(input), out);
+    numbers(&shown_usage(ending, input), out);
     server_tools(ending.searches, out);
     out.end_object();
+}
+
+/// The reported usage, with the counted `input` if the provider reports none.
+fn shown_usage(ending: &Ending, input: &Usage) -> Usage {
+    match ending.usage {
+        Some(reported) if reported.total_input() > 0 => reported,
+        Some(reported) => Usage {
+            output: reported.output,
+            reasoning: reported.reasoning,
+            ..*input
+        },
+        None => *input,
+    }
 }
 
 /// How often tools of the provider's were used.

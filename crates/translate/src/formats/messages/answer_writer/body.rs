@@ -1,7 +1,8 @@
 //! Whole answers of the messages format: one list of blocks.
 
 use super::{
-    citation, is_blank, search_call, search_id, search_input, search_result, stop_fields, usage,
+    citation, is_blank, search_call, search_id, search_input, search_result, shown_usage,
+    stop_fields, usage,
 };
 use crate::{
     answer::{
@@ -144,8 +145,7 @@ impl Write for MessagesBody {
         stop_fields(Some(ending), out);
         out.key("container").raw(b"null");
         out.key("diagnostics").raw(b"null");
-        let reported = ending.usage.as_ref();
-        usage(reported.unwrap_or(&self.input), ending.searches, out);
+        usage(&shown_usage(ending, &self.input), ending.searches, out);
         out.end_object();
     }
 }
