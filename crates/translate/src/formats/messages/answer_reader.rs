@@ -201,7 +201,8 @@ impl MessagesReader {
         if self.searches.len() >= MOST {
             return Err(Broken);
         }
-        let input = block.input.map(read::arguments).unwrap_or_default();
+        let input = block.input.filter(|it| read::has_members(*it));
+        let input = input.map(read::arguments).unwrap_or_default();
         let id = owned(block.id);
         let caller = block.caller.map_or(0, |caller| caller.get().len());
         if id.len() > LONGEST_ID || caller > LONGEST_ID || input.len() > MOST_INPUT {
