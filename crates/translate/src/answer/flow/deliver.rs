@@ -25,10 +25,10 @@ impl Flow {
     pub(super) fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
         let needs_object = self.client().has_object_arguments;
         let open = self.open.as_mut().ok_or(Broken)?;
+        let piece = with_half(&mut open.half, piece);
+        let piece = RawText::escaped(&piece);
         let tool = open.tool.as_mut();
         let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
-            let piece = with_half(&mut open.half, piece);
-            let piece = RawText::escaped(&piece);
             if let Some(fingerprint) = &mut open.fingerprint {
                 fingerprint.push(&piece.unescape());
             }
