@@ -3,7 +3,7 @@
 
 use crate::names::ToolNames;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -49,7 +49,7 @@ pub struct TranslationNotes {
 /// The ids of the calls of a conversation. Only hashes are kept, because a new id in place of an
 /// unused one does no harm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallIds(Box<[u64]>);
+pub struct CallIds(HashSet<u64>);
 
 impl CallIds {
     /// Notes these ids.

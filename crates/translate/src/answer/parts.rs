@@ -145,6 +145,8 @@ pub(crate) struct NativeCall<'a> {
 pub(crate) struct ToolCalls {
     rules: &'static ClientRules,
     ids: HashSet<String>,
+    /// The least number of the next made id.
+    next: usize,
 }
 
 impl ToolCalls {
@@ -157,6 +159,7 @@ impl ToolCalls {
         Self {
             rules,
             ids: HashSet::new(),
+            next: 0,
         }
     }
 
@@ -212,9 +215,12 @@ impl ToolCalls {
             true => kept.into_owned(),
             false => {
                 let prefix = self.rules.call_id_prefix;
-                let made = |number| format!("{prefix}_{}_{number}", head.id);
-                let mut made = (self.ids.len()..).map(made);
-                made.find(|id| !is_known(id)).unwrap_or_default()
+                let made = |number| (number, format!("{prefix}_{}_{number}", head.id));
+                let mut made = (self.next.max(self.ids.len())..).map(made);
+                let found = made.find(|(_, id)| !is_known(id));
+                let (number, id) = found.unwrap_or_default();
+                self.next = number;
+                id
             }
         };
         self.ids.insert(id.clone());

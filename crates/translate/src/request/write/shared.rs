@@ -186,7 +186,7 @@ impl Writer<'_, '_> {
         let id = self.plain_id(id);
         match self.written_calls.get(id.as_ref()) {
             Some(count) if *count > 1 => {
-                let id = fingerprint(&format!("{id} {count}"));
+                let id = fingerprint(&format!("{id}\0{count}"));
                 self.out.text(&format!("call_{id}"));
             }
             _ => self.out.text(&id),
