@@ -31,7 +31,7 @@ pub(crate) struct Writer<'w, 't> {
     /// How many calls are written with each id, if the target refuses ids that repeat.
     pub(crate) written_calls: HashMap<String, usize>,
     /// Messages: what the texts of the turn that is written cite, by their fingerprints.
-    pub(crate) citations: HashMap<String, String>,
+    pub(crate) citations: HashMap<String, Option<String>>,
 }
 
 /// A body that is written.

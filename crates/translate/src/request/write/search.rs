@@ -92,7 +92,7 @@ impl Writer<'_, '_> {
                 let lists = members.filter(|(_, list)| is_list_of(*list, is_place));
                 let found = lists.filter_map(|(text, list)| {
                     let list = std::str::from_utf8(list.raw()).ok()?;
-                    Some((text.decode().into_owned(), list.to_owned()))
+                    Some((text.decode().into_owned(), Some(list.to_owned())))
                 });
                 self.citations.extend(found);
             }
@@ -104,10 +104,11 @@ impl Writer<'_, '_> {
         let found = match self.citations.is_empty() {
             true => None,
             // Each list is written once: many texts can be the same.
-            false => self.citations.remove(&fingerprint_of(words)),
+            false => self.citations.get_mut(&fingerprint_of(words)),
         };
-        match found {
-            Some(list) => self.out.key("citations").raw(list.as_bytes()),
+        match found.map(Option::take) {
+            Some(Some(list)) => self.out.key("citations").raw(list.as_bytes()),
+            Some(None) => {}
             None if cited.is_some() => self.scope.note_dropped("input[].content[].annotations"),
             None => {}
         }
