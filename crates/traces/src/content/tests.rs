@@ -234,7 +234,7 @@ fn the_events_of_a_stream_become_one_message_also_if_its_end_is_missing() {
 
 #[test]
 fn a_stream_of_many_parts_is_read_in_bounded_time() {
-    const MANY: usize = 50_000;
+    const MANY: usize = 200_000;
     let event = |index| json!({"choices": [{"index": index, "delta": {"content": "a"}, "finish_reason": "stop"}]});
     let events = (0..MANY).map(|index| format!("data: {}\n\n", event(index)));
     let stream: String = events.collect();
