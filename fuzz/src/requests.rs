@@ -85,7 +85,10 @@ fn edits(format: Format, peeked: &Peeked, chunks: &[Bytes]) {
     const LIMIT: u64 = 1000;
     let mut edits = BodyEdits::new(format, peeked);
     edits.set_model(MODEL);
-    edits.set_output_limit(LIMIT);
+    // Embeddings and rerank have no output: there, the field is one of the client's own.
+    if Format::OF_CONVERSATIONS.contains(&format) {
+        edits.set_output_limit(LIMIT);
+    }
     edits.ask_for_usage();
     edits.leave_out_effort();
     let spliced = edits.into_splice().apply(chunks).expect("the edits fit");
