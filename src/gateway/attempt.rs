@@ -428,11 +428,9 @@ impl Attempts {
     /// first, and the only one gets few addresses, because each takes the time to connect.
     pub const fn may_try_address(&self, has_timed_out: bool) -> bool {
         const MOST_AFTER_TIMEOUTS: usize = 2;
-        match has_timed_out {
-            true if self.has_next() => false,
-            true => self.unreached < MOST_AFTER_TIMEOUTS,
-            false => self.may_be_stale() && self.may_go_on(),
-        }
+        let is_worth_it =
+            !has_timed_out || !self.has_next() && self.unreached < MOST_AFTER_TIMEOUTS;
+        is_worth_it && self.may_be_stale() && self.may_go_on()
     }
 
     /// Whether a provider may once more refuse a request without having failed: one that closes its

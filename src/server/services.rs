@@ -20,8 +20,8 @@ use tollgate_telemetry::access_log::AccessLog;
 use tollgate_traces::Traces;
 
 /// Pingora clears its read buffer of 64 KiB for each connection, and the buffer takes half of an open stream's
-/// memory. It saves no read, because heads and bodies are read in large pieces. Its write buffer of 1,460 bytes is too small for the
-/// head and body of most answers, which are then sent separately.
+/// memory. It saves no read, because heads and bodies are read in large pieces. Its write buffer of 1,460 bytes is
+/// too small for the head and body of most answers, which are then sent separately.
 const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     read: Some(0),
     write: Some(4096),
