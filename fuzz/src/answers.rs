@@ -3,7 +3,7 @@
 use crate::{
     input::Input,
     strict,
-    support::{notes, translate_body},
+    support::{context, notes, translate_body},
 };
 use std::time::Duration;
 use tollgate_types::Format;
@@ -30,7 +30,7 @@ fn scan<'a>(
 ///
 /// - The result is the same in any chunks.
 /// - The strictest reader of the caller's format takes its translation, if it can read the answer.
-/// - The translation reports the same usage.
+/// - The translation reports the same usage, or to Messages clients the counted input instead of zero.
 pub fn answer(input: &[u8]) {
     let Some(input) = Input::of(input) else {
         return;
@@ -56,6 +56,9 @@ pub fn answer(input: &[u8]) {
     if caller == Format::Gemini {
         // The format has no field for them.
         reported.input += std::mem::take(&mut reported.cache_write);
+    }
+    if caller == Format::Messages && reported.total_input() == 0 {
+        reported.input = context().input_tokens;
     }
     if whole.2.has_input || whole.2.has_output {
         assert_eq!(usage.usage, reported, "{translated}");
