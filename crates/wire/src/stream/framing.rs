@@ -270,6 +270,11 @@ pub(super) fn without_other_lines(block: &[u8]) -> Vec<u8> {
         if line.is_empty() || NAMES.contains(&name) {
             let (whole, _) = rest.split_at_checked(end + line_end).unwrap_or((rest, &[]));
             kept.extend_from_slice(whole);
+        } else if kept.ends_with(b"\r")
+            && after.get(..line_end).is_some_and(|it| it.ends_with(b"\n"))
+        {
+            // Otherwise a line feed that follows would be a part of the line end before this line.
+            kept.push(b'\n');
         }
         rest = after.get(line_end..).unwrap_or_default();
     }

@@ -195,6 +195,19 @@ fn lines_that_are_neither_data_nor_a_name_are_taken_out() {
 }
 
 #[test]
+fn an_event_without_its_other_lines_still_ends_if_line_ends_differ() {
+    for (format, stream) in STREAMS {
+        for line_end in ["\n", "\r\n"] {
+            let with = stream.replace("}\n\n", &format!("}}\r: {MARK}{line_end}{line_end}"));
+            let seen = however_cut(format, StreamOptions::default(), &with);
+            assert_eq!(seen.end, StreamEnd::Finished, "{format}");
+            let again = whole(format, &seen.out);
+            assert_eq!((again.end, again.out), (seen.end, seen.out), "{format}");
+        }
+    }
+}
+
+#[test]
 fn a_byte_order_mark_hides_no_line() {
     for (format, stream) in STREAMS {
         let first = stream.replacen("\n\n", "\nid: 1\n\n", 1);
