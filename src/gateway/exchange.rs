@@ -1,11 +1,11 @@
 //! The state of one exchange: a request, its attempts and its answer.
 //!
-//! The phases in `mod.rs` share it. The phase that sends the head of the answer sets `sent`.
+//! The phases in `mod.rs` share it.
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
-    passthrough::Opened, record, settlement::SettlementGuard, stage::Stage, stored::Noted,
-    streamed_body::StreamedBody, timer::AttemptTimer,
+    passthrough::Opened, record, sent::Sent, settlement::SettlementGuard, stage::Stage,
+    stored::Noted, streamed_body::StreamedBody, timer::AttemptTimer,
 };
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
 use tollgate_telemetry::{access_log::AccessLog, events::InFlight, recent::FailedAttempt};
 use tollgate_traces::RequestTrace;
-use tollgate_types::{ErrorCode, Format, PublicError, RequestId, Share};
+use tollgate_types::{Format, PublicError, RequestId, Share};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// One request in the gateway.
@@ -70,16 +70,10 @@ pub struct Exchange {
     pub fault: Option<UpstreamFault>,
     /// The attempts that failed, for the dashboard; the first [`Exchange::MOST_FAILED`].
     pub failed: Vec<FailedAttempt>,
-    /// The status that the client got, and the error code.
-    pub sent: Option<SentHead>,
-    /// The code of the error that ended the answer after its head was sent.
-    pub broken: Option<ErrorCode>,
+    /// What the client has got of the answer.
+    pub sent: Sent,
     /// Whether an attempt has failed and no provider has the request of the next.
     pub is_in_pause: bool,
-    /// When the first byte of the answer was sent.
-    pub first_byte: Option<Instant>,
-    /// Bytes of the answer's body that were sent.
-    pub answer_bytes: usize,
     /// The access log; taken when the request is recorded.
     pub log: Option<AccessLog>,
     /// Its trace; taken when the request is recorded. `None`: traces are off.
@@ -88,15 +82,6 @@ pub struct Exchange {
     pub of_key: Option<Share>,
     /// Counts it among all concurrent requests.
     pub in_flight: InFlight,
-}
-
-/// The status and error code that the client got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentHead {
-    /// The HTTP status.
-    pub status: u16,
-    /// The error code, if it was an error.
-    pub code: Option<ErrorCode>,
 }
 
 impl Exchange {
@@ -152,11 +137,8 @@ impl Exchange {
             noted: Noted::default(),
             fault: None,
             failed: Vec::new(),
-            sent: None,
-            broken: None,
+            sent: Sent::default(),
             is_in_pause: false,
-            first_byte: None,
-            answer_bytes: 0,
             log: Some(log),
             trace: None,
             of_key: None,

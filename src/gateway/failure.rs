@@ -70,7 +70,7 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         _ => outcome::failed(exchange, &fault),
     }
     let again = follows(exchange, &fault);
-    let is_committed = exchange.sent.is_some();
+    let is_committed = exchange.sent.has_head();
     exchange.fault = Some(match exchange.fault.take() {
         // After the head was sent, only the failure of this answer counts.
         Some(earlier) if !is_committed => earlier.or_better(fault),
@@ -83,7 +83,7 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
 fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let failover = exchange.snapshot.failover;
     let attempts = &exchange.attempts;
-    if exchange.sent.is_some()
+    if exchange.sent.has_head()
         || exchange.caller.is_draining()
         || !fault.try_elsewhere()
         || !exchange.can_send_body()

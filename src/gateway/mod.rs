@@ -34,6 +34,7 @@ mod record;
 mod remembered;
 mod respond;
 mod route_reason;
+mod sent;
 mod settlement;
 mod stage;
 mod stored;
@@ -362,7 +363,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         self.may_leave(session);
         let written = session.body_bytes_sent();
-        exchange.answer_bytes = written;
+        exchange.sent.bytes = written;
         let bytes = body.as_ref().map_or(0, Bytes::len);
         if !exchange.caller.note_bytes(bytes, &exchange.snapshot.drain) {
             let error = Error::explain(ErrorType::ConnectionClosed, "more than is drained");
@@ -537,7 +538,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) {
         exchange.timer.stop();
-        if exchange.sent.is_none() && error.is_none() {
+        if !exchange.sent.has_head() && error.is_none() {
             // The answer had no body.
             self.may_leave(session);
             if let Err(gone) = forward::finish_held(session, exchange).await {
@@ -545,7 +546,7 @@ impl ProxyHttp for Gateway {
             }
         }
         settlement::settle(exchange, record::ending(exchange, error));
-        exchange.answer_bytes = session.body_bytes_sent();
+        exchange.sent.bytes = session.body_bytes_sent();
         record::record(exchange, error);
     }
 

@@ -1,6 +1,6 @@
 //! Records a request that is over: metrics and one line of the access log.
 
-use super::exchange::{Exchange, SentHead};
+use super::exchange::Exchange;
 use super::{admission, outcome, route_reason, settlement, trace};
 use http::Version;
 use pingora_core::{Error, ErrorSource};
@@ -14,9 +14,6 @@ use tollgate_telemetry::events::{self, Finished};
 use tollgate_telemetry::recent::{self, Recent};
 use tollgate_types::{ErrorCode, Format, Settled, Usage};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
-
-/// The status in the log if the client disconnected before it got one.
-pub const CLIENT_CLOSED: u16 = 499;
 
 /// The status in the log if the gateway ended before the client got one.
 const DROPPED: u16 = 503;
@@ -40,7 +37,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     };
     let duration = exchange.started.elapsed();
     let since_start = |at: Instant| at.saturating_duration_since(exchange.started);
-    let first_byte = exchange.first_byte.map(since_start);
+    let first_byte = exchange.sent.first_byte().map(since_start);
     let usage = exchange.answer.usage().plausible();
     if let Some(usage) = &usage {
         outcome::used(exchange, usage);
@@ -54,13 +51,12 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let trace_id = trace.as_ref().map(|trace| trace.id());
     let candidate = exchange.attempts.current();
     let request = exchange.stage.request();
-    let sent = exchange.sent;
     // The settlement counts, even if the last bytes could not be sent.
     let settled = exchange.settlement.settled();
     let facts = Facts {
         ended: trace::Ended {
-            status: sent.map_or(CLIENT_CLOSED, |sent| sent.status),
-            code: exchange.broken.or(sent.and_then(|sent| sent.code)),
+            status: exchange.sent.status(),
+            code: exchange.sent.code(),
             outcome: settled.map_or_else(|| ending(exchange, error), |(state, _)| *state),
             usage,
             cost: settlement::cost(exchange),
@@ -159,7 +155,7 @@ fn write_line(line: &mut Fields<'_>, exchange: &Exchange, facts: &Facts<'_>) {
     line.flag("stream", read.is_some_and(|read| read.stream));
     line.number("attempts", whole(exchange.attempts.made()));
     line.number("request_bytes", exchange.request_bytes());
-    line.number("answer_bytes", whole(exchange.answer_bytes));
+    line.number("answer_bytes", whole(exchange.sent.bytes));
     line.millis("first_byte_ms", facts.first_byte);
     line.millis("duration_ms", Some(facts.duration));
     line.optional_object("usage", ended.usage, write_usage);
@@ -206,13 +202,10 @@ pub fn record_dropped(exchange: &mut Exchange) {
         return;
     }
     let code = ErrorCode::ServiceUnavailable;
-    if exchange.sent.is_none() {
-        exchange.sent = Some(SentHead {
-            status: DROPPED,
-            code: Some(code),
-        });
+    if !exchange.sent.has_head() {
+        exchange.sent.begin_own(DROPPED, Some(code));
     } else if !exchange.answer.is_complete() {
-        exchange.broken = Some(code);
+        exchange.sent.break_off(code);
     }
     // The task can be dropped while a filter waits.
     admission::take_guards(exchange);
@@ -227,14 +220,12 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
         return BillingState::ClientClosed;
     }
     if exchange.attempts.made() == 0 {
-        let refused = exchange.sent.is_none_or(|sent| sent.code.is_some());
-        return if refused {
-            BillingState::Rejected
-        } else {
-            BillingState::Completed
+        return match exchange.sent.is_answer() {
+            true => BillingState::Completed,
+            false => BillingState::Rejected,
         };
     }
-    let is_error = exchange.sent.is_none_or(|sent| sent.code.is_some());
+    let is_error = !exchange.sent.is_answer();
     // An error that the client must correct is no failure of the provider.
     let fault = exchange.fault.as_ref();
     let was_not_sent = || exchange.awaits_body();
@@ -244,10 +235,10 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
         // The model has produced tokens, and the client's prompt can have caused the wrong form.
         _ if exchange.has_unfit_answer() => BillingState::Incomplete,
         // Reading slowly must not hide what the provider has produced.
-        _ if exchange.broken.is_some() && exchange.timer.was_the_callers() => {
+        _ if exchange.sent.is_broken() && exchange.timer.was_the_callers() => {
             BillingState::ClientClosed
         }
-        _ if exchange.broken.is_some() => BillingState::UpstreamFailed,
+        _ if exchange.sent.is_broken() => BillingState::UpstreamFailed,
         _ if was_refused => BillingState::Rejected,
         _ if is_error => BillingState::UpstreamFailed,
         Some(stop) if !stop.is_complete() => BillingState::Incomplete,

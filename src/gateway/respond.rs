@@ -2,7 +2,7 @@
 
 use super::answer::UpstreamHead;
 use super::body;
-use super::exchange::{Exchange, SentHead};
+use super::exchange::Exchange;
 use super::{passthrough, record, route_reason, settlement};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -177,7 +177,7 @@ pub fn compose(
             )
         }
     };
-    exchange.sent = Some(SentHead { status, code });
+    exchange.sent.begin_own(status, code);
     settlement::settle(exchange, record::ending(exchange, None));
     let mut headers = own_headers(exchange, None);
     if status != NO_CONTENT {
@@ -214,11 +214,7 @@ pub fn commit(
     length: Option<u64>,
     now: Instant,
 ) -> Result<(), Box<Error>> {
-    exchange.sent = Some(SentHead {
-        status: upstream.status,
-        code: None,
-    });
-    exchange.first_byte = Some(now);
+    exchange.sent.begin_upstream(upstream.status, now);
     exchange.settlement.first_byte();
     if let Some(body) = exchange.stage.body_mut() {
         body.release();

@@ -223,7 +223,7 @@ pub fn cost(exchange: &Exchange) -> Option<Money> {
 
 /// Settles an answer that ends with this error after its head was sent.
 pub fn break_off(exchange: &mut Exchange, code: ErrorCode) {
-    exchange.broken = Some(code);
+    exchange.sent.break_off(code);
     let state = record::ending(exchange, None);
     settle(exchange, state);
 }
@@ -248,9 +248,8 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     ending.absurd = report.absurd || report.conflicting;
     ending.details = details;
     price_media(exchange, &mut ending);
-    let sent = exchange.sent;
-    ending.status = sent.map_or(record::CLIENT_CLOSED, |sent| sent.status);
-    ending.error = exchange.broken.or(sent.and_then(|sent| sent.code));
+    ending.status = exchange.sent.status();
+    ending.error = exchange.sent.code();
     ending.model_served = exchange.model_served();
     // Whether a provider got the request, or the gateway has done the work itself.
     let was_done = exchange.attempts.made() > 0 || done_here(exchange);
@@ -421,7 +420,7 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
             _ => 0,
         },
         output: match reported.output {
-            _ if exchange.first_byte.is_none() => 0,
+            _ if exchange.sent.first_byte().is_none() => 0,
             0 if !runs_tools => delivered.output,
             _ if !runs_tools => by_length,
             _ => 0,
@@ -501,8 +500,7 @@ fn is_worked_on(exchange: &Exchange) -> bool {
 fn done_here(exchange: &Exchange) -> bool {
     let request = exchange.stage.request();
     let is_stored = request.is_some_and(|request| request.endpoint.is_stored());
-    let is_done = exchange.sent.is_some_and(|sent| sent.code.is_none());
-    is_done && (is_stored || count::is_count(exchange))
+    exchange.sent.is_answer() && (is_stored || count::is_count(exchange))
 }
 
 /// The provider's report, once it is final. Before that, its numbers grow.
@@ -528,7 +526,10 @@ fn final_usage(exchange: &Exchange, report: &ReportedUsage) -> Option<Usage> {
 fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) -> u64) -> Usage {
     if let Some(fixed) = passthrough::usage(exchange) {
         // The provider has answered once its head was sent, even if the upload has not ended.
-        return exchange.first_byte.map_or_else(Usage::default, |_| fixed);
+        return exchange
+            .sent
+            .first_byte()
+            .map_or_else(Usage::default, |_| fixed);
     }
     if !is_worked_on(exchange) {
         return Usage::default();
@@ -536,11 +537,11 @@ fn delivered(exchange: &Exchange, report: &ReportedUsage, output: fn(&Exchange) 
     // Text that is still held back was not delivered.
     let counted = Usage {
         input: input_sent(exchange),
-        output: exchange.first_byte.map_or(0, |_| output(exchange)),
+        output: exchange.sent.first_byte().map_or(0, |_| output(exchange)),
         ..Usage::default()
     };
     plausible_so_far(report).map_or(counted, |said| Usage {
-        output: match exchange.first_byte {
+        output: match exchange.sent.first_byte() {
             Some(_) => counted.output.max(said.output),
             None => 0,
         },

@@ -63,7 +63,7 @@ pub struct Ended {
 
 /// Ends the trace that was taken out of the exchange. Returns whether it is exported.
 pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
-    let has_failed = ended.status >= 500 || exchange.broken.is_some();
+    let has_failed = ended.status >= 500 || exchange.sent.is_broken();
     if !trace.is_sampled(has_failed) {
         return false;
     }
@@ -96,7 +96,7 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
         usage: ended.usage,
         charged: settled.map(|(_, settled)| settled.charged),
         cost: ended.cost,
-        first_byte: exchange.first_byte,
+        first_byte: exchange.sent.first_byte(),
         stops: &stops,
         answer_id: answer.and_then(|it| it.id.as_deref()),
         answer_model: answer.and_then(|it| it.model.as_deref()),
