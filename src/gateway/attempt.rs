@@ -495,7 +495,8 @@ pub fn prepare_next(exchange: &mut Exchange) {
         let fault = UpstreamFault::unreachable();
         events::upstream_fault(&exchange.id, provider, None, &fault, None);
         let deployment = Arc::clone(&next.deployment.name);
-        exchange.note_failed(deployment, &fault);
+        let after = exchange.started.elapsed();
+        exchange.failures.note_attempt(deployment, &fault, after);
         exchange.attempts.leave_out();
     }
 }

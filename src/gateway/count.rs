@@ -126,7 +126,7 @@ pub fn before_send(exchange: &Exchange, body: &Bytes) {
 /// provider does not have the counter that the configuration names.
 pub fn can_stand_in(exchange: &Exchange) -> bool {
     const NOT_THERE: [u16; 3] = [404, 405, 501];
-    let fault = exchange.fault.as_ref();
+    let fault = exchange.failures.shown();
     let is_there = |status: Option<u16>| status.is_none_or(|it| !NOT_THERE.contains(&it));
     is_count(exchange) && fault.is_none_or(|fault| fault.try_elsewhere() || !is_there(fault.status))
 }

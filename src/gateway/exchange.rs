@@ -4,8 +4,8 @@
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
-    passthrough::Opened, record, sent::Sent, settlement::SettlementGuard, stage::Stage,
-    stored::Noted, streamed_body::StreamedBody, timer::AttemptTimer,
+    failure::Failures, passthrough::Opened, record, sent::Sent, settlement::SettlementGuard,
+    stage::Stage, stored::Noted, streamed_body::StreamedBody, timer::AttemptTimer,
 };
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
@@ -19,10 +19,9 @@ use tollgate_filter::RequestContext;
 use tollgate_ledger::Unpaid;
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
-use tollgate_telemetry::{access_log::AccessLog, events::InFlight, recent::FailedAttempt};
+use tollgate_telemetry::{access_log::AccessLog, events::InFlight};
 use tollgate_traces::RequestTrace;
 use tollgate_types::{Format, PublicError, RequestId, Share};
-use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// One request in the gateway.
 pub struct Exchange {
@@ -66,10 +65,8 @@ pub struct Exchange {
     pub unpaid: Vec<Unpaid>,
     /// The facts of the stored answer that the ledger has already.
     pub noted: Noted,
-    /// The failure that the client gets, of all failures upstream.
-    pub fault: Option<UpstreamFault>,
-    /// The attempts that failed, for the dashboard; the first [`Exchange::MOST_FAILED`].
-    pub failed: Vec<FailedAttempt>,
+    /// The failures upstream.
+    pub failures: Failures,
     /// What the client has got of the answer.
     pub sent: Sent,
     /// Whether an attempt has failed and no provider has the request of the next.
@@ -85,27 +82,6 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The most failed attempts that are noted.
-    pub const MOST_FAILED: usize = 16;
-
-    /// Notes that a deployment has failed, or that its provider has no address.
-    pub fn note_failed(&mut self, deployment: Arc<str>, fault: &UpstreamFault) {
-        if self.failed.len() < Self::MOST_FAILED {
-            self.failed.push(FailedAttempt {
-                deployment,
-                class: fault.class.as_str(),
-                status: fault.status,
-                after: self.started.elapsed(),
-            });
-        }
-    }
-
-    /// Whether the request failed because the answer does not have the form that it asks for.
-    pub fn has_unfit_answer(&self) -> bool {
-        let fault = self.fault.as_ref();
-        fault.is_some_and(|fault| fault.class == FaultClass::UnfitAnswer)
-    }
-
     /// A request that has just arrived.
     pub fn new(
         id: RequestId,
@@ -135,8 +111,7 @@ impl Exchange {
             settlement: SettlementGuard::default(),
             unpaid: Vec::new(),
             noted: Noted::default(),
-            fault: None,
-            failed: Vec::new(),
+            failures: Failures::default(),
             sent: Sent::default(),
             is_in_pause: false,
             log: Some(log),

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
 use tollgate_telemetry::events;
+use tollgate_telemetry::recent::FailedAttempt;
 use tollgate_types::PublicError;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
-/// Marks an error that stands for [`Exchange::fault`].
+/// Marks an error that stands for [`Failures::shown`].
 pub const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
 
 /// How soon a kept connection that the provider has closed shows an error.
@@ -24,6 +25,64 @@ const STALE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The longest wait for an only candidate.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The failures of a request's attempts.
+#[derive(Default)]
+pub struct Failures {
+    shown: Option<UpstreamFault>,
+    attempts: Vec<FailedAttempt>,
+}
+
+impl Failures {
+    /// The most attempts that are noted.
+    const MOST: usize = 16;
+
+    /// The failure that the client gets.
+    pub const fn shown(&self) -> Option<&UpstreamFault> {
+        self.shown.as_ref()
+    }
+
+    /// The attempts that failed, for the dashboard.
+    pub fn attempts(&self) -> &[FailedAttempt] {
+        &self.attempts
+    }
+
+    /// Whether the request failed because the answer does not have the form that it asks for.
+    pub fn has_unfit_answer(&self) -> bool {
+        let fault = self.shown.as_ref();
+        fault.is_some_and(|fault| fault.class == FaultClass::UnfitAnswer)
+    }
+
+    /// Notes that a deployment has failed, or that its provider has no address.
+    pub fn note_attempt(&mut self, deployment: Arc<str>, fault: &UpstreamFault, after: Duration) {
+        if self.attempts.len() < Self::MOST {
+            self.attempts.push(FailedAttempt {
+                deployment,
+                class: fault.class.as_str(),
+                status: fault.status,
+                after,
+            });
+        }
+    }
+
+    /// Shows this failure to the client if it is more useful than the earlier ones. After the head was sent, only
+    /// the failure of this answer counts.
+    fn show(&mut self, fault: UpstreamFault, is_committed: bool) {
+        self.shown = Some(match self.shown.take() {
+            Some(earlier) if !is_committed => earlier.or_better(fault),
+            _ => fault,
+        });
+    }
+}
+
+/// Ends the attempts, because no candidate is left. A failure of an earlier attempt is more useful to the client
+/// than the reason for that.
+pub fn end_attempts(exchange: &mut Exchange) -> Box<Error> {
+    if exchange.failures.shown.is_none() {
+        exchange.failures.shown = Some(attempt::none_asked(exchange));
+    }
+    end_attempt(false)
+}
 
 /// Notes the failure of an attempt, and returns whether another attempt follows. The cause is only for the
 /// log.
@@ -55,7 +114,8 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         cause.map(|it| it as _),
     );
     if let Some(name) = deployment.map(|it| Arc::clone(&it.name)) {
-        exchange.note_failed(name, &fault);
+        let after = exchange.started.elapsed();
+        exchange.failures.note_attempt(name, &fault, after);
     }
     trace::fail_attempt(exchange, &fault);
     // The cached count of one candidate must not come from another.
@@ -71,11 +131,7 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
     }
     let again = follows(exchange, &fault);
     let is_committed = exchange.sent.has_head();
-    exchange.fault = Some(match exchange.fault.take() {
-        // After the head was sent, only the failure of this answer counts.
-        Some(earlier) if !is_committed => earlier.or_better(fault),
-        _ => fault,
-    });
+    exchange.failures.show(fault, is_committed);
     again
 }
 
@@ -254,12 +310,12 @@ pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
 
 /// The error for the client: of all failures, the most useful one.
 pub fn public_error(exchange: &Exchange) -> PublicError {
-    let status = exchange.fault.as_ref().and_then(|fault| fault.status);
+    let status = exchange.failures.shown().and_then(|fault| fault.status);
     let request = exchange.stage.request();
     if status == Some(404) && request.is_some_and(|request| request.endpoint.is_stored()) {
         return stored::unknown();
     }
-    let Some(fault) = &exchange.fault else {
+    let Some(fault) = exchange.failures.shown() else {
         return respond::internal_error();
     };
     if let Some(error) = passthrough::public_error(exchange, fault) {

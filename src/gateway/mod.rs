@@ -202,13 +202,7 @@ impl ProxyHttp for Gateway {
         }
         match attempt::next_peer(exchange).and_then(|peer| count::limit_timeouts(exchange, peer)) {
             Some(peer) => Ok(peer),
-            None => {
-                // A failure of an earlier attempt is more useful to the client.
-                if exchange.fault.is_none() {
-                    exchange.fault = Some(attempt::none_asked(exchange));
-                }
-                Err(failure::end_attempt(false))
-            }
+            None => Err(failure::end_attempts(exchange)),
         }
     }
 
@@ -518,7 +512,7 @@ impl ProxyHttp for Gateway {
         let outcome = if is_committed(session) {
             forward::finish_broken_stream(session, exchange).await
         } else {
-            if exchange.fault.is_none() {
+            if exchange.failures.shown().is_none() {
                 log::error!("{}: {error}", exchange.id);
             }
             session.set_keepalive(None);

@@ -111,14 +111,14 @@ fn remember_recent(exchange: &Exchange, facts: &Facts<'_>) {
         }),
         provider: facts.provider.cloned(),
         route_reason: facts.route.and_then(|route| route.reason.clone()),
-        route: (!exchange.left_out.0.is_empty() || !exchange.failed.is_empty())
+        route: (!exchange.left_out.0.is_empty() || !exchange.failures.attempts().is_empty())
             .then(|| route_reason::named(exchange))
             .flatten(),
         status: ended.status,
         code: ended.code,
         outcome: ended.outcome.as_str(),
         attempts: exchange.attempts.made(),
-        failed: exchange.failed.clone(),
+        failed: exchange.failures.attempts().to_vec(),
         first_byte: facts.first_byte,
         duration: facts.duration,
         usage: ended.usage,
@@ -227,13 +227,13 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     }
     let is_error = !exchange.sent.is_answer();
     // An error that the client must correct is no failure of the provider.
-    let fault = exchange.fault.as_ref();
+    let fault = exchange.failures.shown();
     let was_not_sent = || exchange.awaits_body();
     let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
         // The model has produced tokens, and the client's prompt can have caused the wrong form.
-        _ if exchange.has_unfit_answer() => BillingState::Incomplete,
+        _ if exchange.failures.has_unfit_answer() => BillingState::Incomplete,
         // Reading slowly must not hide what the provider has produced.
         _ if exchange.sent.is_broken() && exchange.timer.was_the_callers() => {
             BillingState::ClientClosed

@@ -386,7 +386,7 @@ fn used(
     // The provider's stream was closed before its end.
     let is_left = state == BillingState::ClientClosed
         || exchange.answer.is_cut_short()
-        || exchange.has_unfit_answer();
+        || exchange.failures.has_unfit_answer();
     // Text that has arrived was produced, whether it was forwarded or not.
     let (produced, hidden_input) = match is_left {
         true => {
@@ -514,7 +514,7 @@ fn final_usage(exchange: &Exchange, report: &ReportedUsage) -> Option<Usage> {
     let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
     let is_final = || {
         let is_said = answer.facts().is_some_and(|facts| facts.has_final_usage);
-        let is_whole = !answer.is_stream() && exchange.has_unfit_answer();
+        let is_whole = !answer.is_stream() && exchange.failures.has_unfit_answer();
         answer.is_complete() || is_one && is_said || is_whole
     };
     // An answer that the gateway cuts at a stop sequence has no final report.
