@@ -24,7 +24,6 @@ use http::{HeaderMap, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate_engine::endpoints;
@@ -72,13 +71,10 @@ pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission 
 async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Admission, Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let wants_websocket = take_offer(session);
-    exchange.client = client(session, &snapshot);
-    let head = session.req_header();
-    exchange.origin = snapshot.cors.origin(&head.headers);
-    let uri = exchange.target.1.clone();
+    let uri = exchange.arrival.uri.clone();
     let has_google_key = session.req_header().headers.contains_key(GOOGLE_KEY);
     let matched = endpoints::match_path(uri.path())?.for_client(has_google_key);
-    let request = RequestContext::new(exchange.id, matched.endpoint, exchange.client);
+    let request = RequestContext::new(exchange.id, matched.endpoint, exchange.arrival.client);
     exchange.stage = Stage::Matched {
         request,
         body: None,
@@ -193,7 +189,7 @@ async fn admit_to_stored(
     }
     let snapshot = Arc::clone(&exchange.snapshot);
     exchange.attempts = stored::attempts(&snapshot, identity, id).await?;
-    if exchange.target.0 == Method::HEAD {
+    if exchange.arrival.method == Method::HEAD {
         // Providers do not answer HEAD, and the answer has no body.
         return Ok(Admission::Answer(Local::json(Bytes::new())));
     }
@@ -218,17 +214,11 @@ async fn admit_to_open_path(
     Ok(Admission::Forward)
 }
 
-fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
-    let peer = session.client_addr()?.as_inet()?.ip();
-    let headers = &session.req_header().headers;
-    Some(snapshot.trusted_proxies.client(peer, headers))
-}
-
 /// Takes over the reservation and limits that the filters have taken, even if one has refused the request.
 pub fn take_guards(exchange: &mut Exchange) {
     if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
-        exchange.settlement.take(request, exchange.started);
+        exchange.settlement.take(request, exchange.arrival.at);
     }
 }
 

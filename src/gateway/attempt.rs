@@ -495,7 +495,7 @@ pub fn prepare_next(exchange: &mut Exchange) {
         let fault = UpstreamFault::unreachable();
         events::upstream_fault(&exchange.id, provider, None, &fault, None);
         let deployment = Arc::clone(&next.deployment.name);
-        let after = exchange.started.elapsed();
+        let after = exchange.arrival.at.elapsed();
         exchange.failures.note_attempt(deployment, &fault, after);
         exchange.attempts.leave_out();
     }
@@ -593,7 +593,7 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     // Pingora limits the time for a piece of the body over HTTP/1.1 alone.
     let upload = exchange
         .upload()
-        .filter(|_| exchange.version == Version::HTTP_2);
+        .filter(|_| exchange.arrival.version == Version::HTTP_2);
     let patience = upload.map(|_| exchange.snapshot.limits.body.time);
     let deadlines = Deadlines::new(bounds, streams, patience, now, ends);
     let timer = AttemptTimer::begin(deadlines, now, &exchange.timer);

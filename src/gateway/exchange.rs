@@ -3,15 +3,14 @@
 //! The phases in `mod.rs` share it.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
-    failure::Failures, passthrough::Opened, record, sent::Sent, settlement::SettlementGuard,
-    stage::Stage, stored::Noted, streamed_body::StreamedBody, timer::AttemptTimer,
+    answer::Answer, arrival::Arrival, attempt::Attempts, body::RequestBody, budget::RetryBudgets,
+    drain::CallerWatch, failure::Failures, passthrough::Opened, record, sent::Sent,
+    settlement::SettlementGuard, stage::Stage, stored::Noted, streamed_body::StreamedBody,
+    timer::AttemptTimer,
 };
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Uri, Version};
 use std::{
-    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -27,16 +26,8 @@ use tollgate_types::{Format, PublicError, RequestId, Share};
 pub struct Exchange {
     /// The request's identifier.
     pub id: RequestId,
-    /// When its head arrived.
-    pub started: Instant,
-    /// The client's address, if it is known.
-    pub client: Option<IpAddr>,
-    /// The origin of the web page that may read its answer.
-    pub origin: Option<HeaderValue>,
-    /// Its method and URI.
-    pub target: (Method, Uri),
-    /// Its version of HTTP.
-    pub version: Version,
+    /// Its head, as it arrived.
+    pub arrival: Arrival,
     /// The configuration that was current when it began.
     pub snapshot: Arc<Snapshot>,
     /// How far it has come, and what is known of it.
@@ -92,11 +83,7 @@ impl Exchange {
     ) -> Self {
         Self {
             id,
-            started: Instant::now(),
-            client: None,
-            origin: None,
-            target: (Method::GET, Uri::default()),
-            version: Version::HTTP_11,
+            arrival: Arrival::now(),
             snapshot,
             stage: Stage::default(),
             opened: None,
@@ -203,9 +190,12 @@ impl Exchange {
 
     /// When the request times out.
     pub fn request_ends(&self) -> Instant {
-        let end = self.started.checked_add(self.snapshot.failover.total.get());
+        let end = self
+            .arrival
+            .at
+            .checked_add(self.snapshot.failover.total.get());
         // Beyond the range of the clock: a year.
-        end.unwrap_or_else(|| self.started + Duration::from_secs(86_400 * 365))
+        end.unwrap_or_else(|| self.arrival.at + Duration::from_secs(86_400 * 365))
     }
 }
 

@@ -114,7 +114,7 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         cause.map(|it| it as _),
     );
     if let Some(name) = deployment.map(|it| Arc::clone(&it.name)) {
-        let after = exchange.started.elapsed();
+        let after = exchange.arrival.at.elapsed();
         exchange.failures.note_attempt(name, &fault, after);
     }
     trace::fail_attempt(exchange, &fault);

@@ -12,6 +12,7 @@
 mod admission;
 mod affinity;
 mod answer;
+mod arrival;
 mod attempt;
 mod body;
 mod budget;
@@ -167,10 +168,9 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         exchange: &mut Self::CTX,
     ) -> Result<bool> {
-        let head = session.req_header();
-        exchange.target = (head.method.clone(), head.uri.clone());
-        exchange.version = head.version;
-        exchange.trace = self.traces.begin(&head.headers, exchange.started);
+        exchange.arrival.read(session, &exchange.snapshot);
+        let headers = &session.req_header().headers;
+        exchange.trace = self.traces.begin(headers, exchange.arrival.at);
         prepare_connection(session, &exchange.snapshot);
         match admission::admit(session, exchange).await {
             Admission::Forward => Ok(false),

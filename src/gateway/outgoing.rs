@@ -404,7 +404,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         let embeddings = exchange.attempts.embeddings();
         ExpectedBody::Untranslated {
             permit: answer_permit(exchange),
-            most_held: match exchange.version {
+            most_held: match exchange.arrival.version {
                 // For this client, the end of the connection is the end of the answer.
                 Version::HTTP_10 => usize::MAX,
                 _ => MOST_HELD,

@@ -75,7 +75,7 @@ impl Opened {
 ///
 /// The key may not use the path.
 pub fn permit(exchange: &mut Exchange, identity: &Identity) -> Result<(), PublicError> {
-    let method = &exchange.target.0;
+    let method = &exchange.arrival.method;
     let opened = exchange
         .opened
         .as_mut()
@@ -129,7 +129,7 @@ pub fn nothing_left(left_out: &LeftOuts, now: u64) -> Option<PublicError> {
 /// The body of an attempt, as it came. `None`: the request is not for an open path.
 pub fn outgoing(exchange: &Exchange) -> Option<Outgoing> {
     let opened = exchange.opened.as_ref()?;
-    let query = exchange.target.1.query().unwrap_or_default();
+    let query = exchange.arrival.uri.query().unwrap_or_default();
     let target = opened.path.target(&without_credentials(query))?;
     let body = exchange.stage.body().map(RequestBody::whole);
     Some(Outgoing {
@@ -198,7 +198,7 @@ pub fn may_have_acted(exchange: &Exchange, fault: &UpstreamFault) -> bool {
 
 /// Whether it must not be sent twice.
 pub fn has_effects(exchange: &Exchange) -> bool {
-    exchange.opened.is_some() && exchange.target.0 != Method::GET
+    exchange.opened.is_some() && exchange.arrival.method != Method::GET
 }
 
 /// The failure as one of an open path: the path is not a model, and the client has chosen it.

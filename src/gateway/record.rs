@@ -35,8 +35,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let Some(log) = exchange.log.take() else {
         return;
     };
-    let duration = exchange.started.elapsed();
-    let since_start = |at: Instant| at.saturating_duration_since(exchange.started);
+    let duration = exchange.arrival.at.elapsed();
+    let since_start = |at: Instant| at.saturating_duration_since(exchange.arrival.at);
     let first_byte = exchange.sent.first_byte().map(since_start);
     let usage = exchange.answer.usage().plausible();
     if let Some(usage) = &usage {
@@ -128,7 +128,7 @@ fn remember_recent(exchange: &Exchange, facts: &Facts<'_>) {
 
 fn write_line(line: &mut Fields<'_>, exchange: &Exchange, facts: &Facts<'_>) {
     let ended = &facts.ended;
-    let (method, uri) = &exchange.target;
+    let arrival = &exchange.arrival;
     let request = exchange.stage.request();
     let read = request.and_then(|request| request.facts_if_read());
     let identity = exchange.stage.identity();
@@ -137,10 +137,10 @@ fn write_line(line: &mut Fields<'_>, exchange: &Exchange, facts: &Facts<'_>) {
     if let Some(trace_id) = facts.trace_id {
         line.word("trace_id", trace_id);
     }
-    line.optional_address("client", exchange.client);
-    line.text("method", method.as_str());
-    line.text("path", uri.path());
-    line.word("protocol", protocol(exchange.version));
+    line.optional_address("client", arrival.client);
+    line.text("method", arrival.method.as_str());
+    line.text("path", arrival.uri.path());
+    line.word("protocol", protocol(arrival.version));
     line.optional_word("format", exchange.format().map(Format::as_str));
     line.optional_text("key", identity.map(|identity| identity.key.as_str()));
     line.optional_text("model_asked", read.and_then(|read| read.model.as_deref()));

@@ -260,7 +260,7 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     // A stream keeps it until its end, and 12 headers take half the memory of 13.
     let mut headers = HeaderMap::with_capacity(12);
     let cors = &exchange.snapshot.cors;
-    cors.expose(exchange.origin.as_ref(), &mut headers);
+    cors.expose(exchange.arrival.origin.as_ref(), &mut headers);
     if let Ok(id) = HeaderValue::from_str(exchange.id.as_str()) {
         if let Some(name) = exchange.format().and_then(wire_headers::request_id) {
             headers.insert(name, id.clone());

@@ -192,7 +192,7 @@ pub async fn reserve_due(
     let owned = &snapshot.owned;
     match endpoint {
         // Deleting a response does not show its content.
-        _ if exchange.target.0 == Method::DELETE => return Ok(()),
+        _ if exchange.arrival.method == Method::DELETE => return Ok(()),
         Some(Endpoint::StoredResponse | Endpoint::CancelResponse) => {}
         Some(Endpoint::ResponseInput) => return check_input(exchange, owned, identity, id).await,
         _ => return Ok(()),
@@ -241,7 +241,7 @@ pub async fn reserve_due(
         held => held.map_err(|shortage| cannot_pay(exchange, &shortage))?,
     };
     reservation.set_prices(tariff.prices);
-    reservation.set_arrival(exchange.started);
+    reservation.set_arrival(exchange.arrival.at);
     exchange.settlement.reserve_due(reservation, due, paying);
     Ok(())
 }

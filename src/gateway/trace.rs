@@ -79,7 +79,7 @@ pub fn finish(trace: RequestTrace, exchange: &Exchange, ended: &Ended) -> bool {
     let identity = exchange.stage.identity();
     trace.export(&Facts {
         id: exchange.id.as_str(),
-        method: exchange.target.0.as_str(),
+        method: exchange.arrival.method.as_str(),
         route: request.map(|request| request.endpoint.path()),
         status: ended.status,
         code: ended.code.map(ErrorCode::as_str),
