@@ -12,7 +12,6 @@ use super::passthrough::{self, Opened};
 use super::reader;
 use super::remembered;
 use super::respond::{self, Local};
-use super::route_reason;
 use super::stage::{Admitted, Stage};
 use super::stored;
 use super::unpack::Coding;
@@ -162,9 +161,8 @@ async fn admit_to_model(
     take_guards(exchange);
     passed?;
     stored::find_unpaid(exchange).await?;
-    exchange.explains = route_reason::is_requested(exchange, &session.req_header().headers);
     exchange.stage.admit(&snapshot)?;
-    exchange.attempts = candidates(exchange, &session.req_header().headers)?;
+    find_candidates(exchange, &session.req_header().headers)?;
     if let Some(count) = count::without_asking(session, exchange).await? {
         return Ok(Admission::Answer(count));
     }
@@ -208,7 +206,7 @@ async fn admit_to_open_path(
     let passed = run_filters(Part::Passthrough, session, exchange).await;
     take_guards(exchange);
     passed?;
-    exchange.attempts = passthrough::attempts(exchange)?;
+    passthrough::find_candidates(exchange)?;
     passthrough::read_body(session, exchange, coding).await?;
     attempt::make_ready(exchange, None)?;
     Ok(Admission::Forward)
@@ -449,23 +447,25 @@ pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
     request.body = body.in_one_piece();
 }
 
-/// The candidates of an admitted request, in order.
-fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, PublicError> {
-    let Some(admitted) = exchange.stage.admitted() else {
-        return Ok(Attempts::default());
+/// Finds the candidates of an admitted request; none if the gateway counts its tokens itself.
+///
+/// # Errors
+///
+/// Every candidate is full or lacks a token, or the provider that stores an item is gone.
+fn find_candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<(), PublicError> {
+    let admitted = exchange.stage.admitted();
+    let Some(admitted) = admitted.filter(|it| !is_counted_here(it)) else {
+        return Ok(());
     };
-    if is_counted_here(admitted) {
-        return Ok(Attempts::default());
-    }
     let Some(served) = exchange.snapshot.served(admitted.handle) else {
-        return Ok(Attempts::default());
+        return Ok(());
     };
     let asked = plan_request(exchange, admitted, served.has_choice, headers);
     let mut attempts = Attempts::default();
     let needs_price = exchange.settlement.pays_money();
     let tiers = &admitted.facts().tiers;
     let balancing = &admitted.model.balancing;
-    let left_out = plan(&served.handles, balancing, &asked, |choice| {
+    attempts.left_out = plan(&served.handles, balancing, &asked, |choice| {
         let handle = served.handles.get(choice.deployment);
         let pool = served.pools.get(choice.deployment);
         // A model without a price cannot be paid in money.
@@ -478,17 +478,15 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         now, counts_tokens, ..
     } = asked;
     let is_stored = asked.stored_at.is_some();
-    // The record of a refused request lists them, too.
-    exchange.left_out = left_out;
-    if attempts.is_empty() && !counts_tokens {
-        if let Some(error) = passthrough::nothing_left(&exchange.left_out, now) {
-            return Err(error);
-        }
+    // Set before a refusal, whose record lists the candidates that were left out.
+    exchange.attempts = attempts;
+    if exchange.attempts.is_empty() && !counts_tokens {
+        exchange.attempts.check_left_out(now)?;
         if is_stored {
             return Err(stored::unknown());
         }
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// Whether the gateway counts the tokens of the request itself.

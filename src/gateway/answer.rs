@@ -42,6 +42,8 @@ pub struct Answer {
     ready: Vec<Bytes>,
     /// Bytes of the held pieces.
     held_size: usize,
+    /// The last piece, if trailers follow it.
+    last: Option<Bytes>,
     /// The last pieces that were sent, until they are known to be written.
     unflushed: Unflushed,
     began: Option<Instant>,
@@ -153,6 +155,16 @@ impl Answer {
     /// The bytes that were sent, if they were kept.
     pub const fn take_kept(&mut self) -> Option<KeptBody> {
         self.kept.take()
+    }
+
+    /// Keeps the last piece until the hook of the trailers sends it.
+    pub fn keep_last(&mut self, last: Option<Bytes>) {
+        self.last = last;
+    }
+
+    /// The last piece, if trailers follow it. `None` the second time.
+    pub const fn take_last(&mut self) -> Option<Bytes> {
+        self.last.take()
     }
 
     fn note_sent(&mut self, piece: &Bytes) {

@@ -16,10 +16,10 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tollgate_engine::candidate::{self, full_fault};
+use tollgate_engine::candidate::{self, full_fault, no_token_fault};
 use tollgate_providers::Proof;
 use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
-use tollgate_routing::plan::{Choice, Why};
+use tollgate_routing::plan::{Choice, LeftOuts, Why};
 use tollgate_routing::{Http2, Provider};
 use tollgate_telemetry::{clock, events};
 use tollgate_translate::{EmbeddingsNotes, TranslationNotes};
@@ -44,6 +44,8 @@ pub struct Attempts {
     repeats: usize,
     /// How long to wait before the next attempt.
     pause: Option<Duration>,
+    /// An attempt has failed, and no provider has the request of the next.
+    is_paused: bool,
     /// The prepared request to the next candidate.
     ready: Option<Outgoing>,
     /// The request of the current attempt. Its body is taken once.
@@ -54,6 +56,8 @@ pub struct Attempts {
     ticket: Option<(Ticket, Instant)>,
     /// Whether the current attempt has brought content.
     has_content: bool,
+    /// The deployments and credentials that cannot be asked, and why.
+    pub left_out: LeftOuts,
     /// Candidates whose breaker was open when they were reached.
     last_resorts: Vec<Candidate>,
     /// Of candidates that have become full since the plan was made: the shortest wait.
@@ -322,9 +326,26 @@ impl Attempts {
         self.repeats
     }
 
-    /// How long to wait before the next attempt.
-    pub const fn take_pause(&mut self) -> Option<Duration> {
-        self.pause.take()
+    /// Begins the pause before the next attempt, and returns its length. `None`: there is none.
+    pub const fn begin_pause(&mut self) -> Option<Duration> {
+        let pause = self.pause.take();
+        self.is_paused = pause.is_some();
+        pause
+    }
+
+    /// Ends the pause: the next attempt begins.
+    pub const fn end_pause(&mut self) {
+        self.is_paused = false;
+    }
+
+    /// Notes that no provider has the request, and no attempt follows.
+    pub const fn end_unsent(&mut self) {
+        self.is_paused = true;
+    }
+
+    /// Whether an attempt has failed and no provider has the request of the next.
+    pub const fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// Whether there is only one candidate.
@@ -438,6 +459,17 @@ impl Attempts {
     pub const fn may_be_refused(&self) -> bool {
         const MOST_REFUSED: usize = 2;
         self.stale < MOST_REFUSED
+    }
+
+    /// Checks why no deployment can be asked.
+    ///
+    /// # Errors
+    ///
+    /// One of them is full or lacks a token.
+    pub fn check_left_out(&self, now: u64) -> Result<(), PublicError> {
+        let full = self.left_out.wait(now).map(full_fault);
+        let fault = full.or_else(|| self.left_out.token_wait().map(no_token_fault));
+        fault.map_or(Ok(()), |fault| Err(fault.public()))
     }
 
     /// Whether there is no candidate.

@@ -4,23 +4,20 @@
 
 use super::{
     answer::Answer, arrival::Arrival, attempt::Attempts, body::RequestBody, budget::RetryBudgets,
-    drain::CallerWatch, failure::Failures, passthrough::Opened, record, sent::Sent,
-    settlement::SettlementGuard, stage::Stage, stored::Noted, streamed_body::StreamedBody,
-    timer::AttemptTimer,
+    drain::CallerWatch, failure::Failures, load::Concurrent, passthrough::Opened, record,
+    sent::Sent, settlement::SettlementGuard, stage::Stage, stored::StoredNotes,
+    streamed_body::StreamedBody, timer::AttemptTimer,
 };
 use crate::snapshot::Snapshot;
-use bytes::Bytes;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tollgate_filter::RequestContext;
-use tollgate_ledger::Unpaid;
 use tollgate_routing::ModelKind;
-use tollgate_routing::plan::LeftOuts;
-use tollgate_telemetry::{access_log::AccessLog, events::InFlight};
+use tollgate_telemetry::access_log::AccessLog;
 use tollgate_traces::RequestTrace;
-use tollgate_types::{Format, PublicError, RequestId, Share};
+use tollgate_types::{Format, PublicError, RequestId};
 
 /// One request in the gateway.
 pub struct Exchange {
@@ -40,36 +37,24 @@ pub struct Exchange {
     pub retries: Arc<RetryBudgets>,
     /// The time limits of the current attempt.
     pub timer: AttemptTimer,
-    /// Whether the client gets the reason of the route.
-    pub explains: bool,
-    /// The candidates that cannot be asked, and why.
-    pub left_out: LeftOuts,
     /// The answer so far.
     pub answer: Answer,
-    /// The last piece of an answer that ends in trailers.
-    pub before_trailers: Option<Bytes>,
     /// Whether the client has disconnected.
     pub caller: CallerWatch,
     /// The part of its key's limits and balance that it holds.
     pub settlement: SettlementGuard,
-    /// Responses that the request names and that are not paid: the input of its own response shows them.
-    pub unpaid: Vec<Unpaid>,
-    /// The facts of the stored answer that the ledger has already.
-    pub noted: Noted,
+    /// What the ledger knows of stored responses: those that the request names, and its own.
+    pub stored: StoredNotes,
     /// The failures upstream.
     pub failures: Failures,
     /// What the client has got of the answer.
     pub sent: Sent,
-    /// Whether an attempt has failed and no provider has the request of the next.
-    pub is_in_pause: bool,
     /// The access log; taken when the request is recorded.
     pub log: Option<AccessLog>,
     /// Its trace; taken when the request is recorded. `None`: traces are off.
     pub trace: Option<Box<RequestTrace>>,
-    /// Counts it for its key, once that is known.
-    pub of_key: Option<Share>,
-    /// Counts it among all concurrent requests.
-    pub in_flight: InFlight,
+    /// Counts it among the concurrent requests.
+    pub concurrent: Concurrent,
 }
 
 impl Exchange {
@@ -79,7 +64,6 @@ impl Exchange {
         snapshot: Arc<Snapshot>,
         retries: Arc<RetryBudgets>,
         log: AccessLog,
-        in_flight: InFlight,
     ) -> Self {
         Self {
             id,
@@ -90,29 +74,16 @@ impl Exchange {
             attempts: Attempts::default(),
             retries,
             timer: AttemptTimer::default(),
-            explains: false,
-            left_out: LeftOuts::default(),
             answer: Answer::default(),
-            before_trailers: None,
             caller: CallerWatch::default(),
             settlement: SettlementGuard::default(),
-            unpaid: Vec::new(),
-            noted: Noted::default(),
+            stored: StoredNotes::default(),
             failures: Failures::default(),
             sent: Sent::default(),
-            is_in_pause: false,
             log: Some(log),
             trace: None,
-            of_key: None,
-            in_flight,
+            concurrent: Concurrent::begin(),
         }
-    }
-
-    /// Stops counting the request, which is answered, while its client still sends. `false`: too many
-    /// clients do, and the gateway does not wait for this one.
-    pub fn linger(&mut self) -> bool {
-        self.of_key = None;
-        self.in_flight.linger()
     }
 
     /// The client's format, if the endpoint has one.

@@ -10,7 +10,32 @@ use crate::limits::{LoadLimits, Rank};
 use crate::machine;
 use std::time::Duration;
 use tollgate_telemetry::events::{self, InFlight, Shed};
-use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, leaves_room};
+use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, Share, leaves_room};
+
+/// Counts a request among the concurrent ones.
+pub struct Concurrent {
+    /// Among those of its key, once that is known.
+    of_key: Option<Share>,
+    /// Among all.
+    in_flight: InFlight,
+}
+
+impl Concurrent {
+    /// One more request, whose key is not known yet.
+    pub fn begin() -> Self {
+        Self {
+            of_key: None,
+            in_flight: InFlight::begin(),
+        }
+    }
+
+    /// Stops counting the request, which is answered, while its client still sends. `false`: too many
+    /// clients do, and the gateway does not wait for this one.
+    pub fn linger(&mut self) -> bool {
+        self.of_key = None;
+        self.in_flight.linger()
+    }
+}
 
 /// The connection to the provider, and the watch over it.
 const FILES_OF_A_REQUEST: u64 = 2;
@@ -169,12 +194,14 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
         true => Resource::LocalRequests,
         false => Resource::Requests,
     };
-    exchange.of_key = shares(exchange).map(|shares| shares.take_one(resource));
+    let of_key = shares(exchange).map(|shares| shares.take_one(resource));
+    let concurrent = &mut exchange.concurrent;
+    concurrent.of_key = of_key;
     match resource {
-        Resource::LocalRequests => exchange.in_flight.count_as_local(),
-        _ => exchange.in_flight.count_as_upstream(),
+        Resource::LocalRequests => concurrent.in_flight.count_as_local(),
+        _ => concurrent.in_flight.count_as_upstream(),
     }
-    let of_key = exchange.of_key.as_ref();
+    let of_key = concurrent.of_key.as_ref();
     // Including this one.
     let of_key = of_key.map(|it| it.of_others().saturating_add(it.amount()));
     refuse(exchange, rank(exchange), of_key, load(exchange))

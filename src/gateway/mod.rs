@@ -72,7 +72,6 @@ use std::time::{Duration, Instant};
 use timer::BacklogSource;
 use tollgate_telemetry::access_log::AccessLog;
 use tollgate_telemetry::clock;
-use tollgate_telemetry::events::InFlight;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
@@ -155,7 +154,6 @@ impl ProxyHttp for Gateway {
             self.current.load_full(),
             Arc::clone(&self.retries),
             self.access_log.clone(),
-            InFlight::begin(),
         ))
     }
 
@@ -194,11 +192,10 @@ impl ProxyHttp for Gateway {
         exchange.answer = answer::Answer::default();
         exchange.caller.forbid_drain();
         exchange.timer.stop();
-        if let Some(pause) = exchange.attempts.take_pause() {
-            exchange.is_in_pause = true;
+        if let Some(pause) = exchange.attempts.begin_pause() {
             let pause = tokio::time::sleep(pause);
             disconnect::while_connected(session, pause).await?;
-            exchange.is_in_pause = false;
+            exchange.attempts.end_pause();
         }
         match attempt::next_peer(exchange).and_then(|peer| count::limit_timeouts(exchange, peer)) {
             Some(peer) => Ok(peer),
@@ -412,7 +409,7 @@ impl ProxyHttp for Gateway {
         // Trailers end the body. Pingora ignores an error of the next hook, so this one decides.
         let mut last = None;
         self.response_body_filter(session, &mut last, true, exchange)?;
-        exchange.before_trailers = last;
+        exchange.answer.keep_last(last);
         Ok(())
     }
 
@@ -423,7 +420,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<Option<Bytes>> {
         // The last piece of the body takes the place of the trailers, which do not pass.
-        Ok(Some(exchange.before_trailers.take().unwrap_or_default()))
+        Ok(Some(exchange.answer.take_last().unwrap_or_default()))
     }
 
     fn error_while_proxy(
@@ -447,7 +444,7 @@ impl ProxyHttp for Gateway {
             if sends_body && session.upstream_body_bytes_sent() == Some(0) {
                 // The client left before the provider had the request, mostly while the gateway connected.
                 failure::retract(exchange);
-                exchange.is_in_pause = true;
+                exchange.attempts.end_unsent();
             }
             error.retry = RetryType::Decided(false);
             return error;

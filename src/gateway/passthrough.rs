@@ -20,10 +20,9 @@ use std::fmt::Write as _;
 use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
-use tollgate_engine::candidate::{full_fault, no_token_fault};
 use tollgate_engine::open_path::{self, OpenPath};
 use tollgate_filter::FixedCharge;
-use tollgate_routing::plan::{LeftOuts, plan};
+use tollgate_routing::plan::plan;
 use tollgate_routing::{Credential, PassthroughRule};
 use tollgate_telemetry::clock;
 use tollgate_types::{ErrorCode, Identity, PublicError, Usage};
@@ -89,12 +88,12 @@ pub fn permit(exchange: &mut Exchange, identity: &Identity) -> Result<(), Public
     Ok(())
 }
 
-/// The credentials of the provider, in the order in which they are asked.
+/// Finds the credentials of the provider, in the order in which they are asked.
 ///
 /// # Errors
 ///
 /// None of them can be used now.
-pub fn attempts(exchange: &mut Exchange) -> Result<Attempts, PublicError> {
+pub fn find_candidates(exchange: &mut Exchange) -> Result<(), PublicError> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let found = exchange.opened.as_ref().and_then(|opened| {
         let pool = snapshot.upstreams.pool(&opened.path.provider.name)?;
@@ -105,25 +104,16 @@ pub fn attempts(exchange: &mut Exchange) -> Result<Attempts, PublicError> {
     let open = path.open().ok_or_else(respond::internal_error)?;
     let asked = path.asked(clock::steady_ms(Instant::now()), fastrand::u64(..));
     let mut attempts = Attempts::default();
-    let left_out = plan(slice::from_ref(handle), &open.balancing, &asked, |choice| {
+    attempts.left_out = plan(slice::from_ref(handle), &open.balancing, &asked, |choice| {
         attempts.add(Candidate::new(&choice, handle, pool));
     });
     let now = asked.now;
-    // The record of a refused request lists them, too.
-    exchange.left_out = left_out;
-    if attempts.is_empty()
-        && let Some(error) = nothing_left(&exchange.left_out, now)
-    {
-        return Err(error);
+    // Set before a refusal, whose record lists the candidates that were left out.
+    exchange.attempts = attempts;
+    match exchange.attempts.is_empty() {
+        true => exchange.attempts.check_left_out(now),
+        false => Ok(()),
     }
-    Ok(attempts)
-}
-
-/// The error if every candidate is full or lacks a token.
-pub fn nothing_left(left_out: &LeftOuts, now: u64) -> Option<PublicError> {
-    let full = left_out.wait(now).map(full_fault);
-    let fault = full.or_else(|| left_out.token_wait().map(no_token_fault));
-    fault.map(|fault| fault.public())
 }
 
 /// The body of an attempt, as it came. `None`: the request is not for an open path.

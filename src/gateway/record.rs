@@ -111,9 +111,10 @@ fn remember_recent(exchange: &Exchange, facts: &Facts<'_>) {
         }),
         provider: facts.provider.cloned(),
         route_reason: facts.route.and_then(|route| route.reason.clone()),
-        route: (!exchange.left_out.0.is_empty() || !exchange.failures.attempts().is_empty())
-            .then(|| route_reason::named(exchange))
-            .flatten(),
+        route: (!exchange.attempts.left_out.0.is_empty()
+            || !exchange.failures.attempts().is_empty())
+        .then(|| route_reason::named(exchange))
+        .flatten(),
         status: ended.status,
         code: ended.code,
         outcome: ended.outcome.as_str(),

@@ -104,7 +104,7 @@ pub async fn write(
 ) -> Result<(), Box<Error>> {
     let (head, body) = compose(session, exchange, answer);
     let is_whole = session.is_body_done();
-    let may_wait = !is_whole && exchange.linger();
+    let may_wait = !is_whole && exchange.concurrent.linger();
     let is_read = is_whole || (may_wait && drain_small(session).await);
     if !is_read {
         // The rest of the body would be read as the next request.
@@ -179,7 +179,7 @@ pub fn compose(
     };
     exchange.sent.begin_own(status, code);
     settlement::settle(exchange, record::ending(exchange, None));
-    let mut headers = own_headers(exchange, None);
+    let mut headers = own_headers(session, exchange, None);
     if status != NO_CONTENT {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
@@ -220,7 +220,7 @@ pub fn commit(
         body.release();
     }
     settlement::before_send(exchange, now);
-    let mut headers = own_headers(exchange, Some(&upstream.headers));
+    let mut headers = own_headers(session, exchange, Some(&upstream.headers));
     passthrough::pass_answer(exchange, &upstream.headers, &mut headers);
     match length {
         _ if upstream.status == NO_CONTENT => {}
@@ -256,7 +256,7 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
 }
 
 /// The gateway's headers of an answer, and those that the filters add.
-fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
+fn own_headers(session: &Session, exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     // A stream keeps it until its end, and 12 headers take half the memory of 13.
     let mut headers = HeaderMap::with_capacity(12);
     let cors = &exchange.snapshot.cors;
@@ -280,10 +280,8 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
             MODEL,
             exchange.model_name().unwrap_or(&route.model_id),
         );
-        let asked = exchange
-            .explains
-            .then(|| route_reason::text(exchange))
-            .flatten();
+        let is_asked = route_reason::is_requested(exchange, &session.req_header().headers);
+        let asked = is_asked.then(|| route_reason::text(exchange)).flatten();
         let chosen = route.reason.as_deref();
         match (chosen, asked) {
             (Some(chosen), Some(asked)) => {

@@ -55,7 +55,7 @@ fn reason(
         let label = label(&candidate.handle, number, candidate.credential);
         text = format!("{label}: {}", candidate.why);
     }
-    let left_out = exchange.left_out.0.iter().filter_map(|out| {
+    let left_out = exchange.attempts.left_out.0.iter().filter_map(|out| {
         let handle = handles.get(out.deployment)?;
         // A candidate that is asked as a last resort is not left out.
         let is_asked = exchange.attempts.has_asked(handle, out.credential);

@@ -493,7 +493,7 @@ pub const fn has_unknown_input(facts: &RequestFacts) -> bool {
 
 /// Whether a provider works on the request, or has worked on it.
 fn is_worked_on(exchange: &Exchange) -> bool {
-    exchange.attempts.made() > 0 && !exchange.awaits_body() && !exchange.is_in_pause
+    exchange.attempts.made() > 0 && !exchange.awaits_body() && !exchange.attempts.is_paused()
 }
 
 /// Whether the gateway itself has counted tokens or returned a remembered answer.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_engine::owned::Owned;
 use tollgate_filter::{Endpoint, StoredItems};
-use tollgate_ledger::{Due, InputDue};
+use tollgate_ledger::{Due, InputDue, Unpaid};
 use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
 use tollgate_types::{
@@ -132,7 +132,7 @@ pub async fn find_unpaid(exchange: &mut Exchange) -> Result<(), PublicError> {
         return Ok(());
     };
     let unpaid = snapshot.owned.unpaid(&identity.key, named).await;
-    exchange.unpaid = unpaid.map_err(|cause| {
+    exchange.stored.unpaid = unpaid.map_err(|cause| {
         log::error!(
             "{}: the amount due for named responses is unknown: {cause}",
             exchange.id
@@ -141,12 +141,14 @@ pub async fn find_unpaid(exchange: &mut Exchange) -> Result<(), PublicError> {
                        retry in a few seconds";
         PublicError::new(ErrorCode::ServiceUnavailable, message)
     })?;
-    match exchange.unpaid.first() {
-        Some(first) if exchange.unpaid.len() > MOST => Err(PublicError::invalid_request(format!(
-            "the request names more than {MOST} responses that were left before their end and are not \
+    match exchange.stored.unpaid.first() {
+        Some(first) if exchange.stored.unpaid.len() > MOST => {
+            Err(PublicError::invalid_request(format!(
+                "the request names more than {MOST} responses that were left before their end and are not \
              paid for: retrieve the response that made '{}', and others, first",
-            first.id
-        ))),
+                first.id
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -307,14 +309,14 @@ pub fn target(base: &http::Uri, endpoint: Endpoint, session: &Session) -> Option
 /// Remembers the owner of the response, its items and its conversation, as soon as their ids are known and
 /// if the provider stores them; and the owner of the containers in which its tools ran.
 pub fn note(exchange: &mut Exchange) {
-    if exchange.noted.is_over {
+    if exchange.stored.is_over {
         return;
     }
     let Some(request) = exchange.stage.request() else {
         return;
     };
     if !matches!(request.endpoint, Endpoint::Responses | Endpoint::Messages) {
-        exchange.noted.is_over = true;
+        exchange.stored.is_over = true;
         return;
     }
     let Some(facts) = exchange.answer.facts() else {
@@ -340,8 +342,7 @@ pub fn note(exchange: &mut Exchange) {
         *noted = ids.len();
     };
     let charged = exchange.settlement.charged(exchange.id);
-    let unpaid = &exchange.unpaid;
-    let noted = &mut exchange.noted;
+    let noted = &mut exchange.stored;
     // A container adds no input by itself.
     remember(&facts.containers, &mut noted.containers, Some(0), None);
     let asked = request.facts_if_read();
@@ -351,7 +352,7 @@ pub fn note(exchange: &mut Exchange) {
     }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
         owned.remember(&identity.key, id, &at(), None, charged);
-        owned.remember_shown(&identity.key, id, &at(), unpaid);
+        owned.remember_shown(&identity.key, id, &at(), &noted.unpaid);
         noted.has_id = true;
     }
     remember(&facts.stored_ids, &mut noted.within, None, charged);
@@ -359,7 +360,7 @@ pub fn note(exchange: &mut Exchange) {
 
 /// Remembers how much input the response makes in a later request: at most all tokens of this one.
 pub fn measure(exchange: &Exchange, tokens: u64) {
-    let noted = exchange.noted;
+    let noted = &exchange.stored;
     let Some(facts) = exchange.answer.facts().filter(|_| noted.has_id) else {
         return;
     };
@@ -381,22 +382,24 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
 
 /// Notes that the request has paid for the response and for everything that it shows.
 pub fn note_paid(exchange: &Exchange) {
-    let has_paid = exchange.noted.has_id && exchange.unpaid.is_empty();
+    let has_paid = exchange.stored.has_id && exchange.stored.unpaid.is_empty();
     let Some(facts) = exchange.answer.facts().filter(|_| has_paid) else {
         return;
     };
-    let within = facts.stored_ids.get(..exchange.noted.within);
+    let within = facts.stored_ids.get(..exchange.stored.within);
     for id in facts.id.iter().chain(within.unwrap_or_default()) {
         exchange.snapshot.owned.note_paid(id);
     }
 }
 
-/// The facts of an answer that the ledger has already.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Noted {
+/// What the ledger knows of stored responses: those that a request names, and its own.
+#[derive(Default)]
+pub struct StoredNotes {
+    /// Responses that the request names and that are not paid: the input of its own response shows them.
+    unpaid: Vec<Unpaid>,
     /// There is nothing to remember.
     is_over: bool,
-    /// It knows the response.
+    /// The ledger knows the response.
     has_id: bool,
     /// How many items of the response it knows.
     within: usize,
