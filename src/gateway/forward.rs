@@ -6,7 +6,7 @@ use super::answer::Next;
 use super::exchange::Exchange;
 use super::reader::content_length;
 use super::respond::{self, Local};
-use super::{count, drain, failure, outcome, record, settlement};
+use super::{count, drain, failure, outcome, settlement};
 use bytes::Bytes;
 use pingora_core::Result;
 use pingora_proxy::Session;
@@ -49,7 +49,7 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
             outcome::before_send(exchange, now);
             count::before_send(exchange, &body);
             respond::commit(session, exchange, &head, length, now)?;
-            settlement::settle(exchange, record::ending(exchange, None));
+            settlement::settle(exchange, None);
             return session.write_response_body(Some(body), true).await;
         }
         Next::Fail(fault) => fault,

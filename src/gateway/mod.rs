@@ -536,7 +536,7 @@ impl ProxyHttp for Gateway {
                 log::debug!("{}: the client has disconnected: {gone}", exchange.id);
             }
         }
-        settlement::settle(exchange, record::ending(exchange, error));
+        settlement::settle(exchange, error);
         exchange.sent.bytes = session.body_bytes_sent();
         record::record(exchange, error);
     }

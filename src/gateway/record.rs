@@ -3,17 +3,15 @@
 use super::exchange::Exchange;
 use super::{admission, outcome, route_reason, settlement, trace};
 use http::Version;
-use pingora_core::{Error, ErrorSource};
+use pingora_core::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_filter::Route;
-use tollgate_ledger::BillingState;
 use tollgate_telemetry::access_log::Fields;
 use tollgate_telemetry::clock;
 use tollgate_telemetry::events::{self, Finished};
 use tollgate_telemetry::recent::{self, Recent};
 use tollgate_types::{ErrorCode, Format, Settled, Usage};
-use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// The status in the log if the gateway ended before the client got one.
 const DROPPED: u16 = 503;
@@ -57,7 +55,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         ended: trace::Ended {
             status: exchange.sent.status(),
             code: exchange.sent.code(),
-            outcome: settled.map_or_else(|| ending(exchange, error), |(state, _)| *state),
+            outcome: settled
+                .map_or_else(|| settlement::state(exchange, error), |(state, _)| *state),
             usage,
             cost: settlement::cost(exchange),
         },
@@ -210,46 +209,6 @@ pub fn record_dropped(exchange: &mut Exchange) {
     }
     // The task can be dropped while a filter waits.
     admission::take_guards(exchange);
-    settlement::settle(exchange, ending(exchange, None));
+    settlement::settle(exchange, None);
     record(exchange, None);
-}
-
-/// How a request has ended, as far as its charge is concerned.
-pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
-    let is_reported = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream);
-    if is_reported || exchange.caller.is_draining() {
-        return BillingState::ClientClosed;
-    }
-    if exchange.attempts.made() == 0 {
-        return match exchange.sent.is_answer() {
-            true => BillingState::Completed,
-            false => BillingState::Rejected,
-        };
-    }
-    let is_error = !exchange.sent.is_answer();
-    // An error that the client must correct is no failure of the provider.
-    let fault = exchange.failures.shown();
-    let was_not_sent = || exchange.awaits_body();
-    let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
-    let stop = exchange.answer.facts().and_then(|facts| facts.stop);
-    match stop {
-        // The model has produced tokens, and the client's prompt can have caused the wrong form.
-        _ if exchange.failures.has_unfit_answer() => BillingState::Incomplete,
-        // Reading slowly must not hide what the provider has produced.
-        _ if exchange.sent.is_broken() && exchange.timer.was_the_callers() => {
-            BillingState::ClientClosed
-        }
-        _ if exchange.sent.is_broken() => BillingState::UpstreamFailed,
-        _ if was_refused => BillingState::Rejected,
-        _ if is_error => BillingState::UpstreamFailed,
-        Some(stop) if !stop.is_complete() => BillingState::Incomplete,
-        _ => BillingState::Completed,
-    }
-}
-
-/// Whether the client must correct the request. If the gateway lacks files or memory, it asks no other
-/// provider either, but the same request can succeed later.
-const fn must_change(fault: &UpstreamFault) -> bool {
-    use FaultClass as C;
-    !fault.try_elsewhere() && !matches!(fault.class, C::OutOfFiles | C::OutOfMemory)
 }

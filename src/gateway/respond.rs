@@ -3,7 +3,7 @@
 use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::Exchange;
-use super::{passthrough, record, route_reason, settlement};
+use super::{passthrough, route_reason, settlement};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -178,7 +178,7 @@ pub fn compose(
         }
     };
     exchange.sent.begin_own(status, code);
-    settlement::settle(exchange, record::ending(exchange, None));
+    settlement::settle(exchange, None);
     let mut headers = own_headers(session, exchange, None);
     if status != NO_CONTENT {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
