@@ -47,8 +47,6 @@ pub struct Answer {
     /// The last pieces that were sent, until they are known to be written.
     unflushed: Unflushed,
     began: Option<Instant>,
-    /// The answer is complete and has ended.
-    has_ended: bool,
     open: Option<OpenStream>,
     /// The bytes that were sent, for the trace. `None`: the trace needs none of them.
     kept: Option<KeptBody>,
@@ -63,7 +61,9 @@ enum Stage {
     Buffered,
     /// The head was sent.
     Forwarding,
-    /// Nothing more is sent.
+    /// All of it was sent, or is about to be.
+    Complete,
+    /// The attempt has ended before the answer was complete: nothing more is sent of it.
     Over,
 }
 
@@ -182,7 +182,7 @@ impl Answer {
     /// Reads a piece of the body. `written`: the bytes of the answer's body that Pingora has written.
     pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
         self.unflushed.forget(written);
-        if matches!(self.stage, Stage::Awaited | Stage::Over) {
+        if matches!(self.stage, Stage::Awaited | Stage::Complete | Stage::Over) {
             // Bytes after the end are dropped.
             return Next::Pass(Bytes::new());
         }
@@ -211,7 +211,7 @@ impl Answer {
     pub fn give_up(&mut self, fault: UpstreamFault) -> Next {
         match self.stage {
             // Bytes after the end are dropped.
-            Stage::Over => Next::Pass(Bytes::new()),
+            Stage::Complete | Stage::Over => Next::Pass(Bytes::new()),
             _ => self.fail(Vec::new(), fault),
         }
     }
@@ -247,16 +247,14 @@ impl Answer {
     fn forward(&mut self, ready: &mut Vec<Bytes>, end: bool) -> Next {
         if !end && self.is_cut_short() {
             self.held.append(ready);
-            self.stage = Stage::Over;
-            self.has_ended = true;
+            self.stage = Stage::Complete;
             self.open = None;
             let head = self.head.take();
             return Next::Finish { head };
         }
         if self.stage == Stage::Forwarding {
             if end {
-                self.stage = Stage::Over;
-                self.has_ended = true;
+                self.stage = Stage::Complete;
             }
             let piece = join(ready);
             self.note_sent(&piece);
@@ -296,24 +294,23 @@ impl Answer {
                 _ => Ok(!self.held.is_empty()),
             },
             Some(AnswerReader::Whole(answer)) => match answer.kind_so_far() {
-                // The usage can follow the error.
-                Some(AnswerKind::Error)
-                    if end
-                        || answer.is_whole()
-                        || is_late()
-                        || (is_full && !answer.has_room(held_size)) =>
-                {
-                    Err(answer.fault(&join(&mut self.held)))
-                }
-                Some(AnswerKind::Error) => Ok(false),
                 Some(AnswerKind::Broken) => Err(answer.fault(&[])),
-                // 64 KiB without a field of an answer.
-                None if is_full && !end && !answer.is_named() => {
-                    Err(UpstreamFault::broken_answer())
+                Some(AnswerKind::Answer) => {
+                    Ok(end || answer.is_whole() || !answer.has_room(held_size))
                 }
-                Some(AnswerKind::Answer) if end || answer.is_whole() => Ok(true),
-                Some(AnswerKind::Answer) => Ok(!answer.has_room(held_size)),
-                None => Ok(end || (is_full && !answer.has_room(held_size))),
+                Some(AnswerKind::Error) => {
+                    // The usage can follow the error.
+                    let is_over = end || answer.is_whole() || is_late();
+                    match is_over || is_full && !answer.has_room(held_size) {
+                        true => Err(answer.fault(&join(&mut self.held))),
+                        false => Ok(false),
+                    }
+                }
+                None if end => Ok(true),
+                None if !is_full => Ok(false),
+                // 64 KiB without a field of an answer.
+                None if !answer.is_named() => Err(UpstreamFault::broken_answer()),
+                None => Ok(!answer.has_room(held_size)),
             },
             Some(AnswerReader::Count) if is_full || is_late() => match join(&mut self.held.clone())
             {
@@ -337,7 +334,9 @@ impl Answer {
             }
             Some(AnswerReader::Unread) => Ok(true),
             // Written when it is complete.
-            Some(AnswerReader::Unpaid(_)) => Ok(!self.held.is_empty()),
+            Some(AnswerReader::Unpaid(_) | AnswerReader::Embeddings(_)) => {
+                Ok(!self.held.is_empty())
+            }
             _ => Ok(false),
         }
     }
@@ -362,8 +361,10 @@ impl Answer {
             () => None,
         };
         self.open = (is_stream && !end).then(OpenStream::begin);
-        self.has_ended = end;
-        self.stage = if end { Stage::Over } else { Stage::Forwarding };
+        self.stage = match end {
+            true => Stage::Complete,
+            false => Stage::Forwarding,
+        };
         self.note_sent(&body);
         Next::Commit { head, body, length }
     }
@@ -400,7 +401,7 @@ impl Answer {
 
     /// The unwritten bytes of a complete answer.
     pub fn rest(&mut self, written: usize) -> Bytes {
-        self.stage = Stage::Over;
+        self.stage = Stage::Complete;
         self.open = None;
         if let Some(kept) = &mut self.kept {
             self.held.iter().for_each(|piece| kept.add(piece));
@@ -435,7 +436,7 @@ impl Answer {
             Some(AnswerReader::Stream(events)) => events.progress(),
             Some(AnswerReader::Error) => Progress::Rest,
             // The client has all of it: only the end of the provider's is missing.
-            Some(reader) if self.has_ended && reader.is_kept() => Progress::Rest,
+            Some(reader) if self.stage == Stage::Complete && reader.is_kept() => Progress::Rest,
             Some(AnswerReader::Whole(answer)) if answer.is_over() => Progress::Rest,
             _ => Progress::Piece,
         }
@@ -456,7 +457,7 @@ impl Answer {
 
     /// Whether the client has the whole answer with what has arrived.
     pub fn is_complete(&self) -> bool {
-        self.has_ended || self.reader.as_ref().is_some_and(AnswerReader::is_complete)
+        self.stage == Stage::Complete || self.reader.as_ref().is_some_and(AnswerReader::is_complete)
     }
 
     /// Whether the gateway ended it at a stop sequence of the client, before the provider did.
@@ -469,7 +470,11 @@ impl Answer {
         !self.is_complete()
             && match &self.reader {
                 Some(AnswerReader::Stream(_)) => self.facts().is_some_and(|it| it.stop.is_some()),
-                Some(AnswerReader::Whole(_) | AnswerReader::TranslatedWhole(_)) => true,
+                Some(
+                    AnswerReader::Whole(_)
+                    | AnswerReader::TranslatedWhole(_)
+                    | AnswerReader::Embeddings(_),
+                ) => true,
                 _ => false,
             }
     }

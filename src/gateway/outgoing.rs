@@ -400,8 +400,13 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
                 input_tokens: settlement::shown_input(exchange),
             },
         })
+    } else if let Some(notes) = exchange.attempts.embeddings() {
+        ExpectedBody::Embeddings {
+            notes: notes.clone(),
+            counted: settlement::input_sent(exchange),
+            permit: answer_permit(exchange),
+        }
     } else {
-        let embeddings = exchange.attempts.embeddings();
         ExpectedBody::Untranslated {
             permit: answer_permit(exchange),
             most_held: match exchange.arrival.version {
@@ -409,10 +414,6 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
                 Version::HTTP_10 => usize::MAX,
                 _ => MOST_HELD,
             },
-            embeddings: embeddings.map(|notes| {
-                let counted = settlement::input_sent(exchange);
-                (notes.clone(), counted, answer_permit(exchange))
-            }),
         }
     };
     Some(Expectation {

@@ -50,15 +50,21 @@ pub enum ExpectedBody {
     },
     /// An answer that is translated into the client's format.
     Translated(Translation),
+    /// Embeddings in another API.
+    Embeddings {
+        /// The parts that the provider's answer lacks.
+        notes: EmbeddingsNotes,
+        /// Input tokens by the gateway's count, which is charged if the provider reports none.
+        counted: u64,
+        /// The memory for the answer until it is complete.
+        permit: MemoryPermit,
+    },
     /// An answer that needs no translation.
     Untranslated {
         /// The memory for an answer in one piece.
         permit: MemoryPermit,
         /// The most bytes of such an answer that are held.
         most_held: usize,
-        /// For embeddings in another API: what their answer lacks, the gateway's count of their input tokens,
-        /// and the memory for the answer.
-        embeddings: Option<(EmbeddingsNotes, u64, MemoryPermit)>,
     },
 }
 
@@ -80,6 +86,8 @@ pub enum AnswerReader {
     Whole(Box<PassingAnswer>),
     /// A body in one piece, translated when it is complete.
     TranslatedWhole(Box<WholeAnswer>),
+    /// Embeddings in another API, translated when they are complete.
+    Embeddings(Box<EmbeddingsAnswer>),
     /// A count of tokens: small, and read when it is complete.
     Count,
     /// A stored item, or a body of any kind: forwarded unread.
@@ -95,16 +103,20 @@ pub enum AnswerReader {
 /// An answer that is forwarded as received: when it is complete, unless it is too large to be held.
 pub struct PassingAnswer {
     scanner: AnswerScanner,
-    /// Translates the answer before it is forwarded.
-    embeddings: Option<Embeddings>,
-    permit: Option<MemoryPermit>,
+    hold: Hold,
     most_held: usize,
     /// Bytes that the permit covers.
     counted: usize,
+}
+
+/// How far an answer in one piece was forwarded.
+enum Hold {
+    /// Nothing was forwarded. The permit covers the held bytes; `None`: the answer is too large to be held.
+    Held(Option<MemoryPermit>),
     /// A part of it was forwarded.
-    is_committed: bool,
-    /// It is complete, and further bytes are dropped.
-    is_over: bool,
+    Released,
+    /// It was forwarded complete, and further bytes are dropped.
+    Over,
 }
 
 impl PassingAnswer {
@@ -115,47 +127,30 @@ impl PassingAnswer {
         let most = u64::try_from(most_held).unwrap_or(u64::MAX);
         Self {
             scanner: AnswerScanner::new(format),
-            embeddings: None,
-            permit: Some(permit).filter(|_| length.is_none_or(|length| length <= most)),
+            hold: Hold::Held(length.is_none_or(|length| length <= most).then_some(permit)),
             most_held,
             counted: 0,
-            is_committed: false,
-            is_over: false,
         }
     }
 
     /// Reads a piece. If the answer breaks or becomes an error after a part was forwarded, it ends before that
     /// piece. Bytes after a complete answer are dropped.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
-        if self.is_over {
+        if self.is_over() {
             return Ok(());
         }
         let was_whole = self.is_whole();
-        let chunk = match &mut self.embeddings {
-            None => chunk,
-            Some(embeddings) => match embeddings.push(&chunk, end)? {
-                None => return Ok(()),
-                Some(answer) => answer,
-            },
-        };
         self.scanner.push(&chunk);
-        match self.kind_so_far() {
-            Some(AnswerKind::Broken) if self.is_committed && was_whole => {
-                self.is_over = true;
+        match (&self.hold, self.kind_so_far()) {
+            (Hold::Released, Some(AnswerKind::Broken)) if was_whole => {
+                self.hold = Hold::Over;
                 return Ok(());
             }
-            Some(AnswerKind::Broken | AnswerKind::Error) if self.is_committed => {
+            (Hold::Released, Some(AnswerKind::Broken | AnswerKind::Error)) => {
                 return Err(self.fault(&[]));
             }
-            _ => {}
+            _ => out.push(chunk),
         }
-        out.push(match &self.embeddings {
-            // The scanner must not take it for the provider's report.
-            Some(embeddings) if !self.scanner.usage().has_input => {
-                with_usage(&chunk, embeddings.counted)
-            }
-            _ => chunk,
-        });
         match end.then(|| self.scanner.finish()) {
             Some(AnswerKind::Broken) => Err(self.fault(&[])),
             _ => Ok(()),
@@ -169,21 +164,24 @@ impl PassingAnswer {
 
     /// Whether it was forwarded complete, and further bytes are dropped.
     pub const fn is_over(&self) -> bool {
-        self.is_over
+        matches!(self.hold, Hold::Over)
     }
 
     /// Whether it is complete.
     pub const fn is_whole(&self) -> bool {
-        self.is_over || self.scanner.is_whole()
+        self.is_over() || self.scanner.is_whole()
     }
 
     /// Takes memory to hold `bytes` until the rest has arrived. `false`: there is none.
     pub fn has_room(&mut self, bytes: usize) -> bool {
         /// Memory per byte: pieces are joined when they are forwarded.
         const OF_A_BYTE: u64 = 2;
-        let Some(permit) = self.permit.as_mut().filter(|_| bytes <= self.most_held) else {
+        let Hold::Held(Some(permit)) = &mut self.hold else {
             return false;
         };
+        if bytes > self.most_held {
+            return false;
+        }
         let more = bytes.saturating_sub(self.counted.max(Self::UNCOUNTED));
         if more == 0 {
             return true;
@@ -199,10 +197,12 @@ impl PassingAnswer {
     /// Ends the hold: `body` is forwarded, and its memory stays counted until it is dropped. Nothing follows a
     /// complete answer.
     pub fn release(&mut self, body: Bytes) -> Bytes {
-        self.is_committed = true;
-        self.is_over = self.is_whole();
-        match self.permit.take() {
-            Some(permit) if self.counted > 0 => permit.keep(body),
+        let released = match self.is_whole() {
+            true => Hold::Over,
+            false => Hold::Released,
+        };
+        match std::mem::replace(&mut self.hold, released) {
+            Hold::Held(Some(permit)) if self.counted > 0 => permit.keep(body),
             _ => body,
         }
     }
@@ -219,7 +219,7 @@ impl PassingAnswer {
 }
 
 /// Embeddings in another API: kept until they are complete, then translated.
-struct Embeddings {
+pub struct EmbeddingsAnswer {
     notes: EmbeddingsNotes,
     permit: MemoryPermit,
     /// Input tokens by the headers of the answer.
@@ -229,12 +229,15 @@ struct Embeddings {
     body: Vec<u8>,
     /// Finds the end of the provider's document.
     document: AnswerScanner,
-    is_over: bool,
+    /// Reads the translation.
+    scanner: AnswerScanner,
 }
 
-impl Embeddings {
+impl EmbeddingsAnswer {
     fn new(
-        (notes, counted, permit): (EmbeddingsNotes, u64, MemoryPermit),
+        notes: EmbeddingsNotes,
+        counted: u64,
+        permit: MemoryPermit,
         headers: &HeaderMap,
     ) -> Self {
         const INPUT_TOKENS: &str = "x-amzn-bedrock-input-token-count";
@@ -245,7 +248,7 @@ impl Embeddings {
             counted,
             body: Vec::new(),
             document: AnswerScanner::new(Format::Embeddings),
-            is_over: false,
+            scanner: AnswerScanner::new(Format::Embeddings),
         }
     }
 
@@ -254,9 +257,6 @@ impl Embeddings {
     fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
         /// Memory per byte: in a list that doubles as it grows, and in the translation.
         const OF_A_BYTE: u64 = 4;
-        if self.is_over {
-            return Ok(None);
-        }
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         keep(&mut self.permit, size.saturating_mul(OF_A_BYTE))?;
         self.body.extend_from_slice(chunk);
@@ -264,10 +264,18 @@ impl Embeddings {
         if !end && !self.document.is_whole() {
             return Ok(None);
         }
-        self.is_over = true;
         let body = std::mem::take(&mut self.body);
         let answer = embeddings_answer(&body, self.input_tokens, &self.notes);
-        answer.map(Some).ok_or_else(UpstreamFault::broken_answer)
+        let answer = answer.ok_or_else(UpstreamFault::broken_answer)?;
+        self.scanner.push(&answer);
+        if self.scanner.finish() != AnswerKind::Answer {
+            return Err(self.scanner.fault(&answer));
+        }
+        Ok(Some(match self.scanner.usage().has_input {
+            true => answer,
+            // The scanner must not take it for the provider's report.
+            false => with_usage(&answer, self.counted),
+        }))
     }
 }
 
@@ -414,7 +422,9 @@ impl AnswerReader {
         let is_stream = is("text/event-stream") || is(AmazonFrames::MEDIA_TYPE);
         let can_stream = matches!(
             expected.body,
-            ExpectedBody::Translated(_) | ExpectedBody::Untranslated { .. }
+            ExpectedBody::Translated(_)
+                | ExpectedBody::Embeddings { .. }
+                | ExpectedBody::Untranslated { .. }
         );
         let must_stream = can_stream && expected.streams;
         if is_stream && must_stream {
@@ -438,14 +448,17 @@ impl AnswerReader {
                 translator: AnswerTranslator::new(translation.notes, translation.context),
                 permit: translation.permit,
             })),
-            ExpectedBody::Untranslated {
+            ExpectedBody::Embeddings {
+                notes,
+                counted,
                 permit,
-                most_held,
-                embeddings,
             } => {
+                let answer = EmbeddingsAnswer::new(notes, counted, permit, &head.headers);
+                Self::Embeddings(Box::new(answer))
+            }
+            ExpectedBody::Untranslated { permit, most_held } => {
                 let length = content_length(&head.headers);
-                let mut answer = PassingAnswer::new(expected.format, permit, most_held, length);
-                answer.embeddings = embeddings.map(|it| Embeddings::new(it, &head.headers));
+                let answer = PassingAnswer::new(expected.format, permit, most_held, length);
                 Self::Whole(Box::new(answer))
             }
         })
@@ -469,6 +482,10 @@ impl AnswerReader {
                 out.extend(answer.push(&chunk, end)?);
                 Ok(())
             }
+            Self::Embeddings(answer) => {
+                out.extend(answer.push(&chunk, end)?);
+                Ok(())
+            }
             Self::Unpaid(response) => response.push(chunk, end, out),
             Self::Unstreamed(scanner) => {
                 scanner.push(&chunk);
@@ -488,6 +505,7 @@ impl AnswerReader {
             Self::Stream(events) => events.scanner(),
             Self::Whole(answer) => &answer.scanner,
             Self::TranslatedWhole(answer) => answer.translator.scanner(),
+            Self::Embeddings(answer) => &answer.scanner,
             Self::Unpaid(response) => &response.scanner,
             Self::Count | Self::Unread | Self::Unstreamed(_) | Self::Error => return None,
         })
@@ -504,13 +522,10 @@ impl AnswerReader {
 
     /// Whether the client gets the answer when it is complete, all at once.
     pub const fn is_kept(&self) -> bool {
-        match self {
-            Self::TranslatedWhole(_) | Self::Unpaid(_) => true,
-            Self::Whole(answer) => answer.embeddings.is_some(),
-            Self::Stream(_) | Self::Count | Self::Unread | Self::Unstreamed(_) | Self::Error => {
-                false
-            }
-        }
+        matches!(
+            self,
+            Self::TranslatedWhole(_) | Self::Embeddings(_) | Self::Unpaid(_)
+        )
     }
 
     /// Whether the gateway has ended the answer before the provider did.
@@ -524,6 +539,7 @@ impl AnswerReader {
             Self::Stream(events) => *events.phase() == Phase::Terminal,
             Self::Whole(answer) => answer.is_whole(),
             Self::TranslatedWhole(_)
+            | Self::Embeddings(_)
             | Self::Count
             | Self::Unread
             | Self::Unpaid(_)
