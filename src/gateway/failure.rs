@@ -144,7 +144,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
         || !fault.try_elsewhere()
         || !exchange.can_send_body()
         || passthrough::may_have_acted(exchange, fault)
-        || attempts.made() >= usize::from(failover.attempts)
+        || attempts.tally.made() >= usize::from(failover.attempts)
     {
         return false;
     }
@@ -181,7 +181,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
 fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Duration> {
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
-    let repeats = attempts.repeats();
+    let repeats = attempts.tally.repeats();
     if !fault.is_transient() || repeats >= usize::from(failover.again) || !attempts.has_only_one() {
         return None;
     }
@@ -206,7 +206,7 @@ pub fn end_attempt(again: bool) -> Box<Error> {
 /// Ends an attempt of which nothing was sent: the same candidate is tried again.
 pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
     retract(exchange);
-    end_attempt(exchange.attempts.may_go_on())
+    end_attempt(exchange.attempts.tally.may_go_on())
 }
 
 /// Takes back an attempt of which nothing was sent: it does not count.
@@ -228,9 +228,12 @@ pub fn connecting(exchange: &mut Exchange, peer: &HttpPeer, cause: &Error) -> Bo
         cause.etype,
         ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout
     );
+    let attempts = &exchange.attempts;
     if fault.class == FaultClass::Unreachable
         && outcome::unreachable(exchange, peer)
-        && exchange.attempts.may_try_address(has_timed_out)
+        && attempts
+            .tally
+            .may_try_address(has_timed_out, attempts.has_next())
     {
         let candidate = exchange.attempts.current();
         let provider = candidate.map_or("", |it| &it.deployment.provider.name);
@@ -266,17 +269,17 @@ pub fn was_not_taken(exchange: &Exchange, error: &Error, reused: bool, sends_bod
         // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
         // frames do not show whether it has worked on the request.
         RetryType::Decided(again) if !fails_at_body => {
-            again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
+            again && error.etype != ErrorType::InvalidH2 && exchange.attempts.tally.may_be_refused()
         }
         // A connection that was closed before fails at its first bytes, or within a large body, which a
         // provider may also refuse by a reset. If it breaks later, the provider may have worked on the
         // request.
         _ => {
             reused
-                && (!fails_at_body || exchange.attempts.may_be_refused())
+                && (!fails_at_body || exchange.attempts.tally.may_be_refused())
                 && !passthrough::has_effects(exchange)
                 && exchange.timer.ran() < STALE_WITHIN
-                && exchange.attempts.may_be_stale()
+                && exchange.attempts.tally.may_be_stale()
         }
     }
 }
@@ -343,6 +346,6 @@ fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
         .body()
         .filter(|_| exchange.opened.is_none())?;
     let field = body.field_at(path)?;
-    let is_rewritten = exchange.attempts.notes().is_some() || body.original().is_some();
+    let is_rewritten = exchange.attempts.outgoing.notes.is_some() || body.original().is_some();
     (!is_rewritten || !field.contains(['.', '['])).then_some(field)
 }

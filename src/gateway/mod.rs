@@ -55,7 +55,7 @@ use crate::snapshot::{Current, Snapshot};
 use admission::Admission;
 use answer::{Next, UpstreamHead};
 use async_trait::async_trait;
-use attempt::Attempts;
+use attempt::Tally;
 pub use budget::RetryBudgets;
 use bytes::Bytes;
 use drain::CallerWatch;
@@ -105,7 +105,7 @@ const NOT_YET: u16 = 103;
 
 impl Gateway {
     /// The most attempts that Pingora allows; the exchange limits them further.
-    pub const MOST_ATTEMPTS: usize = Attempts::MOST;
+    pub const MOST_ATTEMPTS: usize = Tally::MOST;
 
     /// A gateway that serves each request with the configuration in `current` when the request begins.
     pub const fn new(
@@ -223,7 +223,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<()> {
         // After too many stale connections, the remaining attempts are for other candidates.
-        let may_be_stale = is_reused && exchange.attempts.may_be_stale();
+        let may_be_stale = is_reused && exchange.attempts.tally.may_be_stale();
         exchange.timer.connected(connection, may_be_stale);
         Ok(())
     }
@@ -286,7 +286,7 @@ impl ProxyHttp for Gateway {
             exchange.timer.restart(now, end);
             return Ok(());
         }
-        let whole = exchange.attempts.take_body();
+        let whole = exchange.attempts.outgoing.body.take();
         *body = whole.map(|whole| attempt::send(exchange, whole));
         Ok(())
     }
@@ -452,7 +452,7 @@ impl ProxyHttp for Gateway {
         let was_not_taken = failure::was_not_taken(exchange, &error, reused, sends_body);
         let was_stale = was_not_taken && !exchange.timer.has_fired();
         let can_be_sent = exchange.can_send_body();
-        if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
+        if was_stale && !committed && can_be_sent && exchange.attempts.tally.may_go_on() {
             // The provider closed a kept connection: this is not its fault and does not count as an attempt.
             // The same candidate is tried again.
             failure::retract(exchange);

@@ -390,7 +390,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         }
     } else if request.endpoint.is_stored() {
         ExpectedBody::Stored
-    } else if let Some(notes) = exchange.attempts.notes() {
+    } else if let Some(notes) = &exchange.attempts.outgoing.notes {
         ExpectedBody::Translated(Translation {
             notes: Arc::clone(notes),
             permit: answer_permit(exchange),
@@ -400,7 +400,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
                 input_tokens: settlement::shown_input(exchange),
             },
         })
-    } else if let Some(notes) = exchange.attempts.embeddings() {
+    } else if let Some(notes) = &exchange.attempts.outgoing.embeddings {
         ExpectedBody::Embeddings {
             notes: notes.clone(),
             counted: settlement::input_sent(exchange),

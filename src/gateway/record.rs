@@ -117,7 +117,7 @@ fn remember_recent(exchange: &Exchange, facts: &Facts<'_>) {
         status: ended.status,
         code: ended.code,
         outcome: ended.outcome.as_str(),
-        attempts: exchange.attempts.made(),
+        attempts: exchange.attempts.tally.made(),
         failed: exchange.failures.attempts().to_vec(),
         first_byte: facts.first_byte,
         duration: facts.duration,
@@ -153,7 +153,7 @@ fn write_line(line: &mut Fields<'_>, exchange: &Exchange, facts: &Facts<'_>) {
     line.optional_word("code", ended.code.map(ErrorCode::as_str));
     line.word("outcome", ended.outcome.as_str());
     line.flag("stream", read.is_some_and(|read| read.stream));
-    line.number("attempts", whole(exchange.attempts.made()));
+    line.number("attempts", whole(exchange.attempts.tally.made()));
     line.number("request_bytes", exchange.request_bytes());
     line.number("answer_bytes", whole(exchange.sent.bytes));
     line.millis("first_byte_ms", facts.first_byte);

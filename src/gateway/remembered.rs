@@ -266,9 +266,10 @@ pub fn note(exchange: &mut Exchange) {
     let Some(response) = exchange.answer.take_remembered() else {
         return;
     };
-    let (Some(remembering), Some(Kept { input, previous })) =
-        (&exchange.snapshot.memory, exchange.attempts.take_kept())
-    else {
+    let (Some(remembering), Some(Kept { input, previous })) = (
+        &exchange.snapshot.memory,
+        exchange.attempts.outgoing.kept.take(),
+    ) else {
         return;
     };
     let Some(identity) = exchange.stage.identity() else {

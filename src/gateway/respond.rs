@@ -293,12 +293,13 @@ fn own_headers(session: &Session, exchange: &Exchange, upstream: Option<&HeaderM
             (None, None) => {}
         }
     }
-    if !exchange.attempts.dropped().is_empty() {
-        let dropped = exchange.attempts.dropped().join(", ");
+    let outgoing = &exchange.attempts.outgoing;
+    if !outgoing.dropped.is_empty() {
+        let dropped = outgoing.dropped.join(", ");
         insert_text(&mut headers, DROPPED_FIELDS, &dropped);
     }
-    if exchange.attempts.made() > 1 {
-        headers.insert(ATTEMPTS, HeaderValue::from(exchange.attempts.made()));
+    if exchange.attempts.tally.made() > 1 {
+        headers.insert(ATTEMPTS, HeaderValue::from(exchange.attempts.tally.made()));
     }
     // A complete answer is settled before its head is written.
     let settled = exchange.settlement.settled();
@@ -309,7 +310,7 @@ fn own_headers(session: &Session, exchange: &Exchange, upstream: Option<&HeaderM
         headers.insert(COUNT_SOURCE, HeaderValue::from_static("upstream"));
     }
     headers.extend(request.answer_headers.iter().cloned());
-    if let Some(limit) = exchange.attempts.raised_limit() {
+    if let Some(limit) = outgoing.raised_limit {
         headers.insert(OUTPUT_LIMIT, HeaderValue::from(limit));
     }
     headers

@@ -99,7 +99,7 @@ pub fn settle(exchange: &mut Exchange, error: Option<&Error>) {
         rules::price_media(&mut ending, &special_prices(exchange));
     }
     // Whether a provider got the request, or the gateway has done the work itself.
-    let was_done = exchange.attempts.made() > 0 || done_here(exchange);
+    let was_done = exchange.attempts.tally.made() > 0 || done_here(exchange);
     let most = exchange.settlement.most_tokens();
     if let Some(settled) = exchange.settlement.settle(ending, was_done) {
         note_stored(exchange, state, &settled, most);
@@ -125,7 +125,7 @@ pub fn state(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     let sent = &exchange.sent;
     rules::state(&End {
         client_left: is_reported || exchange.caller.is_draining(),
-        was_asked: exchange.attempts.made() > 0,
+        was_asked: exchange.attempts.tally.made() > 0,
         is_answered: sent.is_answer(),
         is_broken: sent.is_broken(),
         client_stalled: sent.is_broken() && exchange.timer.was_the_callers(),
@@ -153,7 +153,7 @@ fn facts(exchange: &Exchange) -> Facts {
     Facts {
         asked: exchange.stage.admitted().map(asked).unwrap_or_default(),
         fixed: passthrough::usage(exchange),
-        is_worked_on: exchange.attempts.made() > 0
+        is_worked_on: exchange.attempts.tally.made() > 0
             && !exchange.awaits_body()
             && !exchange.attempts.is_paused(),
         is_delivered: exchange.sent.first_byte().is_some(),
@@ -219,7 +219,7 @@ fn special_prices(exchange: &Exchange) -> SpecialPrices {
 fn tier_sent(exchange: &Exchange) -> ServiceTier {
     let facts = exchange.stage.admitted().map(Admitted::facts);
     let mut asked = facts.map_or_else(Vec::new, |facts| facts.tiers.clone());
-    let dropped = exchange.attempts.dropped();
+    let dropped = &exchange.attempts.outgoing.dropped;
     asked.retain(|it| !dropped.iter().any(|field| field == it.field));
     let candidate = exchange.attempts.current();
     let endpoint = candidate.and_then(|it| it.deployment.provider.endpoint(it.format));

@@ -23,7 +23,7 @@ pub fn begin(exchange: &mut Exchange, session: &mut Session) -> Option<RequestHe
     let request = exchange.stage.request()?;
     let LogIn { name, proof } = candidate.log_in()?;
     let mut parts = upstream_head(exchange, candidate, proof.as_ref(), request, session)?;
-    parts.uri = match exchange.attempts.uri() {
+    parts.uri = match &exchange.attempts.outgoing.uri {
         Some(uri) => uri.clone(),
         // The path of a request for a stored item has no model.
         None => candidate
