@@ -2,13 +2,16 @@
 //!
 //! `tollgate_wire::fault` classifies failures; `attempt.rs` chooses the next candidate.
 
+use super::attempt::Tally;
 use super::exchange::Exchange;
+use super::is_committed;
 use super::stage::Stage;
 use super::streamed_body::StreamedBody;
 use super::{attempt, count, outcome, passthrough, respond, stored, trace};
 use crate::upstreams::is_out_of_files;
 use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{Error, ErrorType, RetryType};
+use pingora_core::{Error, ErrorSource, ErrorType, RetryType};
+use pingora_proxy::Session;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate_routing::UpstreamModel;
@@ -18,7 +21,7 @@ use tollgate_types::PublicError;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Marks an error that stands for [`Failures::shown`].
-pub const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
+const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
 
 /// How soon a kept connection that the provider has closed shows an error.
 const STALE_WITHIN: Duration = Duration::from_secs(2);
@@ -196,6 +199,16 @@ fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Du
     (pause <= LONGEST_PAUSE).then_some(pause)
 }
 
+/// Ends an attempt with this failure. The cause is only for the log.
+pub fn fail_attempt(
+    exchange: &mut Exchange,
+    fault: UpstreamFault,
+    cause: Option<&Error>,
+) -> Box<Error> {
+    let again = note(exchange, fault, cause);
+    end_attempt(again)
+}
+
 /// Ends an attempt. The exchange has the error for the client.
 pub fn end_attempt(again: bool) -> Box<Error> {
     let mut error = Error::new_up(ATTEMPT_FAILED);
@@ -242,8 +255,7 @@ pub fn connecting(exchange: &mut Exchange, peer: &HttpPeer, cause: &Error) -> Bo
         exchange.attempts.step_back_to_address();
         return end_attempt(true);
     }
-    let again = note(exchange, fault, Some(cause));
-    end_attempt(again)
+    fail_attempt(exchange, fault, Some(cause))
 }
 
 /// The failure if the connection to a provider failed.
@@ -261,31 +273,118 @@ fn of_connecting(exchange: &Exchange, peer: &HttpPeer, cause: &Error) -> Upstrea
     }
 }
 
-/// Whether the provider has not worked on the request of an attempt that ends with this error. `reused`: over
-/// a kept connection; `sends_body`: while the body was sent.
-pub fn was_not_taken(exchange: &Exchange, error: &Error, reused: bool, sends_body: bool) -> bool {
-    let fails_at_body = sends_body && error.etype == ErrorType::WriteError;
-    match error.retry {
-        // Over HTTP/2, a provider reports it: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required. Malformed
-        // frames do not show whether it has worked on the request.
-        RetryType::Decided(again) if !fails_at_body => {
-            again && error.etype != ErrorType::InvalidH2 && exchange.attempts.tally.may_be_refused()
+/// Decides what follows an error of Pingora within an attempt. `reused`: over a kept connection.
+pub fn broken(
+    session: &Session,
+    exchange: &mut Exchange,
+    mut error: Box<Error>,
+    reused: bool,
+) -> Box<Error> {
+    let sends_body = exchange.timer.sends_body();
+    exchange.timer.stop();
+    if error.etype == ATTEMPT_FAILED {
+        return error;
+    }
+    if error.etype == ErrorType::H2Downgrade {
+        outcome::requires_http1(exchange);
+    }
+    let committed = is_committed(session);
+    if *error.esource() == ErrorSource::Downstream {
+        if sends_body && session.upstream_body_bytes_sent() == Some(0) {
+            // The client left before the provider had the request, mostly while the gateway connected.
+            retract(exchange);
+            exchange.attempts.end_unsent();
         }
-        // A connection that was closed before fails at its first bytes, or within a large body, which a
-        // provider may also refuse by a reset. If it breaks later, the provider may have worked on the
-        // request.
-        _ => {
-            reused
-                && (!fails_at_body || exchange.attempts.tally.may_be_refused())
-                && !passthrough::has_effects(exchange)
-                && exchange.timer.ran() < STALE_WITHIN
-                && exchange.attempts.tally.may_be_stale()
+        error.retry = RetryType::Decided(false);
+        return error;
+    }
+    let connection = BrokenConnection::of(exchange, &error, reused, sends_body);
+    let was_stale = !connection.was_taken() && !exchange.timer.has_fired();
+    let can_be_sent = exchange.can_send_body();
+    if was_stale && !committed && can_be_sent && exchange.attempts.tally.may_go_on() {
+        // The provider closed a kept connection: this is not its fault and does not count as an attempt.
+        // The same candidate is tried again.
+        retract(exchange);
+        error.retry = RetryType::Decided(true);
+        return error;
+    }
+    if committed && exchange.answer.is_complete() {
+        error.retry = RetryType::Decided(false);
+        return error;
+    }
+    if exchange.awaits_body() {
+        // The provider is not at fault if the body does not end.
+        outcome::over(exchange);
+    }
+    if is_slow_client(exchange, &error) {
+        // The provider was silent because the client was.
+        let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
+        error.retry = RetryType::Decided(false);
+        return error.into_down();
+    }
+    let fault = of_connection(exchange, &error);
+    let again = note(exchange, fault, Some(&*error)) && !committed;
+    error.retry = RetryType::Decided(again);
+    error
+}
+
+/// A connection to a provider that broke: the facts that decide whether it has worked on the request.
+#[derive(Clone, Copy, Debug)]
+struct BrokenConnection {
+    /// Over HTTP/2, a provider reports whether the request can be sent again (GOAWAY, REFUSED_STREAM, or HTTP/1.1
+    /// required). `None`: it has not reported that.
+    reported: Option<bool>,
+    /// The provider has sent malformed frames.
+    is_malformed: bool,
+    /// It broke while the body was sent.
+    is_at_body: bool,
+    /// It was kept from an earlier request.
+    was_kept: bool,
+    /// The request must not be sent twice.
+    has_effects: bool,
+    /// How long the attempt has run.
+    ran: Duration,
+    tally: Tally,
+}
+
+impl BrokenConnection {
+    fn of(exchange: &Exchange, error: &Error, reused: bool, sends_body: bool) -> Self {
+        Self {
+            reported: match error.retry {
+                RetryType::Decided(again) => Some(again),
+                RetryType::ReusedOnly => None,
+            },
+            is_malformed: error.etype == ErrorType::InvalidH2,
+            is_at_body: sends_body && error.etype == ErrorType::WriteError,
+            was_kept: reused,
+            has_effects: passthrough::has_effects(exchange),
+            ran: exchange.timer.ran(),
+            tally: exchange.attempts.tally,
+        }
+    }
+
+    /// Whether the provider may have worked on the request.
+    fn was_taken(&self) -> bool {
+        match self.reported {
+            // Malformed frames do not show whether it has worked on the request.
+            Some(again) if !self.is_at_body => {
+                !again || self.is_malformed || !self.tally.may_be_refused()
+            }
+            // A connection that was closed before fails at its first bytes, or within a large body, which a
+            // provider may also refuse by a reset.
+            _ => {
+                !self.was_kept
+                    || self.is_at_body && !self.tally.may_be_refused()
+                    || self.has_effects
+                    || self.ran >= STALE_WITHIN
+                    || !self.tally.may_be_stale()
+            }
         }
     }
 }
 
 /// Whether the provider was silent because the client does not send the rest of its body.
-pub fn is_slow_client(exchange: &Exchange, error: &Error) -> bool {
+fn is_slow_client(exchange: &Exchange, error: &Error) -> bool {
     let upload = exchange.upload();
     exchange.awaits_body()
         && !upload.is_some_and(StreamedBody::waits_for_provider)
@@ -293,7 +392,7 @@ pub fn is_slow_client(exchange: &Exchange, error: &Error) -> bool {
 }
 
 /// The failure if the connection to a provider has an error.
-pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
+fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
     // A provider that has sent an error may close the connection before it has read the body, or leave its
     // answer unfinished.
     if let Some(fault) = exchange.answer.reported_fault()
@@ -348,4 +447,52 @@ fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
     let field = body.field_at(path)?;
     let is_rewritten = exchange.attempts.outgoing.notes.is_some() || body.original().is_some();
     (!is_rewritten || !field.contains(['.', '['])).then_some(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_sent_again_unasked_only_if_no_provider_can_have_worked_on_it() {
+        let kept = BrokenConnection {
+            reported: None,
+            is_malformed: false,
+            is_at_body: false,
+            was_kept: true,
+            has_effects: false,
+            ran: Duration::ZERO,
+            tally: Tally::default(),
+        };
+        let says = |again| BrokenConnection {
+            reported: Some(again),
+            was_kept: false,
+            ..kept
+        };
+        let at_body = BrokenConnection {
+            is_at_body: true,
+            ..kept
+        };
+        // Two attempts were taken back, and the most that may be.
+        let (few, many) = (Tally::of_stale(2), Tally::of_stale(Tally::MOST));
+        #[rustfmt::skip]
+        let table = [
+            ("a kept connection was closed", kept, false),
+            ("a new connection broke", BrokenConnection { was_kept: false, ..kept }, true),
+            ("it broke late", BrokenConnection { ran: STALE_WITHIN, ..kept }, true),
+            ("the request has effects", BrokenConnection { has_effects: true, ..kept }, true),
+            ("the third kept connection", BrokenConnection { tally: few, ..kept }, false),
+            ("too many kept connections", BrokenConnection { tally: many, ..kept }, true),
+            ("it broke at the body", at_body, false),
+            ("a third one broke at the body", BrokenConnection { tally: few, ..at_body }, true),
+            ("the provider has not taken it", says(true), false),
+            ("it has not taken it again", BrokenConnection { tally: few, ..says(true) }, true),
+            ("the provider has taken it", says(false), true),
+            ("malformed frames", BrokenConnection { is_malformed: true, ..says(true) }, true),
+            ("a report at the body", BrokenConnection { is_at_body: true, ..says(true) }, true),
+        ];
+        for (case, connection, expected) in table {
+            assert_eq!(connection.was_taken(), expected, "{case}");
+        }
+    }
 }

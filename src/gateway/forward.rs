@@ -1,20 +1,119 @@
-//! Forwards an answer: piece by piece, or at its end if it was held, was an error, or has failed.
+//! Forwards an answer: its head, piece by piece, or at its end if it was held, was an error, or has failed.
 //!
 //! `answer.rs` decides which bytes of a piece are sent; `failure.rs`, which error the client gets.
 
-use super::answer::Next;
+use super::answer::{Next, UpstreamHead};
 use super::exchange::Exchange;
 use super::reader::content_length;
 use super::respond::{self, Local};
-use super::{count, drain, failure, outcome, settlement};
+use super::{body, count, drain, failure, is_committed, outcome, outgoing, settlement};
 use bytes::Bytes;
-use pingora_core::Result;
+use http::StatusCode;
+use pingora::http::ResponseHeader;
+use pingora_core::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::Session;
 use std::time::Instant;
 use tollgate_wire::fault::UpstreamFault;
 
+/// Pingora does not write a head with this status: it stands for the final head until that is committed.
+const NOT_YET: u16 = 103;
+
+/// Takes the head of the answer.
+///
+/// # Errors
+///
+/// The head alone shows that the attempt has failed, or it is late.
+pub fn take_head(exchange: &mut Exchange, head: &mut ResponseHeader) -> Result<(), UpstreamFault> {
+    // No request asks for an upgrade, and Pingora would forward a 101 unchanged.
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(UpstreamFault::broken_answer());
+    }
+    let now = Instant::now();
+    // Also of a 1xx head: each one restarts Pingora's read time-out.
+    if exchange.timer.is_over(now) {
+        return Err(UpstreamFault::response_timeout());
+    }
+    if head.status.is_informational() {
+        return Ok(());
+    }
+    let not_yet = ResponseHeader::build(NOT_YET, Some(0));
+    let (Ok(not_yet), Some(expected)) = (not_yet, outgoing::expectation(exchange)) else {
+        log::error!("{}: an answer arrived without a request", exchange.id);
+        return Err(UpstreamFault::connection_broken());
+    };
+    let parts = http::response::Parts::from(std::mem::replace(head, not_yet));
+    let upstream = UpstreamHead {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+    };
+    exchange.answer.begin(upstream, expected, now)?;
+    exchange.timer.note(exchange.answer.progress(), now);
+    drain::look(exchange);
+    if exchange.answer.is_stream() {
+        exchange.timer.expect_events();
+    }
+    Ok(())
+}
+
+/// Replaces a piece of the provider's answer by what the client gets now.
+///
+/// # Errors
+///
+/// The attempt ends here: it has failed, or the rest follows in [`finish_failed`].
+pub fn pass_piece(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    body: &mut Option<Bytes>,
+    end: bool,
+) -> Result<()> {
+    let written = session.body_bytes_sent();
+    exchange.sent.bytes = written;
+    let bytes = body.as_ref().map_or(0, Bytes::len);
+    if !exchange.caller.note_bytes(bytes, &exchange.snapshot.drain) {
+        let error = Error::explain(ErrorType::ConnectionClosed, "more than is drained");
+        return Err(error.into_down());
+    }
+    let now = Instant::now();
+    match take_piece(exchange, body.take(), end, written, now) {
+        Next::Hold => {}
+        Next::Pass(piece) => {
+            outcome::before_send(exchange, now);
+            settlement::before_send(exchange, now);
+            *body = Some(exchange.timer.hand_over(piece));
+        }
+        Next::Commit {
+            head,
+            body: first,
+            length,
+        } => {
+            outcome::before_send(exchange, now);
+            count::before_send(exchange, &first);
+            respond::commit(session, exchange, &head, length, now)?;
+            *body = Some(exchange.timer.hand_over(first));
+        }
+        Next::Finish { head } => {
+            outcome::before_send(exchange, now);
+            match head {
+                Some(head) => respond::commit(session, exchange, &head, None, now)?,
+                None => settlement::before_send(exchange, now),
+            }
+            return Err(failure::end_attempt(false));
+        }
+        Next::Fail(fault) => {
+            let committed = is_committed(session);
+            let again = failure::note(exchange, fault, None) && !committed;
+            // Counting can take milliseconds, and this hook must not wait.
+            if again || committed || !end || count::can_stand_in(exchange) {
+                return Err(failure::end_attempt(again));
+            }
+            commit_error(session, exchange, body)?;
+        }
+    }
+    Ok(())
+}
+
 /// Takes a piece of the answer, unless it is late.
-pub fn take_piece(
+fn take_piece(
     exchange: &mut Exchange,
     piece: Option<Bytes>,
     end: bool,
@@ -62,7 +161,7 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
 
 /// Sends an error instead of the answer of the last candidate, of which nothing was sent. The client's
 /// connection can be used again.
-pub fn commit_error(
+fn commit_error(
     session: &mut Session,
     exchange: &mut Exchange,
     body: &mut Option<Bytes>,
@@ -74,15 +173,47 @@ pub fn commit_error(
     Ok(())
 }
 
+/// Ends the answer after the last attempt has failed, or the client's body was refused.
+///
+/// # Errors
+///
+/// The client has disconnected.
+pub async fn finish_failed(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    error: &Error,
+) -> Result<()> {
+    if *error.esource() == ErrorSource::Downstream {
+        let is_stalled = error.etype == ErrorType::ReadTimedout;
+        let refusal = exchange.take_refusal();
+        let refusal = refusal.or_else(|| is_stalled.then(body::took_too_long));
+        if let Some(refusal) = refusal.filter(|_| !is_committed(session)) {
+            session.set_keepalive(None);
+            // A client that no longer sends can still read.
+            let _ = respond::write(session, exchange, Local::error(refusal)).await;
+        }
+        return Ok(());
+    }
+    if is_committed(session) {
+        return finish_broken_stream(session, exchange).await;
+    }
+    if exchange.failures.shown().is_none() {
+        log::error!("{}: {error}", exchange.id);
+    }
+    session.set_keepalive(None);
+    let answer = last_answer(exchange).await;
+    respond::write(session, exchange, answer).await
+}
+
 /// The answer to the client if no provider has answered.
-pub async fn last_answer(exchange: &Exchange) -> Local {
+async fn last_answer(exchange: &Exchange) -> Local {
     let instead = count::instead(exchange).await;
     instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))
 }
 
 /// Ends an answer of which a part was sent: one that is complete as usual, a stream with an error event in the
 /// client's format, any other answer by closing the connection.
-pub async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
     if exchange.answer.is_complete() {
         // Only the last bytes and the end are missing.
         let written = session.body_bytes_sent();

@@ -1,13 +1,15 @@
-//! The gateway on Pingora: the phases of a request, in order. Each calls the module that does its work.
+//! The gateway on Pingora. Each hook of [`ProxyHttp`] is a phase of a request, in order, and calls the module that
+//! does its work; all of them share the [`exchange`].
 //!
-//! 1. [`admission`]: path, key, body, filters, model. A request that the gateway answers itself ends here.
-//!    [`stage`] has what is known of the request.
-//! 2. [`attempt`]: a candidate, its peer and its head, until one answers. [`timer`] limits the time,
-//!    [`failure`] decides what follows a failure.
-//! 3. [`answer`]: holds the answer until it can be committed; then [`forward`] sends it.
-//! 4. [`respond`]: writes heads and bodies to the client.
-//! 5. [`settlement`]: charges the request before its last bytes are sent.
-//! 6. [`record`]: metrics, one line of the access log and the [`trace`], once for each request.
+//! 1. `request_filter`: [`admission`] checks path, key, body, filters and model. A request that the gateway answers
+//!    itself ends here. [`stage`] has what is known of the request.
+//! 2. `upstream_peer` to `request_body_filter`, for each attempt: [`attempt`] chooses a candidate and its peer,
+//!    [`outgoing`] builds the request to it, [`timer`] limits the time.
+//! 3. `response_filter` to `response_trailer_filter`: [`answer`] holds the answer until it can be committed,
+//!    [`forward`] sends it through [`respond`], and [`settlement`] charges it before its last bytes.
+//! 4. `fail_to_connect`, `error_while_proxy`: [`failure`] decides whether another attempt follows.
+//! 5. `fail_to_proxy`: no attempt follows. [`forward`] sends the error, or ends the answer with it.
+//! 6. `logging`: [`record`] writes metrics, one line of the access log and the [`trace`], once for each request.
 
 mod admission;
 mod affinity;
@@ -53,7 +55,6 @@ pub use stored::holder;
 
 use crate::snapshot::{Current, Snapshot};
 use admission::Admission;
-use answer::{Next, UpstreamHead};
 use async_trait::async_trait;
 use attempt::Tally;
 pub use budget::RetryBudgets;
@@ -64,9 +65,8 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora_core::protocols::Digest;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
+use pingora_core::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
-use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timer::BacklogSource;
@@ -74,7 +74,6 @@ use tollgate_telemetry::access_log::AccessLog;
 use tollgate_telemetry::clock;
 use tollgate_traces::Traces;
 use tollgate_types::RequestId;
-use tollgate_wire::fault::UpstreamFault;
 
 /// The proxy that serves clients.
 pub struct Gateway {
@@ -99,9 +98,6 @@ pub type ConnectionOf = fn(&ServerSession) -> Option<CallerConnection>;
 
 /// Whether this process is about to end, so that clients must not reuse their connections.
 pub type Leaves = Box<dyn Fn() -> bool + Send + Sync>;
-
-/// Pingora does not write a head with this status: it stands for the final head until that is committed.
-const NOT_YET: u16 = 103;
 
 impl Gateway {
     /// The most attempts that Pingora allows; the exchange limits them further.
@@ -133,6 +129,12 @@ impl Gateway {
         if !is_committed(session) && (self.leaves)() {
             session.set_keepalive(None);
         }
+    }
+}
+
+fn log_gone(exchange: &Exchange, outcome: Result<()>) {
+    if let Err(gone) = outcome {
+        log::debug!("{}: the client has disconnected: {gone}", exchange.id);
     }
 }
 
@@ -297,52 +299,8 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        // No request asks for an upgrade, and Pingora would forward a 101 unchanged.
-        if head.status == http::StatusCode::SWITCHING_PROTOCOLS {
-            let again = failure::note(exchange, UpstreamFault::broken_answer(), None);
-            return Err(failure::end_attempt(again));
-        }
-        if head.status.is_informational() {
-            // Each one restarts Pingora's read time-out.
-            return match exchange.timer.is_over(Instant::now()) {
-                true => {
-                    let again = failure::note(exchange, UpstreamFault::response_timeout(), None);
-                    Err(failure::end_attempt(again))
-                }
-                false => Ok(()),
-            };
-        }
-        let held = std::mem::replace(head, ResponseHeader::build(NOT_YET, Some(0))?);
-        let parts = http::response::Parts::from(held);
-        let upstream = UpstreamHead {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-        };
-        let Some(expected) = outgoing::expectation(exchange) else {
-            return Error::e_explain(
-                ErrorType::InternalError,
-                "an answer arrived without a request",
-            );
-        };
-        let now = Instant::now();
-        let begun = match exchange.timer.is_over(now) {
-            true => Err(UpstreamFault::response_timeout()),
-            false => exchange.answer.begin(upstream, expected, now),
-        };
-        match begun {
-            Ok(()) => {
-                exchange.timer.note(exchange.answer.progress(), now);
-                drain::look(exchange);
-                if exchange.answer.is_stream() {
-                    exchange.timer.expect_events();
-                }
-                Ok(())
-            }
-            Err(fault) => {
-                let again = failure::note(exchange, fault, None);
-                Err(failure::end_attempt(again))
-            }
-        }
+        forward::take_head(exchange, head)
+            .map_err(|fault| failure::fail_attempt(exchange, fault, None))
     }
 
     fn response_body_filter(
@@ -353,50 +311,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         self.may_leave(session);
-        let written = session.body_bytes_sent();
-        exchange.sent.bytes = written;
-        let bytes = body.as_ref().map_or(0, Bytes::len);
-        if !exchange.caller.note_bytes(bytes, &exchange.snapshot.drain) {
-            let error = Error::explain(ErrorType::ConnectionClosed, "more than is drained");
-            return Err(error.into_down());
-        }
-        let now = Instant::now();
-        match forward::take_piece(exchange, body.take(), end, written, now) {
-            Next::Hold => {}
-            Next::Pass(piece) => {
-                outcome::before_send(exchange, now);
-                settlement::before_send(exchange, now);
-                *body = Some(exchange.timer.hand_over(piece));
-            }
-            Next::Commit {
-                head,
-                body: first,
-                length,
-            } => {
-                outcome::before_send(exchange, now);
-                count::before_send(exchange, &first);
-                respond::commit(session, exchange, &head, length, now)?;
-                *body = Some(exchange.timer.hand_over(first));
-            }
-            Next::Finish { head } => {
-                outcome::before_send(exchange, now);
-                match head {
-                    Some(head) => respond::commit(session, exchange, &head, None, now)?,
-                    None => settlement::before_send(exchange, now),
-                }
-                // The rest of the answer follows in `fail_to_proxy`.
-                return Err(failure::end_attempt(false));
-            }
-            Next::Fail(fault) => {
-                let committed = is_committed(session);
-                let again = failure::note(exchange, fault, None) && !committed;
-                // Counting can take milliseconds, and this hook must not wait.
-                if again || committed || !end || count::can_stand_in(exchange) {
-                    return Err(failure::end_attempt(again));
-                }
-                forward::commit_error(session, exchange, body)?;
-            }
-        }
+        forward::pass_piece(session, exchange, body, end)?;
         Ok(None)
     }
 
@@ -427,57 +342,11 @@ impl ProxyHttp for Gateway {
         &self,
         _: &HttpPeer,
         session: &mut Session,
-        mut error: Box<Error>,
+        error: Box<Error>,
         exchange: &mut Self::CTX,
         reused: bool,
     ) -> Box<Error> {
-        let sends_body = exchange.timer.sends_body();
-        exchange.timer.stop();
-        if error.etype == failure::ATTEMPT_FAILED {
-            return error;
-        }
-        if error.etype == ErrorType::H2Downgrade {
-            outcome::requires_http1(exchange);
-        }
-        let committed = is_committed(session);
-        if *error.esource() == ErrorSource::Downstream {
-            if sends_body && session.upstream_body_bytes_sent() == Some(0) {
-                // The client left before the provider had the request, mostly while the gateway connected.
-                failure::retract(exchange);
-                exchange.attempts.end_unsent();
-            }
-            error.retry = RetryType::Decided(false);
-            return error;
-        }
-        let was_not_taken = failure::was_not_taken(exchange, &error, reused, sends_body);
-        let was_stale = was_not_taken && !exchange.timer.has_fired();
-        let can_be_sent = exchange.can_send_body();
-        if was_stale && !committed && can_be_sent && exchange.attempts.tally.may_go_on() {
-            // The provider closed a kept connection: this is not its fault and does not count as an attempt.
-            // The same candidate is tried again.
-            failure::retract(exchange);
-            error.retry = RetryType::Decided(true);
-            return error;
-        }
-        if committed && exchange.answer.is_complete() {
-            // The answer is complete.
-            error.retry = RetryType::Decided(false);
-            return error;
-        }
-        if exchange.awaits_body() {
-            // The provider is not at fault if the body does not end.
-            outcome::over(exchange);
-        }
-        if failure::is_slow_client(exchange, &error) {
-            // The provider was silent because the caller was.
-            let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
-            error.retry = RetryType::Decided(false);
-            return error.into_down();
-        }
-        let fault = failure::of_connection(exchange, &error);
-        let again = failure::note(exchange, fault, Some(&*error)) && !committed;
-        error.retry = RetryType::Decided(again);
-        error
+        failure::broken(session, exchange, error, reused)
     }
 
     async fn fail_to_proxy(
@@ -486,40 +355,13 @@ impl ProxyHttp for Gateway {
         error: &Error,
         exchange: &mut Self::CTX,
     ) -> FailToProxy {
+        let outcome = forward::finish_failed(session, exchange, error).await;
+        log_gone(exchange, outcome);
         // Zero: Pingora has nothing to write or count.
-        let done = FailToProxy {
+        FailToProxy {
             error_code: 0,
             can_reuse_downstream: false,
-        };
-        if *error.esource() == ErrorSource::Downstream {
-            let is_stalled = error.etype == ErrorType::ReadTimedout;
-            let refusal = exchange
-                .take_refusal()
-                .or_else(|| is_stalled.then(body::took_too_long));
-            if let Some(refusal) = refusal
-                && !is_committed(session)
-            {
-                session.set_keepalive(None);
-                let answer = Local::error(refusal);
-                // A client that no longer sends can still read.
-                let _ = respond::write(session, exchange, answer).await;
-            }
-            return done;
         }
-        let outcome = if is_committed(session) {
-            forward::finish_broken_stream(session, exchange).await
-        } else {
-            if exchange.failures.shown().is_none() {
-                log::error!("{}: {error}", exchange.id);
-            }
-            session.set_keepalive(None);
-            let answer = forward::last_answer(exchange).await;
-            respond::write(session, exchange, answer).await
-        };
-        if let Err(gone) = outcome {
-            log::debug!("{}: the client has disconnected: {gone}", exchange.id);
-        }
-        done
     }
 
     async fn logging(
@@ -532,9 +374,8 @@ impl ProxyHttp for Gateway {
         if !exchange.sent.has_head() && error.is_none() {
             // The answer had no body.
             self.may_leave(session);
-            if let Err(gone) = forward::finish_held(session, exchange).await {
-                log::debug!("{}: the client has disconnected: {gone}", exchange.id);
-            }
+            let outcome = forward::finish_held(session, exchange).await;
+            log_gone(exchange, outcome);
         }
         settlement::settle(exchange, error);
         exchange.sent.bytes = session.body_bytes_sent();

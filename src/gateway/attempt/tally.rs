@@ -20,6 +20,16 @@ impl Tally {
     /// connection.
     pub const MOST: usize = 16;
 
+    /// A tally of attempts of which each used a closed connection.
+    #[cfg(test)]
+    pub fn of_stale(stale: usize) -> Self {
+        Self {
+            started: stale,
+            stale,
+            ..Self::default()
+        }
+    }
+
     /// Attempts that have reached their provider.
     pub const fn made(&self) -> usize {
         self.started.saturating_sub(self.taken_back())
