@@ -27,9 +27,9 @@ use crate::{
     output::Output,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
-use blocks::{Begun, Open, OpenTool, Waiting};
+use blocks::{Begun, End, Open, OpenTool, Queue, Waiting};
 use bytes::Bytes;
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 use tollgate_types::Usage;
 use tollgate_wire::answer::{AnswerReport, StopReason};
 
@@ -38,8 +38,6 @@ pub(crate) use search::LONGEST_ID;
 
 /// Bytes of blocks that wait and of what texts cite, at most.
 pub(crate) const MOST_WAITING: usize = 4 * 1024 * 1024;
-/// Blocks that wait, at most.
-const MOST_WAITING_BLOCKS: usize = 256;
 /// Citations of one block, at most; further ones are left out.
 pub(crate) const MOST_CITATIONS: usize = 256;
 
@@ -53,11 +51,7 @@ pub(crate) struct Flow {
     writer: Box<dyn Write>,
     pub(crate) out: Output,
     open: Option<Open>,
-    waiting: VecDeque<Waiting>,
-    /// Bytes that they hold, and citations of texts that have not ended.
-    waiting_bytes: usize,
-    /// Of a text that has not begun.
-    early_citations: Vec<Citation>,
+    queue: Queue,
     calls: ToolCalls,
     /// Pieces of thinking that were not shown.
     hidden: u32,
@@ -97,9 +91,7 @@ impl Flow {
             is_started: false,
             out: Output::default(),
             open: None,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            early_citations: Vec::new(),
+            queue: Queue::default(),
             hidden: 0,
             hidden_text: String::new(),
             has_refusal: false,
@@ -130,7 +122,8 @@ impl Flow {
 
     /// Bytes of blocks that wait, and of what the format repeats.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.queue
+            .bytes()
             .saturating_add(self.hidden_text.len())
             .saturating_add(self.cited.len())
             .saturating_add(self.writer.kept_bytes())
@@ -193,13 +186,11 @@ impl Flow {
         if self.is_open(key) {
             return self.deliver(piece);
         }
-        match self.find_waiting(key) {
-            Some(place) => self.add_waiting(place, piece),
-            None => {
-                self.begin(key, Begun::Plain)?;
-                self.place(key, piece)
-            }
+        if self.queue.is_unended(key) {
+            return self.queue.append(key, piece);
         }
+        self.begin(key, Begun::Plain)?;
+        self.place(key, piece)
     }
 
     /// Checks that the text can still become what the caller was promised. Where no call can
@@ -277,36 +268,32 @@ impl Flow {
         if piece.is_empty() || self.has_stopped() {
             return Ok(());
         }
-        if !self.is_open(key) {
-            return match self.find_waiting(key) {
-                Some(place) => self.add_waiting(place, piece),
-                // The call has ended. White space may trail behind it.
-                None if piece.unescape().trim_ascii().is_empty() => Ok(()),
-                None => Err(Broken),
-            };
+        if self.is_open(key) {
+            self.deliver(piece)?;
+            return self.advance();
         }
-        self.deliver(piece)?;
-        self.advance()
+        // White space may trail behind a call that has ended.
+        if !self.queue.is_unended(key) && piece.unescape().trim_ascii().is_empty() {
+            return Ok(());
+        }
+        self.queue.append(key, piece)
     }
 
     /// A page that the text at `key` refers to. Some providers name it before the text.
     pub(crate) fn cite(&mut self, key: Key, citation: Citation) -> Result<(), Failure> {
-        let size = citation.size();
-        let is_over = self.has_stopped();
-        let open = self.open.iter_mut().find(|open| open.key == key);
-        let mut waiting = self.waiting.iter_mut();
-        let citations = match open {
-            Some(open) => &mut open.citations,
-            None => match waiting.find(|waiting| waiting.key == key) {
-                Some(waiting) => &mut waiting.citations,
-                None => &mut self.early_citations,
-            },
-        };
-        if citations.len() >= MOST_CITATIONS || is_over {
+        if self.has_stopped() {
             return Ok(());
         }
+        let citations = match &mut self.open {
+            Some(open) if open.key == key => &mut open.citations,
+            _ => self.queue.citations(key),
+        };
+        if citations.len() >= MOST_CITATIONS {
+            return Ok(());
+        }
+        let size = citation.size();
         citations.push(citation);
-        self.hold(size)
+        self.queue.hold(size)
     }
 
     /// The block at `key` ends; reasoning with what only its provider can read.
@@ -318,12 +305,8 @@ impl Flow {
             self.close(blob)?;
             return self.advance();
         }
-        if let Some(place) = self.find_waiting(key) {
-            let size = blob.as_ref().map_or(0, Blob::size);
-            if let Some(waiting) = self.waiting.get_mut(place) {
-                waiting.end = Some(blob);
-            }
-            return self.hold(size);
+        if self.queue.is_unended(key) {
+            return self.queue.end(key, End::Block(blob));
         }
         match blob {
             // Its text has left before, or there is none.
@@ -346,9 +329,9 @@ impl Flow {
         }
         self.close(None)?;
         while !self.has_stopped()
-            && let Some(waiting) = self.waiting.pop_front()
+            && let Some(waiting) = self.queue.pop()
         {
-            self.take_turn(waiting)?;
+            self.write_block(waiting)?;
             self.close(None)?;
         }
         self.seal_cited()?;
@@ -391,33 +374,8 @@ impl Flow {
             Some(Open {
                 key: open, tool, ..
             }) if *open == key => tool.as_ref().is_some_and(|tool| tool.arguments.is_over()),
-            _ => self.find_waiting(key).is_none(),
+            _ => !self.queue.is_unended(key),
         }
-    }
-
-    fn find_waiting(&self, key: Key) -> Option<usize> {
-        let mut waiting = self.waiting.iter();
-        waiting.position(|waiting| waiting.key == key && waiting.end.is_none())
-    }
-
-    fn add_waiting(&mut self, place: usize, piece: RawText<'_>) -> Result<(), Failure> {
-        let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
-        waiting.contents.push_str(piece.as_str());
-        self.hold(piece.as_str().len())
-    }
-
-    /// Counts what is held from now on.
-    fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.waiting_bytes = self.waiting_bytes.saturating_add(bytes);
-        match self.waiting_bytes <= MOST_WAITING {
-            true => Ok(()),
-            false => Err(Unfit),
-        }
-    }
-
-    /// Counts what is held no more.
-    const fn release(&mut self, bytes: usize) {
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
     }
 
     /// Begins a block, now or in its turn.
@@ -426,34 +384,23 @@ impl Flow {
             self.seal_hidden()?;
         }
         let waiting = Waiting::new(key, begun);
-        let size = waiting.size();
-        if self.waiting.is_empty() && self.open.as_ref().is_none_or(Open::yields) {
+        if self.queue.is_empty() && self.open.as_ref().is_none_or(Open::yields) {
             self.close(None)?;
             return self.write_block(waiting);
         }
-        if self.waiting.len() >= MOST_WAITING_BLOCKS {
-            return Err(Unfit);
-        }
-        self.waiting.push_back(waiting);
-        self.hold(size)
+        self.queue.push(waiting)
     }
 
     /// Lets waiting blocks follow while the open one is complete.
     fn advance(&mut self) -> Result<(), Failure> {
         while !self.has_stopped()
             && self.open.as_ref().is_none_or(Open::yields)
-            && let Some(waiting) = self.waiting.pop_front()
+            && let Some(waiting) = self.queue.pop()
         {
             self.close(None)?;
-            self.take_turn(waiting)?;
+            self.write_block(waiting)?;
         }
         Ok(())
-    }
-
-    /// Opens a block that has waited.
-    fn take_turn(&mut self, waiting: Waiting) -> Result<(), Failure> {
-        self.release(waiting.size());
-        self.write_block(waiting)
     }
 
     /// Opens a block and lets out what of it has come.
@@ -463,12 +410,11 @@ impl Flow {
             begun,
             contents,
             end,
-            found,
             mut citations,
         } = waiting;
         let is_text = key.kind == Kind::Text;
         if is_text {
-            citations.append(&mut self.early_citations);
+            citations.append(&mut self.queue.early_citations);
         }
         self.write_start()?;
         if !is_text {
@@ -479,8 +425,8 @@ impl Flow {
             Begun::Call(call, _) => self.writer.begin(key.kind, Some(call), &mut self.out)?,
             Begun::Search(id) => self.writer.begin_search(id, &mut self.out),
         }
-        if let Some(found) = found {
-            return self.end_search(&found);
+        if let Some(End::Search(found)) = &end {
+            return self.end_search(found);
         }
         self.open = Some(Open {
             key,
@@ -493,8 +439,8 @@ impl Flow {
             self.deliver(RawText::escaped(&contents))?;
         }
         match end {
-            Some(blob) => self.close(blob),
-            None => Ok(()),
+            Some(End::Block(blob)) => self.close(blob),
+            Some(End::Search(_)) | None => Ok(()),
         }
     }
 }

@@ -1,12 +1,19 @@
-//! Blocks of an answer on their way: what is known of one that is open, and of one that waits.
+//! Blocks of an answer on their way: the open one, and the queue of those that wait for it to end.
 
+use super::MOST_WAITING;
 use crate::{
     answer::{
         arguments::{Arguments, CustomInput},
-        parts::{Blob, Citation, Search, ToolCall},
+        parts::{
+            Blob, Citation,
+            Failure::{self, Broken, Unfit},
+            Search, ToolCall,
+        },
+        text::RawText,
     },
     fingerprint::Fingerprint,
 };
+use std::collections::VecDeque;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +62,32 @@ pub(super) struct OpenTool {
     pub(super) input: Option<CustomInput>,
 }
 
+/// Blocks that wait for the open one to end, and citations that wait for their text to begin or end.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    blocks: VecDeque<Waiting>,
+    /// Of a text that has not begun.
+    pub(super) early_citations: Vec<Citation>,
+    /// The size of the blocks and of all citations of texts that have not ended.
+    bytes: usize,
+}
+
 /// A block that waits for its turn.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) key: Key,
     pub(super) begun: Begun,
     pub(super) contents: String,
-    pub(super) end: Option<Option<Blob>>,
-    pub(super) found: Option<Search>,
+    pub(super) end: Option<End>,
     pub(super) citations: Vec<Citation>,
+}
+
+/// How a block ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Reasoning may end with what only its provider can read.
+    Block(Option<Blob>),
+    Search(Search),
 }
 
 /// The facts about a block when it begins.
@@ -79,7 +103,7 @@ pub(super) enum Begun {
 
 impl Begun {
     /// How much it holds, in bytes.
-    pub(super) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         match self {
             Self::Plain => 0,
             Self::Call(call, _) => {
@@ -92,6 +116,78 @@ impl Begun {
     }
 }
 
+impl Queue {
+    /// Blocks that wait, at most.
+    const MOST_BLOCKS: usize = 256;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, block: Waiting) -> Result<(), Failure> {
+        if self.blocks.len() >= Self::MOST_BLOCKS {
+            return Err(Unfit);
+        }
+        let size = block.size();
+        self.blocks.push_back(block);
+        self.hold(size)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let block = self.blocks.pop_front()?;
+        self.release(block.size());
+        Some(block)
+    }
+
+    /// Whether the block at `key` waits and has not ended.
+    pub(super) fn is_unended(&self, key: Key) -> bool {
+        self.blocks.iter().any(|block| block.is_unended(key))
+    }
+
+    fn unended(&mut self, key: Key) -> Result<&mut Waiting, Failure> {
+        let mut blocks = self.blocks.iter_mut();
+        blocks.find(|block| block.is_unended(key)).ok_or(Broken)
+    }
+
+    pub(super) fn append(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Failure> {
+        self.unended(key)?.contents.push_str(piece.as_str());
+        self.hold(piece.as_str().len())
+    }
+
+    pub(super) fn end(&mut self, key: Key, end: End) -> Result<(), Failure> {
+        let size = end.size();
+        self.unended(key)?.end = Some(end);
+        self.hold(size)
+    }
+
+    /// The citations of the text at `key`, or those of the next text if that one does not wait.
+    pub(super) fn citations(&mut self, key: Key) -> &mut Vec<Citation> {
+        let mut blocks = self.blocks.iter_mut();
+        match blocks.find(|block| block.key == key) {
+            Some(block) => &mut block.citations,
+            None => &mut self.early_citations,
+        }
+    }
+
+    /// Counts bytes that are held from now on.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes <= MOST_WAITING {
+            true => Ok(()),
+            false => Err(Unfit),
+        }
+    }
+
+    /// Discounts bytes that are no longer held.
+    pub(super) const fn release(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
 impl Waiting {
     /// A block of which nothing but its beginning has come.
     pub(super) const fn new(key: Key, begun: Begun) -> Self {
@@ -100,17 +196,29 @@ impl Waiting {
             begun,
             contents: String::new(),
             end: None,
-            found: None,
             citations: Vec::new(),
         }
     }
 
+    fn is_unended(&self, key: Key) -> bool {
+        self.key == key && self.end.is_none()
+    }
+
     /// How much it holds beside its citations, in bytes.
-    pub(super) fn size(&self) -> usize {
-        let found = self.found.as_ref().map_or(0, Search::size);
-        let blob = self.end.iter().flatten().map(Blob::size);
+    fn size(&self) -> usize {
+        let end = self.end.as_ref().map_or(0, End::size);
         let contents = self.contents.len().saturating_add(self.begun.size());
-        blob.fold(contents.saturating_add(found), usize::saturating_add)
+        contents.saturating_add(end)
+    }
+}
+
+impl End {
+    /// How much it holds, in bytes.
+    fn size(&self) -> usize {
+        match self {
+            Self::Block(blob) => blob.as_ref().map_or(0, Blob::size),
+            Self::Search(search) => search.size(),
+        }
     }
 }
 

@@ -118,7 +118,7 @@ impl Flow {
             self.writer.cite(citation, sealed.as_deref(), &mut self.out);
         }
         let sizes = open.citations.iter().map(Citation::size);
-        self.release(sizes.fold(0, usize::saturating_add));
+        self.queue.release(sizes.fold(0, usize::saturating_add));
         self.keep_cited(&mut open);
         let blob = blob.or_else(|| Self::unsigned(&open));
         let sealed = self.sealed(blob.as_ref());

@@ -3,7 +3,7 @@
 //! Decides where the seal stands by which a search or a citation goes back to its provider:
 //! messages has room for it in the blocks themselves, responses has it beside them as reasoning.
 
-use super::{Begun, Flow, Key, Kind, Open};
+use super::{Begun, End, Flow, Key, Kind, Open};
 use crate::{
     answer::{
         parts::{
@@ -45,12 +45,7 @@ impl Flow {
             self.end_search(&search)?;
             return self.advance();
         }
-        let place = self.find_waiting(key).ok_or(Broken)?;
-        let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
-        let size = search.size();
-        waiting.end = Some(None);
-        waiting.found = Some(search);
-        self.hold(size)
+        self.queue.end(key, End::Search(search))
     }
 
     /// Ends the search that has begun. Messages has room for its seal; beside an item of
