@@ -74,6 +74,8 @@ pub(crate) struct CustomInput {
     escape: String,
     /// The first half of a pair at the end of a piece, as it was written.
     half: String,
+    /// What the last piece let out: contents of a JSON string.
+    left: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,13 +95,14 @@ enum Place {
 const BEFORE: &[u8] = b"{\"input\":\"";
 
 impl CustomInput {
-    /// Reads the next piece of the arguments, and appends what of the input is whole, as the
-    /// contents of a JSON string.
-    pub(crate) fn push(&mut self, piece: RawText<'_>, input: &mut String) {
+    /// Reads the next piece of the arguments, and returns what of the input is whole.
+    pub(crate) fn push(&mut self, piece: RawText<'_>) -> RawText<'_> {
+        self.left.clear();
         let whole = with_half(&mut self.half, piece);
         for c in RawText::escaped(&whole).unescape().chars() {
-            self.step(c, input);
+            self.step(c);
         }
+        RawText::escaped(&self.left)
     }
 
     /// The input has come to its end, or there is none.
@@ -107,11 +110,11 @@ impl CustomInput {
         matches!(self.place, Place::After | Place::Start | Place::Before(0))
     }
 
-    fn step(&mut self, c: char, input: &mut String) {
+    fn step(&mut self, c: char) {
         self.place = match self.place {
             Place::Start => {
                 self.place = Place::Before(0);
-                return self.step(c, input);
+                return self.step(c);
             }
             // Within the key white space counts.
             Place::Before(read) if c.is_ascii_whitespace() && !(2..8).contains(&read) => self.place,
@@ -124,35 +127,35 @@ impl CustomInput {
                 },
                 _ => Place::Broken,
             },
-            Place::Input => return self.input(c, input),
+            Place::Input => return self.input(c),
             Place::After if c == '}' || c.is_ascii_whitespace() => Place::After,
             Place::After | Place::Broken => Place::Broken,
         };
     }
 
     /// One character of the value. Escapes leave whole, and both halves of a pair together.
-    fn input(&mut self, c: char, input: &mut String) {
+    fn input(&mut self, c: char) {
         let is_half = self.escape.len() == UNIT;
         if is_half && c != '\\' {
             // The second half of the pair is missing.
-            self.release(input);
+            self.release();
         }
         if !self.escape.is_empty() {
             self.escape.push(c);
             if is_whole_escape(&self.escape) {
-                self.release(input);
+                self.release();
             }
             return;
         }
         match c {
             '"' => self.place = Place::After,
             '\\' => self.escape.push(c),
-            _ => input.push(c),
+            _ => self.left.push(c),
         }
     }
 
-    fn release(&mut self, input: &mut String) {
-        input.push_str(&self.escape);
+    fn release(&mut self) {
+        self.left.push_str(&self.escape);
         self.escape.clear();
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     output::Output,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
-use blocks::{Begun, End, Open, OpenTool, Queue, Waiting};
+use blocks::{Begun, CallArguments, Content, End, Open, Queue, Waiting};
 use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_types::Usage;
@@ -62,7 +62,6 @@ pub(crate) struct Flow {
     object: Option<Arguments>,
     /// Arguments ended that are not the object that the caller needs.
     has_bad_arguments: bool,
-    input: String,
     /// Searches that found something.
     searches: u64,
     /// The citations of the texts that have left, for a caller that gets them sealed beside the texts:
@@ -96,7 +95,6 @@ impl Flow {
             hidden_text: String::new(),
             has_refusal: false,
             has_bad_arguments: false,
-            input: String::new(),
             searches: 0,
             cited: String::new(),
             token_logprobs: String::new(),
@@ -371,9 +369,7 @@ impl Flow {
     /// Whether all of a call has come.
     pub(crate) fn is_over(&self, key: Key) -> bool {
         match &self.open {
-            Some(Open {
-                key: open, tool, ..
-            }) if *open == key => tool.as_ref().is_some_and(|tool| tool.arguments.is_over()),
+            Some(open) if open.key == key => open.has_all_arguments(),
             _ => !self.queue.is_unended(key),
         }
     }
@@ -430,10 +426,9 @@ impl Flow {
         }
         self.open = Some(Open {
             key,
-            tool: OpenTool::of(begun),
+            content: self.content(key.kind, &begun),
             citations,
             half: String::new(),
-            fingerprint: (is_text && self.seals_citations()).then(Fingerprint::default),
         });
         if !contents.is_empty() {
             self.deliver(RawText::escaped(&contents))?;
@@ -441,6 +436,20 @@ impl Flow {
         match end {
             Some(End::Block(blob)) => self.close(blob),
             Some(End::Search(_)) | None => Ok(()),
+        }
+    }
+
+    fn content(&self, kind: Kind, begun: &Begun) -> Content {
+        match begun {
+            Begun::Plain if kind == Kind::Text => {
+                Content::Text(self.seals_citations().then(Fingerprint::default))
+            }
+            Begun::Plain | Begun::Call(_, true) => Content::Unchecked,
+            Begun::Call(call, false) => {
+                let needs_object = self.client().has_object_arguments;
+                Content::Arguments(CallArguments::new(call.is_custom, needs_object))
+            }
+            Begun::Search(_) => Content::Search,
         }
     }
 }

@@ -46,11 +46,10 @@ fn other_values_than_objects_are_distinguished() {
 fn input(pieces: &[String]) -> (String, bool) {
     let (mut reader, mut input) = (CustomInput::default(), String::new());
     for piece in pieces {
+        let left = reader.push(RawText::escaped(piece)).as_str();
         // What has left must stand alone as contents of a string.
-        let before = input.len();
-        reader.push(RawText::escaped(piece), &mut input);
-        let left = format!("\"{}\"", &input[before..]);
-        serde_json::from_str::<String>(&left).unwrap();
+        serde_json::from_str::<String>(&format!("\"{left}\"")).unwrap();
+        input.push_str(left);
     }
     (input, reader.is_whole())
 }
@@ -112,8 +111,8 @@ fn half_a_pair_does_not_swallow_the_end() {
 }
 
 fn raw_input(piece: &str) -> (String, bool) {
-    let (mut reader, mut input) = (CustomInput::default(), String::new());
-    reader.push(RawText::escaped(piece), &mut input);
+    let mut reader = CustomInput::default();
+    let input = reader.push(RawText::escaped(piece)).as_str().to_owned();
     (input, reader.is_whole())
 }
 

@@ -44,22 +44,32 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) key: Key,
-    pub(super) tool: Option<OpenTool>,
+    pub(super) content: Content,
     pub(super) citations: Vec<Citation>,
     /// The first half of a surrogate pair at the end of a delta, escaped, until the second half arrives.
     pub(super) half: String,
-    /// Of a text that may cite what is sealed beside it.
-    pub(super) fingerprint: Option<Fingerprint>,
+}
+
+/// The content of an open block.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one block is open at a time")]
+pub(super) enum Content {
+    /// A text; its fingerprint if its citations are sealed beside it.
+    Text(Option<Fingerprint>),
+    /// A refusal, thinking, or the free text of a call.
+    Unchecked,
+    Arguments(CallArguments),
+    Search,
 }
 
 /// The arguments of an open call, as far as they are known.
 #[derive(Debug)]
-pub(super) struct OpenTool {
-    pub(super) arguments: Arguments,
-    /// The provider knows the tool as custom: there are no arguments to check.
-    pub(super) is_native_custom: bool,
-    /// The caller knows the tool as custom and the provider as a function.
-    pub(super) input: Option<CustomInput>,
+pub(super) struct CallArguments {
+    arguments: Arguments,
+    /// The client knows the tool as custom and the provider as a function.
+    input: Option<CustomInput>,
+    /// The client's format takes objects only.
+    needs_object: bool,
 }
 
 /// Blocks that wait for the open one to end, and citations that wait for their text to begin or end.
@@ -95,7 +105,7 @@ pub(super) enum End {
 pub(super) enum Begun {
     /// Nothing but its kind.
     Plain,
-    /// The call, and whether its provider knows the tool as custom.
+    /// The call, and whether its provider writes free text.
     Call(ToolCall, bool),
     /// The provider's id of the search.
     Search(String),
@@ -222,33 +232,69 @@ impl End {
     }
 }
 
-impl OpenTool {
-    /// The state of a block that is a call; `None` for other blocks.
-    pub(super) fn of(begun: Begun) -> Option<Self> {
-        let Begun::Call(call, is_native_custom) = begun else {
-            return None;
-        };
-        Some(Self {
+impl CallArguments {
+    pub(super) fn new(is_custom: bool, needs_object: bool) -> Self {
+        Self {
             arguments: Arguments::default(),
-            is_native_custom,
-            input: (call.is_custom && !is_native_custom).then(CustomInput::default),
+            input: is_custom.then(CustomInput::default),
+            needs_object,
+        }
+    }
+
+    /// Reads a piece, and returns what of it the client gets.
+    pub(super) fn push<'a>(
+        &'a mut self,
+        piece: RawText<'a>,
+    ) -> Result<Option<RawText<'a>>, Failure> {
+        self.arguments.push(piece);
+        // A limit can cut an object short, but it makes nothing else of it.
+        let must_be_object = self.input.is_some() || self.needs_object;
+        if must_be_object && self.is_over() && !self.arguments.is_object() {
+            return Err(Unfit);
+        }
+        Ok(match &mut self.input {
+            Some(input) => Some(input.push(piece)).filter(|left| !left.is_empty()),
+            None => Some(piece),
         })
     }
 
-    /// Arguments began and did not come to their end.
-    pub(super) fn is_cut(&self) -> bool {
-        let arguments = &self.arguments;
-        !self.is_native_custom && !arguments.is_empty() && !arguments.is_over()
+    pub(super) const fn is_over(&self) -> bool {
+        self.arguments.is_over()
+    }
+
+    /// They began and did not come to their end.
+    pub(super) const fn is_cut(&self) -> bool {
+        !self.arguments.is_empty() && !self.is_over()
+    }
+
+    /// The call has ended, and its client cannot read its arguments.
+    pub(super) fn is_bad(&self) -> bool {
+        let is_known = self.arguments.is_object() || self.arguments.is_empty();
+        match &self.input {
+            Some(input) => !(is_known && input.is_whole()),
+            None => self.needs_object && !is_known,
+        }
+    }
+
+    /// The call has ended, and the client's format has a text for an empty object.
+    pub(super) const fn lacks_object(&self) -> bool {
+        self.input.is_none() && !self.needs_object && self.arguments.is_empty()
     }
 }
 
 impl Open {
+    /// Whether all of its arguments have come.
+    pub(super) const fn has_all_arguments(&self) -> bool {
+        matches!(&self.content, Content::Arguments(arguments) if arguments.is_over())
+    }
+
     /// Whether the block may end when another one begins. Text may always: where more of it
     /// comes, that is a block of its own.
-    pub(super) fn yields(&self) -> bool {
-        match &self.tool {
-            Some(tool) => tool.is_native_custom || tool.arguments.is_over(),
-            None => self.key.kind != Kind::Search,
+    pub(super) const fn yields(&self) -> bool {
+        match &self.content {
+            Content::Text(_) | Content::Unchecked => true,
+            Content::Arguments(arguments) => arguments.is_over(),
+            Content::Search => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Decides where the seal stands by which a search or a citation goes back to its provider:
 //! messages has room for it in the blocks themselves, responses has it beside them as reasoning.
 
-use super::{Begun, End, Flow, Key, Kind, Open};
+use super::{Begun, End, Flow, Key, Kind};
 use crate::{
     answer::{
         parts::{
@@ -13,6 +13,7 @@ use crate::{
         },
         write::BlockEnd,
     },
+    fingerprint::Fingerprint,
     formats::SealPlace,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
@@ -101,11 +102,8 @@ impl Flow {
     }
 
     /// Keeps what a text cites until it is sealed, as far as a seal has room.
-    pub(super) fn keep_cited(&mut self, open: &mut Open) {
-        let Some(fingerprint) = open.fingerprint.take() else {
-            return;
-        };
-        let native = open.citations.iter().filter_map(|it| it.native.as_deref());
+    pub(super) fn keep_cited(&mut self, text: Fingerprint, citations: &[Citation]) {
+        let native = citations.iter().filter_map(|it| it.native.as_deref());
         let list: Vec<_> = native.collect();
         let list = list.join(",");
         let size = self.cited.len().saturating_add(list.len());
@@ -115,7 +113,7 @@ impl Flow {
         if !self.cited.is_empty() {
             self.cited.push(',');
         }
-        let member = format!("\"{}\":[{list}]", fingerprint.finish());
+        let member = format!("\"{}\":[{list}]", text.finish());
         self.cited.push_str(&member);
     }
 }
