@@ -7,16 +7,16 @@
 
 mod blocks;
 mod deliver;
+mod outcome;
 mod search;
 
 use crate::{
     AnswerCheck, TranslationNotes,
     answer::{
-        arguments::Arguments,
         parts::{
-            AnswerContext, Blob, Citation, Ending,
+            AnswerContext, Blob, Citation,
             Failure::{self, Broken, Unfit},
-            Head, NativeCall, Stop, ToolCalls,
+            Head, NativeCall, ToolCalls,
         },
         stops::Stops,
         text::RawText,
@@ -29,6 +29,7 @@ use crate::{
 };
 use blocks::{Begun, CallArguments, Content, End, Open, Queue, Waiting};
 use bytes::Bytes;
+use outcome::Outcome;
 use std::sync::Arc;
 use tollgate_types::Usage;
 use tollgate_wire::answer::{AnswerReport, StopReason};
@@ -57,13 +58,7 @@ pub(crate) struct Flow {
     hidden: u32,
     /// Their text, where it goes back to its provider: escaped contents.
     hidden_text: String,
-    has_refusal: bool,
-    /// The text, where it must be one JSON object.
-    object: Option<Arguments>,
-    /// Arguments ended that are not the object that the caller needs.
-    has_bad_arguments: bool,
-    /// Searches that found something.
-    searches: u64,
+    outcome: Outcome,
     /// The citations of the texts that have left, for a caller that gets them sealed beside the texts:
     /// members of a JSON object.
     cited: String,
@@ -83,7 +78,7 @@ impl Flow {
             writer,
             stops: Stops::new(&notes.stop),
             calls: ToolCalls::new(formats::client(notes.from)),
-            object: (notes.check != AnswerCheck::None).then(Arguments::default),
+            outcome: Outcome::new(&notes),
             notes,
             context,
             head: None,
@@ -93,9 +88,6 @@ impl Flow {
             queue: Queue::default(),
             hidden: 0,
             hidden_text: String::new(),
-            has_refusal: false,
-            has_bad_arguments: false,
-            searches: 0,
             cited: String::new(),
             token_logprobs: String::new(),
         }
@@ -172,9 +164,9 @@ impl Flow {
             self.hide(piece);
             return Ok(());
         }
-        self.has_refusal |= key.kind == Kind::Refusal;
+        self.outcome.has_refusal |= key.kind == Kind::Refusal;
         if key.kind == Kind::Text {
-            self.check(piece)?;
+            self.outcome.check_text(piece)?;
         }
         self.place(key, piece)
     }
@@ -189,20 +181,6 @@ impl Flow {
         }
         self.begin(key, Begun::Plain)?;
         self.place(key, piece)
-    }
-
-    /// Checks that the text can still become what the caller was promised. Where no call can
-    /// follow, text that cannot ends the answer before it has left.
-    fn check(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
-        let Some(object) = &mut self.object else {
-            return Ok(());
-        };
-        object.push(piece);
-        let is_lost = object.is_over() && !object.is_object();
-        match is_lost && self.notes.check == AnswerCheck::JsonObject {
-            true => Err(Unfit),
-            false => Ok(()),
-        }
     }
 
     /// Passes over a piece that the caller does not want to see. Long thinking must not look
@@ -254,6 +232,7 @@ impl Flow {
         }
         let head = self.head.as_ref().ok_or(Broken)?;
         let named = self.calls.name(call, head, &self.notes)?;
+        self.outcome.has_calls = true;
         if named.is_custom && self.client().has_object_arguments {
             // It was not offered: the format has no such tools.
             return Err(Broken);
@@ -333,31 +312,11 @@ impl Flow {
             self.close(None)?;
         }
         self.seal_cited()?;
-        let reported = match self.has_stopped() {
-            true => Some(StopReason::Done),
-            false => stop,
-        };
-        let stop = Stop::new(
-            reported,
-            self.calls.any(),
-            self.has_refusal,
-            self.has_search(),
-        )?;
-        let is_object = self.object.as_ref().is_none_or(Arguments::is_object);
-        if stop == Stop::Done && !is_object || !self.writer.has_form() {
-            return Err(Unfit);
-        }
-        // A limit or a filter may cut a call anywhere, as it does with any provider.
-        if self.has_bad_arguments && !matches!(stop, Stop::MaxTokens | Stop::Refused) {
+        let ending = self.outcome.ending(stop, self.stopped_at(), usage)?;
+        if !self.writer.has_form() {
             return Err(Unfit);
         }
         self.write_start()?;
-        let ending = Ending {
-            stop,
-            sequence: self.stopped_at().map(ToOwned::to_owned),
-            usage,
-            searches: self.searches,
-        };
         self.writer.finish(&ending, &mut self.out);
         Ok(())
     }

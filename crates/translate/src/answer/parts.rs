@@ -11,10 +11,7 @@ use crate::{
 use Failure::{Broken, Unfit};
 use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::{RequestId, Usage};
-use tollgate_wire::{
-    answer::{AnswerReport, StopReason},
-    fault::UpstreamFault,
-};
+use tollgate_wire::{answer::AnswerReport, fault::UpstreamFault};
 
 /// Why a provider's answer does not become the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,10 +158,6 @@ impl ToolCalls {
             ids: HashSet::new(),
             next: 0,
         }
-    }
-
-    pub(crate) fn any(&self) -> bool {
-        !self.ids.is_empty()
     }
 
     /// The call as the caller must see it.
@@ -372,30 +365,4 @@ pub(crate) enum Stop {
     Declined,
     /// The provider withheld the answer, or the rest of it.
     Refused,
-}
-
-impl Stop {
-    /// The meaning of the provider's reason beside the parts that it sent. Many send `stop` with calls of
-    /// tools, and some the other way round.
-    pub(crate) fn new(
-        reported: Option<StopReason>,
-        has_calls: bool,
-        is_refusal: bool,
-        has_search: bool,
-    ) -> Result<Self, Failure> {
-        Ok(match reported {
-            // A provider pauses among its own tools. More would come if it were asked to go on.
-            Some(StopReason::Paused) if has_search => Self::MaxTokens,
-            Some(StopReason::Paused) => return Err(Broken),
-            Some(StopReason::MaxTokens) => Self::MaxTokens,
-            Some(StopReason::Refused) => Self::Refused,
-            Some(StopReason::Done | StopReason::ToolCalls | StopReason::Other) | None => {
-                match (has_calls, is_refusal) {
-                    (true, _) => Self::ToolCalls,
-                    (false, true) => Self::Declined,
-                    (false, false) => Self::Done,
-                }
-            }
-        })
-    }
 }

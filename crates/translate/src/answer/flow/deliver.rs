@@ -94,7 +94,7 @@ impl Flow {
         }
         let mut is_cut = false;
         if let Content::Arguments(arguments) = &open.content {
-            self.has_bad_arguments |= arguments.is_bad();
+            self.outcome.has_bad_arguments |= arguments.is_bad();
             if arguments.lacks_object() {
                 self.writer.delta(RawText::escaped("{}"), &mut self.out)?;
             }

@@ -54,9 +54,9 @@ impl Flow {
     pub(super) fn end_search(&mut self, search: &Search) -> Result<(), Failure> {
         let sealed = self.sealed(search.blob.as_ref());
         let sealed = sealed.as_deref();
-        self.searches = self
-            .searches
-            .saturating_add(u64::from(search.is_search && search.failure.is_none()));
+        let has_found = search.is_search && search.failure.is_none();
+        let searches = &mut self.outcome.searches;
+        *searches = searches.saturating_add(u64::from(has_found));
         self.writer.end_search(search, sealed, &mut self.out)?;
         match sealed {
             Some(sealed) if self.client().search_seals == SealPlace::Beside => {
