@@ -20,7 +20,7 @@ use crate::{
         },
         stops::Stops,
         text::RawText,
-        write::{Write, keep_logprobs},
+        write::Write,
     },
     fingerprint::Fingerprint,
     formats::{self, ClientRules, ProviderRules, rules},
@@ -64,8 +64,6 @@ pub(crate) struct Flow {
     cited: String,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.
     stops: Option<Stops>,
-    /// The log probabilities of the next piece, until the stop sequences are checked.
-    token_logprobs: String,
 }
 
 impl Flow {
@@ -89,7 +87,6 @@ impl Flow {
             hidden: 0,
             hidden_text: String::new(),
             cited: String::new(),
-            token_logprobs: String::new(),
         }
     }
 
@@ -215,9 +212,11 @@ impl Flow {
     /// How likely the tokens of the next piece of text are: entries with commas between.
     /// A text that waits has none.
     pub(crate) fn logprobs(&mut self, entries: &str) {
-        match self.stops {
-            _ if entries.is_empty() || self.has_stopped() => {}
-            Some(_) => keep_logprobs(&mut self.token_logprobs, entries),
+        if entries.is_empty() || self.has_stopped() {
+            return;
+        }
+        match &mut self.stops {
+            Some(stops) => stops.logprobs(entries),
             None => self.writer.logprobs(entries),
         }
     }

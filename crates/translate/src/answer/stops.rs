@@ -4,7 +4,10 @@
 //! until the next piece decides, so never more than the longest sequence. What follows when a
 //! sequence is found is the flow's.
 
-use crate::{answer::text::RawText, output::Output};
+use crate::{
+    answer::{logprobs, text::RawText, write::keep_logprobs},
+    output::Output,
+};
 use std::sync::Arc;
 
 /// Looks for stop sequences in the texts of one answer.
@@ -13,8 +16,18 @@ pub(crate) struct Stops {
     sequences: Arc<[String]>,
     /// The end of the text so far, unescaped: a beginning of a sequence.
     held: String,
+    /// The log probabilities of the next piece.
+    logprobs: String,
     /// Which sequence ended the text.
     found: Option<usize>,
+}
+
+/// The part of a text that may leave.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// Contents of a JSON string.
+    pub(crate) text: Output,
+    pub(crate) logprobs: String,
 }
 
 impl Stops {
@@ -23,13 +36,14 @@ impl Stops {
         (!sequences.is_empty()).then(|| Self {
             sequences: Arc::clone(sequences),
             held: String::new(),
+            logprobs: String::new(),
             found: None,
         })
     }
 
-    /// How much of the text may be the beginning of a sequence, in bytes.
-    pub(crate) const fn held_bytes(&self) -> usize {
-        self.held.len()
+    /// How likely the tokens of the next piece are: entries with commas between.
+    pub(crate) fn logprobs(&mut self, entries: &str) {
+        keep_logprobs(&mut self.logprobs, entries);
     }
 
     /// The sequence that ended the text.
@@ -37,32 +51,38 @@ impl Stops {
         self.sequences.get(self.found?).map(String::as_str)
     }
 
-    /// Reads the next piece of a text, and appends what of it may leave to `out`, escaped.
-    pub(crate) fn push(&mut self, piece: RawText<'_>, out: &mut Output) {
+    /// Reads the next piece of a text, and returns what of it may leave.
+    pub(crate) fn push(&mut self, piece: RawText<'_>) -> Passed {
+        let mut passed = Passed::default();
         if self.found.is_some() {
-            return;
+            return passed;
         }
-        let is_whole = self.held.is_empty();
+        let held = self.held.len();
+        passed.logprobs = std::mem::take(&mut self.logprobs);
         self.held.push_str(&piece.unescape());
         if let Some((start, sequence)) = self.first() {
             self.found = Some(sequence);
-            out.text(self.held.get(..start).unwrap_or_default());
+            passed.logprobs = logprobs::within(&passed.logprobs, start.saturating_sub(held));
+            passed.text.text(self.held.get(..start).unwrap_or_default());
             self.held.clear();
-            return;
+            return passed;
         }
         let kept = self.held.len().saturating_sub(self.beginning());
-        match is_whole && kept == self.held.len() {
+        match held == 0 && kept == self.held.len() {
             // As its provider wrote it.
-            true => out.escaped(piece.as_str().as_bytes()),
-            false => out.text(self.held.get(..kept).unwrap_or_default()),
+            true => passed.text.escaped(piece.as_str().as_bytes()),
+            false => passed.text.text(self.held.get(..kept).unwrap_or_default()),
         }
         self.held.drain(..kept);
+        passed
     }
 
-    /// The text has ended: appends what was held of it to `out`, escaped.
-    pub(crate) fn end(&mut self, out: &mut Output) {
-        out.text(&self.held);
+    /// The text has ended: returns what was held of it.
+    pub(crate) fn end(&mut self) -> Passed {
+        let mut passed = Passed::default();
+        passed.text.text(&self.held);
         self.held.clear();
+        passed
     }
 
     /// Where the sequence begins that is complete first, and which one it is.

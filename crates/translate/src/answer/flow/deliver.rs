@@ -4,16 +4,15 @@ use super::{Flow, Kind, blocks::Content};
 use crate::{
     answer::{
         arguments::with_half,
-        logprobs,
         parts::{
             Blob, Citation,
             Failure::{self, Broken},
             Search,
         },
+        stops::{Passed, Stops},
         text::RawText,
         write::BlockEnd,
     },
-    output::Output,
     seal::{self, Backend, ReasoningForm},
 };
 
@@ -45,33 +44,23 @@ impl Flow {
         let Some(stops) = &mut self.stops else {
             return self.writer.delta(piece, &mut self.out);
         };
-        let held = stops.held_bytes();
-        let mut text = Output::default();
-        stops.push(piece, &mut text);
-        let mut entries = std::mem::take(&mut self.token_logprobs);
-        if stops.found().is_some() {
-            let text = std::str::from_utf8(text.as_bytes()).map_err(|_| Broken)?;
-            let left = RawText::escaped(text).unescape().len();
-            entries = logprobs::within(&entries, left.saturating_sub(held));
-        }
-        if !entries.is_empty() {
-            self.writer.logprobs(&entries);
-        }
-        self.deliver_escaped(&text)
+        let passed = stops.push(piece);
+        self.deliver_passed(&passed)
     }
 
     /// Writes what was held of the open text.
     fn deliver_held(&mut self) -> Result<(), Failure> {
-        let Some(stops) = &mut self.stops else {
-            return Ok(());
-        };
-        let mut text = Output::default();
-        stops.end(&mut text);
-        self.deliver_escaped(&text)
+        match self.stops.as_mut().map(Stops::end) {
+            Some(passed) => self.deliver_passed(&passed),
+            None => Ok(()),
+        }
     }
 
-    fn deliver_escaped(&mut self, text: &Output) -> Result<(), Failure> {
-        let text = std::str::from_utf8(text.as_bytes()).map_err(|_| Broken)?;
+    fn deliver_passed(&mut self, passed: &Passed) -> Result<(), Failure> {
+        if !passed.logprobs.is_empty() {
+            self.writer.logprobs(&passed.logprobs);
+        }
+        let text = std::str::from_utf8(passed.text.as_bytes()).map_err(|_| Broken)?;
         match RawText::escaped(text) {
             nothing if nothing.is_empty() => Ok(()),
             text => self.writer.delta(text, &mut self.out),

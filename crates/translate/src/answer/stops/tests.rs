@@ -9,19 +9,15 @@ fn cut<'a>(
     let sequences: Arc<[String]> = sequences.iter().map(|it| (*it).to_owned()).collect();
     let mut stops = Stops::new(&sequences).unwrap();
     let mut left = Vec::new();
-    let mut take = |out: Output| {
-        let contents = String::from_utf8(out.into_bytes()).unwrap();
+    let mut take = |passed: Passed| {
+        let contents = String::from_utf8(passed.text.into_bytes()).unwrap();
         left.push(RawText::escaped(&contents).unescape().into_owned());
     };
     for piece in pieces {
         let written = serde_json::to_string(piece).unwrap();
-        let mut out = Output::default();
-        stops.push(RawText::escaped(&written[1..written.len() - 1]), &mut out);
-        take(out);
+        take(stops.push(RawText::escaped(&written[1..written.len() - 1])));
     }
-    let mut out = Output::default();
-    stops.end(&mut out);
-    take(out);
+    take(stops.end());
     (left, stops.found().map(ToOwned::to_owned))
 }
 
@@ -55,9 +51,8 @@ fn the_sequence_counts_that_is_complete_first() {
 #[test]
 fn text_without_a_sequence_leaves_as_it_was_written() {
     let mut stops = Stops::new(&["x".to_owned()].into()).unwrap();
-    let mut out = Output::default();
-    stops.push(RawText::escaped(r"a\/\u0062"), &mut out);
-    assert_eq!(out.as_bytes(), br"a\/\u0062");
+    let passed = stops.push(RawText::escaped(r"a\/\u0062"));
+    assert_eq!(passed.text.as_bytes(), br"a\/\u0062");
 }
 
 proptest! {
