@@ -7,6 +7,7 @@
 
 mod blocks;
 mod deliver;
+mod hidden;
 mod outcome;
 mod search;
 
@@ -25,11 +26,12 @@ use crate::{
     fingerprint::Fingerprint,
     formats::{self, ClientRules, ProviderRules, rules},
     output::Output,
-    seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use blocks::{Begun, CallArguments, Content, End, Open, Queue, Waiting};
 use bytes::Bytes;
+use hidden::HiddenThinking;
 use outcome::Outcome;
+use search::Cited;
 use std::sync::Arc;
 use tollgate_types::Usage;
 use tollgate_wire::answer::{AnswerReport, StopReason};
@@ -42,26 +44,36 @@ pub(crate) const MOST_WAITING: usize = 4 * 1024 * 1024;
 /// Citations of one block, at most; further ones are left out.
 pub(crate) const MOST_CITATIONS: usize = 256;
 
+/// The beginning of the answer.
+#[derive(Debug)]
+enum Start {
+    Awaited(AnswerContext),
+    /// It is written with the first content: until then another provider may take over.
+    Known {
+        head: Head,
+        is_written: bool,
+    },
+}
+
+impl Start {
+    const fn is_written(&self) -> bool {
+        matches!(self, Self::Known { is_written, .. } if *is_written)
+    }
+}
+
 /// The answer on its way from reader to writer.
 #[derive(Debug)]
 pub(crate) struct Flow {
     notes: Arc<TranslationNotes>,
-    context: AnswerContext,
-    head: Option<Head>,
-    is_started: bool,
+    start: Start,
     writer: Box<dyn Write>,
     pub(crate) out: Output,
     open: Option<Open>,
     queue: Queue,
     calls: ToolCalls,
-    /// Pieces of thinking that were not shown.
-    hidden: u32,
-    /// Their text, where it goes back to its provider: escaped contents.
-    hidden_text: String,
+    hidden: HiddenThinking,
     outcome: Outcome,
-    /// The citations of the texts that have left, for a caller that gets them sealed beside the texts:
-    /// members of a JSON object.
-    cited: String,
+    cited: Cited,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.
     stops: Option<Stops>,
 }
@@ -78,15 +90,12 @@ impl Flow {
             calls: ToolCalls::new(formats::client(notes.from)),
             outcome: Outcome::new(&notes),
             notes,
-            context,
-            head: None,
-            is_started: false,
+            start: Start::Awaited(context),
             out: Output::default(),
             open: None,
             queue: Queue::default(),
-            hidden: 0,
-            hidden_text: String::new(),
-            cited: String::new(),
+            hidden: HiddenThinking::default(),
+            cited: Cited::default(),
         }
     }
 
@@ -111,22 +120,26 @@ impl Flow {
     pub(crate) fn held_bytes(&self) -> usize {
         self.queue
             .bytes()
-            .saturating_add(self.hidden_text.len())
-            .saturating_add(self.cited.len())
+            .saturating_add(self.hidden.kept_bytes())
+            .saturating_add(self.cited.bytes())
             .saturating_add(self.writer.kept_bytes())
     }
 
-    /// Notes the identity of the answer, at the first event. It is written with the first content:
-    /// until then another provider may take over.
+    /// Notes the identity of the answer, at the first event.
     pub(crate) fn start(&mut self, report: &impl AnswerReport) {
-        if self.head.is_none() {
-            self.head = Some(Head::new(report, &self.notes, &self.context));
+        if let Start::Awaited(context) = &self.start {
+            self.start = Start::Known {
+                head: Head::new(report, &self.notes, context),
+                is_written: false,
+            };
         }
     }
 
     fn write_start(&mut self) -> Result<(), Failure> {
-        if !std::mem::replace(&mut self.is_started, true) {
-            let head = self.head.as_ref().ok_or(Broken)?;
+        let Start::Known { head, is_written } = &mut self.start else {
+            return Err(Broken);
+        };
+        if !std::mem::replace(is_written, true) {
             self.writer.start(head, &mut self.out);
         }
         Ok(())
@@ -135,7 +148,7 @@ impl Flow {
     /// Whether the text is still checked before any of the answer has come.
     pub(crate) fn awaits_text(&self) -> bool {
         let is_checked = self.notes.check == AnswerCheck::JsonObject;
-        is_checked && !self.is_started && self.hidden == 0
+        is_checked && !self.start.is_written() && self.hidden.is_empty()
     }
 
     /// Sends a sign of life.
@@ -180,16 +193,10 @@ impl Flow {
         self.place(key, piece)
     }
 
-    /// Passes over a piece that the caller does not want to see. Long thinking must not look
-    /// like a dead connection. Thinking that is too long to be sealed is not kept.
+    /// Passes over a piece that the client does not want to see.
     fn hide(&mut self, piece: RawText<'_>) {
-        const PIECES_A_SIGN: u32 = 32;
         let is_kept = !self.provider().signs_reasoning && self.notes.reasoning.hidden;
-        if is_kept && self.hidden_text.len() <= MAX_PAYLOAD_BYTES {
-            self.hidden_text.push_str(piece.as_str());
-        }
-        self.hidden = self.hidden.wrapping_add(1);
-        if self.hidden.is_multiple_of(PIECES_A_SIGN) {
+        if self.hidden.push(piece, is_kept) {
             self.keep_alive();
         }
     }
@@ -197,14 +204,9 @@ impl Flow {
     /// Hands out what was thought before another block begins, sealed in a block without text.
     fn seal_hidden(&mut self) -> Result<(), Failure> {
         const HIDDEN: Key = Key::new(Kind::Thinking, u64::MAX, u64::MAX);
-        let text = std::mem::take(&mut self.hidden_text);
-        if text.is_empty() || text.len() > MAX_PAYLOAD_BYTES {
+        let Some(blob) = self.hidden.take() else {
             return Ok(());
-        }
-        let blob = Blob::new(
-            ReasoningForm::Hidden,
-            RawText::escaped(&text).unescape().into_owned(),
-        );
+        };
         self.begin(HIDDEN, Begun::Plain)?;
         self.end(HIDDEN, Some(blob))
     }
@@ -229,7 +231,9 @@ impl Flow {
         if self.notes.compacts {
             return Err(Unfit);
         }
-        let head = self.head.as_ref().ok_or(Broken)?;
+        let Start::Known { head, .. } = &self.start else {
+            return Err(Broken);
+        };
         let named = self.calls.name(call, head, &self.notes)?;
         self.outcome.has_calls = true;
         if named.is_custom && self.client().has_object_arguments {

@@ -91,7 +91,7 @@ impl Flow {
         }
         self.write_citations(&open.citations);
         if let Content::Text(Some(fingerprint)) = open.content {
-            self.keep_cited(fingerprint, &open.citations);
+            self.cited.add(fingerprint, &open.citations);
         }
         // Not every provider signs reasoning. The seal names the provider, so that unsigned reasoning returns to
         // that provider only.

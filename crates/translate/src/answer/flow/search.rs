@@ -11,7 +11,7 @@ use crate::{
             Failure::{self, Broken},
             Search,
         },
-        write::BlockEnd,
+        write::{BlockEnd, append},
     },
     fingerprint::Fingerprint,
     formats::SealPlace,
@@ -20,6 +20,39 @@ use crate::{
 
 /// No provider's id is so long, in bytes.
 pub(crate) const LONGEST_ID: usize = 4096;
+
+/// The citations of the texts that have left, for a client that gets them sealed beside the texts.
+#[derive(Debug, Default)]
+pub(super) struct Cited {
+    /// Members of a JSON object.
+    members: String,
+}
+
+impl Cited {
+    /// Keeps the citations of a text, as far as a seal has room.
+    pub(super) fn add(&mut self, text: Fingerprint, citations: &[Citation]) {
+        let native = citations.iter().filter_map(|it| it.native.as_deref());
+        let list = native.collect::<Vec<_>>().join(",");
+        let size = self.members.len().saturating_add(list.len());
+        if list.is_empty() || size.saturating_add(64) > MAX_PAYLOAD_BYTES {
+            return;
+        }
+        append(
+            &mut self.members,
+            &format!("\"{}\":[{list}]", text.finish()),
+        );
+    }
+
+    fn take(&mut self) -> Option<Blob> {
+        let members = std::mem::take(&mut self.members);
+        let blob = || Blob::new(ReasoningForm::Citations, format!("{{{members}}}"));
+        (!members.is_empty()).then(blob)
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.members.len()
+    }
+}
 
 impl Flow {
     /// Whether the client sees searches of the web.
@@ -75,11 +108,9 @@ impl Flow {
     /// Hands out what the texts cite that have left, once something else begins: they are
     /// parts of one message until then.
     pub(super) fn seal_cited(&mut self) -> Result<(), Failure> {
-        if self.cited.is_empty() {
+        let Some(blob) = self.cited.take() else {
             return Ok(());
-        }
-        let members = std::mem::take(&mut self.cited);
-        let blob = Blob::new(ReasoningForm::Citations, format!("{{{members}}}"));
+        };
         match self.sealed(Some(&blob)) {
             Some(sealed) => self.reasoning(&sealed),
             None => Ok(()),
@@ -99,21 +130,5 @@ impl Flow {
         }
         let blob = Blob::new(ReasoningForm::Annotation, citation.native.clone()?);
         self.sealed(Some(&blob))
-    }
-
-    /// Keeps what a text cites until it is sealed, as far as a seal has room.
-    pub(super) fn keep_cited(&mut self, text: Fingerprint, citations: &[Citation]) {
-        let native = citations.iter().filter_map(|it| it.native.as_deref());
-        let list: Vec<_> = native.collect();
-        let list = list.join(",");
-        let size = self.cited.len().saturating_add(list.len());
-        if list.is_empty() || size.saturating_add(64) > MAX_PAYLOAD_BYTES {
-            return;
-        }
-        if !self.cited.is_empty() {
-            self.cited.push(',');
-        }
-        let member = format!("\"{}\":[{list}]", text.finish());
-        self.cited.push_str(&member);
     }
 }
