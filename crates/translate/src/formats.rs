@@ -15,7 +15,7 @@ use crate::{
     names::NameLimits,
     request::{
         conversation::Conversation,
-        read::made::{Made, Supplement},
+        read::rewrites::{Rewrites, Rewritten},
         scope::Scope,
         write::Writer,
     },
@@ -43,11 +43,11 @@ pub(crate) struct SourceRules {
     pub(crate) shapes: &'static [&'static [&'static Shape]],
     /// The sets of kinds of objects in a request.
     pub(crate) kinds: &'static [&'static [&'static Kinds]],
-    /// Creates the values that the reader cannot borrow from the request.
-    pub(crate) prepare: Option<fn(Value<'_>) -> Supplement>,
+    /// Rewrites the values that the reader cannot borrow from the request.
+    pub(crate) rewrite: Option<fn(Value<'_>) -> Rewrites>,
     /// Fails if a field is unknown, refused, of the wrong type or out of bounds.
     pub(crate) read:
-        for<'d> fn(Value<'d>, &Made<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
+        for<'d> fn(Value<'d>, &Rewritten<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
     /// The name of a field in the spelling of the table, if the format has another one.
     pub(crate) spelling: Option<fn(&str) -> Cow<'_, str>>,
     pub(crate) paths: SourcePaths,

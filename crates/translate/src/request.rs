@@ -22,7 +22,6 @@ use crate::{
 };
 use bytes::Bytes;
 use conversation::{AnswerFormat, Block, Conversation, Role, TextBlock, Turn, Words};
-use read::made::{self, Made};
 use scope::Scope;
 use std::{ops::Range, sync::Arc};
 use tollgate_types::Format;
@@ -85,13 +84,13 @@ pub fn request(
         ));
     }
     let mut scope = Scope::new(from, to, target)?;
-    let prepare = scope.source.prepare;
-    let supplement = prepare.map(|prepare| prepare(document.root()));
-    let (list, places) = supplement.unwrap_or_default().into_list();
-    let list = made::document(list.as_deref())?;
-    let made = list.as_ref().map(|list| Made::of_list(list, &places));
+    let rewrite = scope.source.rewrite;
+    let rewrites = rewrite.map(|rewrite| rewrite(document.root()));
+    let rewrites = rewrites.unwrap_or_default();
+    let list = rewrites.document()?;
+    let rewritten = rewrites.rewritten(list.as_ref());
     let read = scope.source.read;
-    let mut conversation = read(document.root(), &made.unwrap_or_default(), &mut scope)?;
+    let mut conversation = read(document.root(), &rewritten, &mut scope)?;
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;

@@ -25,7 +25,7 @@ static SOURCE: SourceRules = SourceRules {
         request_fields::messages::KINDS,
         request_fields::tools::KINDS,
     ],
-    prepare: None,
+    rewrite: None,
     read: request_reader::read,
     spelling: None,
     paths: SourcePaths {

@@ -32,7 +32,7 @@ pub(crate) fn level(effort: Effort, efforts: &[Effort]) -> &'static str {
 static SOURCE: SourceRules = SourceRules {
     shapes: &[request_fields::SHAPES],
     kinds: &[request_fields::KINDS],
-    prepare: Some(request_reader::prepare::prepare),
+    rewrite: Some(request_reader::rewrites::rewrite),
     read: request_reader::read,
     spelling: Some(spelling::camel),
     paths: SourcePaths {

@@ -30,7 +30,7 @@ static SOURCE: SourceRules = SourceRules {
         request_fields::blocks::KINDS,
         request_fields::tools::KINDS,
     ],
-    prepare: None,
+    rewrite: None,
     read: request_reader::read,
     spelling: None,
     paths: SourcePaths {

@@ -2,7 +2,7 @@
 
 mod tools;
 
-use crate::request::read::made::Made;
+use crate::request::read::rewrites::Rewritten;
 use crate::request::read::{
     media,
     openai::{answer_schema, take_cache_requests, take_user},
@@ -27,7 +27,7 @@ use tools::{choice, read_calls, tools};
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
-    _: &Made<'d>,
+    _: &Rewritten<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;

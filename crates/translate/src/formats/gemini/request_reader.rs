@@ -1,7 +1,9 @@
 //! Reads a Gemini request. The address has its model and the choice of a stream.
 
+mod call_ids;
 mod parts;
-pub(crate) mod prepare;
+pub(crate) mod rewrites;
+mod schema;
 mod settings;
 mod tools;
 
@@ -13,7 +15,7 @@ use crate::{
         conversation::{Block, Conversation, Role, Turn, User},
         path::Path,
         read::{
-            made::Made,
+            rewrites::Rewritten,
             shared::{say, text_block},
         },
         scope::{Scope, must_be, refuse, shown},
@@ -23,7 +25,7 @@ use parts::part;
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;
@@ -35,7 +37,7 @@ pub(crate) fn read<'d>(
         ..Conversation::default()
     };
     if let Some(offered) = top.array("tools")? {
-        tools::tools(scope, offered, made, &mut conversation)?;
+        tools::tools(scope, offered, rewritten, &mut conversation)?;
     }
     if let Some(value) = top.take("systemInstruction") {
         let blocks = system(scope, value)?;
@@ -49,13 +51,13 @@ pub(crate) fn read<'d>(
     let contents = contents.ok_or_else(|| refuse(&Path::ROOT.field("contents"), "is missing"))?;
     conversation.turns.reserve(contents.elements().count());
     for (at, value) in contents.elements().enumerate() {
-        content(scope, value, at, made, &mut conversation)?;
+        content(scope, value, at, rewritten, &mut conversation)?;
     }
     if let Some(value) = top.take("toolConfig") {
         tools::config(scope, value, &mut conversation)?;
     }
     if let Some(value) = top.take("generationConfig") {
-        settings::read(scope, value, made, &mut conversation)?;
+        settings::read(scope, value, rewritten, &mut conversation)?;
     }
     // Google shows no reasoning unless it is asked for.
     conversation.reasoning.shown.get_or_insert(false);
@@ -100,7 +102,7 @@ fn parts_of<'d>(
         Some(parts) if !matches!(parts.kind(), Kind::Array | Kind::Object) => {
             Err(must_be(path, "an array of parts", parts))
         }
-        parts => Ok(parts.into_iter().flat_map(prepare::parts)),
+        parts => Ok(parts.into_iter().flat_map(rewrites::parts)),
     }
 }
 
@@ -108,7 +110,7 @@ fn content<'d>(
     scope: &mut Scope<'_>,
     value: Value<'d>,
     at: usize,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     conversation: &mut Conversation<'d>,
 ) -> Result<(), Refusal> {
     let contents = Path::ROOT.field("contents");
@@ -135,7 +137,7 @@ fn content<'d>(
     let parts_path = path.field("parts");
     let mut blocks = Vec::new();
     for (at, value) in parts_of(parts, &parts_path)?.enumerate() {
-        part(scope, value, &parts_path.index(at), made, &mut blocks)?;
+        part(scope, value, &parts_path.index(at), rewritten, &mut blocks)?;
     }
     if role == Role::User {
         for block in &blocks {

@@ -4,7 +4,7 @@ mod blocks;
 mod search;
 mod tools;
 
-use crate::request::read::made::Made;
+use crate::request::read::rewrites::Rewritten;
 use crate::request::read::shared::{
     assistant_says, stops, take_effort, take_model, take_word, text_block,
 };
@@ -26,7 +26,7 @@ use tools::{choice, tools};
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
-    _: &Made<'d>,
+    _: &Rewritten<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;

@@ -6,7 +6,7 @@ mod search;
 mod tool_search;
 mod tools;
 
-use crate::request::read::made::Made;
+use crate::request::read::rewrites::Rewritten;
 use crate::request::read::{
     openai::{answer_schema, take_cache_requests, take_user},
     shared::{take_effort, take_model, text_block},
@@ -31,7 +31,7 @@ use tools::{check_descriptions, choice, tools};
 
 pub(crate) fn read<'d>(
     body: Value<'d>,
-    _: &Made<'d>,
+    _: &Rewritten<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
     let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;

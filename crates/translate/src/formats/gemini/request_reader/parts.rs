@@ -9,8 +9,8 @@ use crate::{
         conversation::{Block, Call, CallResult, Image, Input, Source, Thought},
         path::Path,
         read::{
-            made::Made,
             media::{self, check_image, document_of},
+            rewrites::Rewritten,
             shared::{made_block, text_block},
         },
         scope::{Scope, must_be, refuse},
@@ -27,7 +27,7 @@ pub(super) fn part<'d>(
     scope: &mut Scope<'_>,
     value: Value<'d>,
     path: &Path<'_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     blocks: &mut Vec<Block<'d>>,
 ) -> Result<(), Refusal> {
     let mut fields = scope.open(value, &table::PART, path)?;
@@ -45,7 +45,7 @@ pub(super) fn part<'d>(
         return Err(refuse(path, format!("must hold one of {KINDS}")));
     }
     if let Some(signature) = signature {
-        thoughts(signature, path, made, blocks)?;
+        thoughts(signature, path, rewritten, blocks)?;
     }
     if let Some(text) = text {
         // Reasoning is in the signature.
@@ -61,11 +61,11 @@ pub(super) fn part<'d>(
             scope,
             value,
             &path.field("functionCall"),
-            made,
+            rewritten,
         )?);
     } else if let Some(value) = response {
         let path = path.field("functionResponse");
-        blocks.push(function_response(scope, value, &path, made)?);
+        blocks.push(function_response(scope, value, &path, rewritten)?);
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ pub(super) fn part<'d>(
 fn thoughts<'d>(
     signature: Value<'d>,
     path: &Path<'_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     blocks: &mut Vec<Block<'d>>,
 ) -> Result<(), Refusal> {
     let path = path.field("thoughtSignature");
@@ -87,7 +87,7 @@ fn thoughts<'d>(
             paths: SIGNATURE,
         })
     };
-    let Some(seals) = made.get(signature) else {
+    let Some(seals) = rewritten.get(signature) else {
         if !state.is_empty() && !state.is(NO_SIGNATURE) {
             blocks.push(thought(state, None));
         }
@@ -168,14 +168,14 @@ fn function_call<'d>(
     scope: &mut Scope<'_>,
     value: Value<'d>,
     path: &Path<'_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
 ) -> Result<Block<'d>, Refusal> {
     let mut fields = scope.open(value, &table::FUNCTION_CALL, path)?;
     let id = fields.text("id")?;
     let name = fields.require_text("name")?;
     let args = fields.object("args")?;
     fields.close()?;
-    let id = made.get(value).and_then(Value::text).or(id);
+    let id = rewritten.get(value).and_then(Value::text).or(id);
     Ok(Block::Call(Call {
         id: id.ok_or_else(|| refuse(&path.field("id"), "is missing"))?,
         name,
@@ -191,14 +191,14 @@ fn function_response<'d>(
     scope: &mut Scope<'_>,
     value: Value<'d>,
     path: &Path<'_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
 ) -> Result<Block<'d>, Refusal> {
     let mut fields = scope.open(value, &table::FUNCTION_RESPONSE, path)?;
     let id = fields.text("id")?.filter(|id| !id.is_empty());
     let response = fields.object("response")?;
     let parts = fields.array("parts")?;
     fields.close()?;
-    let id = made.get(value).and_then(Value::text).or(id);
+    let id = rewritten.get(value).and_then(Value::text).or(id);
     let (said, is_error) = response.map(said).unwrap_or_default();
     let mut content = Vec::from_iter(said);
     let parts_path = path.field("parts");

@@ -9,7 +9,7 @@ use crate::{
         conversation::{AnswerFormat, Conversation, Reasoning, Sampling},
         fields::Fields,
         path::Path,
-        read::{made::Made, shared::stops},
+        read::{rewrites::Rewritten, shared::stops},
         scope::{Scope, must_be, refuse, shown},
     },
 };
@@ -21,7 +21,7 @@ const MOST_PENALTY: f64 = 2.0;
 pub(super) fn read<'d>(
     scope: &mut Scope<'_>,
     value: Value<'d>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     conversation: &mut Conversation<'d>,
 ) -> Result<(), Refusal> {
     let path = Path::ROOT.field("generationConfig");
@@ -32,7 +32,7 @@ pub(super) fn read<'d>(
         top_p: fields.number("topP", 0.0, 1.0)?,
         top_k: fields
             .number("topK", 0.0, f64::MAX)?
-            .map(|value| made.get(value).unwrap_or(value)),
+            .map(|value| rewritten.get(value).unwrap_or(value)),
         seed: fields.number("seed", f64::MIN, f64::MAX)?,
         presence_penalty: fields.number("presencePenalty", -MOST_PENALTY, MOST_PENALTY)?,
         frequency_penalty: fields.number("frequencyPenalty", -MOST_PENALTY, MOST_PENALTY)?,
@@ -40,7 +40,7 @@ pub(super) fn read<'d>(
     if let Some(value) = fields.array("stopSequences")? {
         conversation.stop = stops(value, &path.field("stopSequences"))?;
     }
-    conversation.format = format(&mut fields, made)?;
+    conversation.format = format(&mut fields, rewritten)?;
     if let Some(value) = fields.take("thinkingConfig") {
         let path = path.field("thinkingConfig");
         conversation.reasoning = thinking(scope, value, &path)?;
@@ -53,14 +53,18 @@ pub(super) fn read<'d>(
 
 fn format<'d>(
     fields: &mut Fields<'d, '_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
 ) -> Result<Option<AnswerFormat<'d>>, Refusal> {
     let path = fields.path;
     let media_type = fields.text("responseMimeType")?;
     let of_google = fields.take("responseSchema");
     let plain = fields.take("responseJsonSchema");
     let schema = match (plain, of_google) {
-        (None, Some(schema)) => Some(json_schema(schema, made, &path.field("responseSchema"))?),
+        (None, Some(schema)) => Some(json_schema(
+            schema,
+            rewritten,
+            &path.field("responseSchema"),
+        )?),
         (schema, _) => schema,
     };
     if let Some(schema) = schema.filter(|schema| schema.kind() != Kind::Object) {

@@ -8,7 +8,7 @@ use crate::{
         conversation::{Choice, Conversation, Takes, Tool},
         path::Path,
         read::{
-            made::Made,
+            rewrites::Rewritten,
             shared::{keep_allowed, stops},
         },
         scope::{Scope, refuse, shown},
@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn tools<'d>(
     scope: &mut Scope<'_>,
     offered: Value<'d>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     conversation: &mut Conversation<'d>,
 ) -> Result<(), Refusal> {
     let tools = Path::ROOT.field("tools");
@@ -34,7 +34,7 @@ pub(super) fn tools<'d>(
             .flat_map(Value::elements)
             .enumerate()
         {
-            let tool = declaration(scope, value, &path.index(at), made)?;
+            let tool = declaration(scope, value, &path.index(at), rewritten)?;
             conversation.tools.push(tool);
         }
     }
@@ -45,7 +45,7 @@ fn declaration<'d>(
     scope: &mut Scope<'_>,
     value: Value<'d>,
     path: &Path<'_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
 ) -> Result<Tool<'d>, Refusal> {
     let mut fields = scope.open(value, &table::DECLARATION, path)?;
     let name = fields.require_text("name")?;
@@ -54,7 +54,7 @@ fn declaration<'d>(
     let schema = fields.object("parametersJsonSchema")?;
     fields.close()?;
     let schema = match (schema, of_google) {
-        (None, Some(schema)) => Some(json_schema(schema, made, &path.field("parameters"))?),
+        (None, Some(schema)) => Some(json_schema(schema, rewritten, &path.field("parameters"))?),
         (schema, _) => schema,
     };
     Ok(Tool {
@@ -73,11 +73,11 @@ fn declaration<'d>(
 /// The JSON schema that stands for one in Google's dialect.
 pub(super) fn json_schema<'d>(
     schema: Value<'_>,
-    made: &Made<'d>,
+    rewritten: &Rewritten<'d>,
     path: &Path<'_>,
 ) -> Result<Value<'d>, Refusal> {
     let message = "is too large or nested too deep to be translated";
-    made.get(schema).ok_or_else(|| refuse(path, message))
+    rewritten.get(schema).ok_or_else(|| refuse(path, message))
 }
 
 pub(super) fn config<'d>(
