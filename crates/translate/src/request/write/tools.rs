@@ -47,7 +47,7 @@ impl Writer<'_, '_> {
                 .scope
                 .refusal("tool_choice", "demands a call, and no tool is offered")),
             Some(Choice::Tool { name, namespace }) => {
-                match Self::chosen(conversation, name, namespace) {
+                match Self::find_chosen(conversation, name, namespace) {
                     Some(_) => Ok(()),
                     None => Err(self.unknown_choice(name)),
                 }
@@ -62,9 +62,20 @@ impl Writer<'_, '_> {
         self.scope.refusal("tool_choice", message)
     }
 
-    /// The tool that a choice names, for its namespace and kind. A choice without a namespace means a tool
-    /// without one, or the first of that name.
-    pub(crate) fn chosen<'c, 'd>(
+    /// The namespace and the kind of the tool that a choice names.
+    pub(crate) fn chosen<'d>(
+        conversation: &Conversation<'d>,
+        name: Text<'d>,
+        namespace: Option<Text<'d>>,
+    ) -> (Option<Text<'d>>, ToolKind) {
+        match Self::find_chosen(conversation, name, namespace) {
+            Some(tool) => (namespace.or(tool.namespace), Self::kind(tool)),
+            None => (namespace, ToolKind::default()),
+        }
+    }
+
+    /// A choice without a namespace means a tool without one, or the first of that name.
+    fn find_chosen<'c, 'd>(
         conversation: &'c Conversation<'d>,
         name: Text<'d>,
         namespace: Option<Text<'d>>,

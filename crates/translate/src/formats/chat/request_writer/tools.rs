@@ -18,33 +18,46 @@ impl Writer<'_, '_> {
         }
         self.out.key("tools").begin_array();
         for tool in &conversation.tools {
-            self.out.item().begin_object();
-            if let (Takes::Free(grammar), true) = (&tool.takes, self.has_custom_tools()) {
-                self.out.key("type").string("custom");
-                self.out.key("custom").begin_object();
-                self.chat_custom(tool, *grammar);
-            } else {
-                self.out.key("type").string("function");
-                self.out.key("function").begin_object();
-                self.function(tool, "parameters")?;
-            }
-            self.out.end_object();
-            if tool.cache.is_some() {
-                self.scope.note_dropped("tools[].cache_control");
-            }
-            self.out.end_object();
+            self.chat_tool(tool)?;
         }
         self.out.end_array();
-        match conversation.choice {
-            None => {}
-            Some(Choice::Auto) => self.out.key("tool_choice").string("auto"),
-            Some(Choice::None) => self.out.key("tool_choice").string("none"),
-            Some(Choice::Required) => self.out.key("tool_choice").string("required"),
+        if let Some(choice) = conversation.choice {
+            self.chat_choice(choice, conversation);
+        }
+        if let Some(parallel) = conversation.parallel {
+            self.out.key("parallel_tool_calls").bool(parallel);
+        }
+        Ok(())
+    }
+
+    fn chat_tool(&mut self, tool: &Tool<'_>) -> Result<(), Refusal> {
+        self.out.item().begin_object();
+        if let (Takes::Free(grammar), true) = (&tool.takes, self.has_custom_tools()) {
+            self.out.key("type").string("custom");
+            self.out.key("custom").begin_object();
+            self.chat_custom(tool, *grammar);
+        } else {
+            self.out.key("type").string("function");
+            self.out.key("function").begin_object();
+            self.function(tool, "parameters")?;
+        }
+        self.out.end_object();
+        if tool.cache.is_some() {
+            self.scope.note_dropped("tools[].cache_control");
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn chat_choice(&mut self, choice: Choice<'_>, conversation: &Conversation<'_>) {
+        match choice {
+            Choice::Auto => self.out.key("tool_choice").string("auto"),
+            Choice::None => self.out.key("tool_choice").string("none"),
+            Choice::Required => self.out.key("tool_choice").string("required"),
             // Chat has no search that could be chosen.
-            Some(Choice::Search) => {}
-            Some(Choice::Tool { name, namespace }) => {
-                let tool = Self::chosen(conversation, name, namespace);
-                let kind = tool.map(Self::kind).unwrap_or_default();
+            Choice::Search => {}
+            Choice::Tool { name, namespace } => {
+                let (namespace, kind) = Self::chosen(conversation, name, namespace);
                 let word = match kind == ToolKind::Custom && self.has_custom_tools() {
                     true => "custom",
                     false => "function",
@@ -53,16 +66,11 @@ impl Writer<'_, '_> {
                 self.out.key("type").string(word);
                 self.out.key(word).begin_object();
                 self.out.key("name");
-                let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
                 self.tool_name(name, namespace, kind);
                 self.out.end_object();
                 self.out.end_object();
             }
         }
-        if let Some(parallel) = conversation.parallel {
-            self.out.key("parallel_tool_calls").bool(parallel);
-        }
-        Ok(())
     }
 
     fn chat_custom(&mut self, tool: &Tool<'_>, grammar: Option<Grammar<'_>>) {

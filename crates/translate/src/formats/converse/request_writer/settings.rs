@@ -85,10 +85,9 @@ impl Writer<'_, '_> {
         self.out.key("toolChoice").begin_object();
         self.out.key(name).begin_object();
         if let Some(Choice::Tool { name, namespace }) = conversation.choice {
-            let tool = Self::chosen(conversation, name, namespace);
-            let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
+            let (namespace, kind) = Self::chosen(conversation, name, namespace);
             self.out.key("name");
-            self.tool_name(name, namespace, tool.map(Self::kind).unwrap_or_default());
+            self.tool_name(name, namespace, kind);
         }
         self.out.end_object();
         self.out.end_object();

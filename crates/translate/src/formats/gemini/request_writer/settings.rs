@@ -47,11 +47,10 @@ impl Writer<'_, '_> {
         };
         self.out.key("mode").string(mode);
         if let Choice::Tool { name, namespace } = choice {
-            let tool = Self::chosen(conversation, name, namespace);
-            let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
+            let (namespace, kind) = Self::chosen(conversation, name, namespace);
             self.out.key("allowedFunctionNames").begin_array();
             self.out.item();
-            self.tool_name(name, namespace, tool.map(Self::kind).unwrap_or_default());
+            self.tool_name(name, namespace, kind);
             self.out.end_array();
         }
         self.out.end_object();

@@ -36,11 +36,14 @@ impl Writer<'_, '_> {
         }
         self.out.end_array();
         let is_single = conversation.parallel == Some(false);
-        let choice = match conversation.choice {
-            None if is_single => Some(Choice::Auto),
-            choice => choice,
-        };
-        let Some(choice) = choice else { return Ok(()) };
+        let choice = conversation.choice;
+        if let Some(choice) = choice.or(is_single.then_some(Choice::Auto)) {
+            self.messages_choice(choice, conversation);
+        }
+        Ok(())
+    }
+
+    fn messages_choice(&mut self, choice: Choice<'_>, conversation: &Conversation<'_>) {
         self.out.key("tool_choice").begin_object();
         match choice {
             Choice::Auto => self.out.key("type").string("auto"),
@@ -51,11 +54,10 @@ impl Writer<'_, '_> {
                 self.out.key("name").string("web_search");
             }
             Choice::Tool { name, namespace } => {
-                let tool = Self::chosen(conversation, name, namespace);
+                let (namespace, kind) = Self::chosen(conversation, name, namespace);
                 self.out.key("type").string("tool");
                 self.out.key("name");
-                let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
-                self.tool_name(name, namespace, tool.map(Self::kind).unwrap_or_default());
+                self.tool_name(name, namespace, kind);
             }
         }
         if let Some(parallel) = conversation.parallel
@@ -64,7 +66,6 @@ impl Writer<'_, '_> {
             self.out.key("disable_parallel_tool_use").bool(!parallel);
         }
         self.out.end_object();
-        Ok(())
     }
 
     /// Messages refuses a history with calls where no tools are offered: stand-ins are, and

@@ -21,54 +21,62 @@ impl Writer<'_, '_> {
         }
         self.out.key("tools").begin_array();
         for tool in &conversation.tools {
-            self.out.item().begin_object();
-            match tool.takes {
-                Takes::Free(grammar) => {
-                    self.out.key("type").string("custom");
-                    self.responses_custom(tool, grammar);
-                }
-                Takes::Object { .. } => {
-                    self.out.key("type").string("function");
-                    self.function(tool, "parameters")?;
-                }
-            }
-            if tool.cache.is_some() {
-                self.scope.note_dropped("tools[].cache_control");
-            }
-            self.out.end_object();
+            self.responses_tool(tool)?;
         }
         if let Some(search) = &conversation.search {
             self.responses_search(search);
         }
         self.out.end_array();
-        match conversation.choice {
-            None => {}
-            Some(Choice::Auto) => self.out.key("tool_choice").string("auto"),
-            Some(Choice::None) => self.out.key("tool_choice").string("none"),
-            Some(Choice::Required) => self.out.key("tool_choice").string("required"),
-            Some(Choice::Search) => {
+        if let Some(choice) = conversation.choice {
+            self.responses_choice(choice, conversation);
+        }
+        if let Some(parallel) = conversation.parallel {
+            self.out.key("parallel_tool_calls").bool(parallel);
+        }
+        Ok(())
+    }
+
+    fn responses_tool(&mut self, tool: &Tool<'_>) -> Result<(), Refusal> {
+        self.out.item().begin_object();
+        match tool.takes {
+            Takes::Free(grammar) => {
+                self.out.key("type").string("custom");
+                self.responses_custom(tool, grammar);
+            }
+            Takes::Object { .. } => {
+                self.out.key("type").string("function");
+                self.function(tool, "parameters")?;
+            }
+        }
+        if tool.cache.is_some() {
+            self.scope.note_dropped("tools[].cache_control");
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn responses_choice(&mut self, choice: Choice<'_>, conversation: &Conversation<'_>) {
+        match choice {
+            Choice::Auto => self.out.key("tool_choice").string("auto"),
+            Choice::None => self.out.key("tool_choice").string("none"),
+            Choice::Required => self.out.key("tool_choice").string("required"),
+            Choice::Search => {
                 self.out.key("tool_choice").begin_object();
                 self.out.key("type").string("web_search");
                 self.out.end_object();
             }
-            Some(Choice::Tool { name, namespace }) => {
-                let tool = Self::chosen(conversation, name, namespace);
-                let kind = tool.map(Self::kind).unwrap_or_default();
+            Choice::Tool { name, namespace } => {
+                let (namespace, kind) = Self::chosen(conversation, name, namespace);
                 self.out.key("tool_choice").begin_object();
                 self.out.key("type").string(match kind {
                     ToolKind::Custom => "custom",
                     ToolKind::Function => "function",
                 });
                 self.out.key("name");
-                let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
                 self.tool_name(name, namespace, kind);
                 self.out.end_object();
             }
         }
-        if let Some(parallel) = conversation.parallel {
-            self.out.key("parallel_tool_calls").bool(parallel);
-        }
-        Ok(())
     }
 
     fn responses_custom(&mut self, tool: &Tool<'_>, grammar: Option<Grammar<'_>>) {
