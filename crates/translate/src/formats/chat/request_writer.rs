@@ -13,7 +13,8 @@ use crate::{
     names::ToolKind,
     request::{
         conversation::{
-            Block, CallResult, Conversation, File, Image, Input, Role, Source, TextBlock, Turn,
+            Block, Call, CallResult, Conversation, File, Image, Input, Role, Source, TextBlock,
+            Thought, Turn,
         },
         reasoning,
     },
@@ -41,9 +42,11 @@ fn pieces_of<'c, 'd>(
 
 /// The earlier reasoning of a chat provider, in its own words.
 #[derive(Default)]
-struct Own<'d> {
+struct Own<'c, 'd> {
     shown: Vec<Text<'d>>,
     hidden: Vec<String>,
+    /// Entries of `reasoning_details`, with the texts that their seals went without.
+    details: Vec<(String, &'c [Text<'d>])>,
 }
 
 impl Writer<'_, '_> {
@@ -413,46 +416,20 @@ impl Writer<'_, '_> {
         self.out.key("tool_calls").begin_array();
         let mut signature = None;
         for block in &turn.blocks {
-            let call = match block {
-                Block::Call(call) => call,
+            match block {
+                Block::Call(call) => {
+                    let signature = signature.take().map(|(signature, _)| signature);
+                    self.chat_call(call, signature);
+                }
                 Block::Thought(thought) => {
-                    let native = self.restore(thought);
-                    if let Some(native) = native
-                        && native.form == ReasoningForm::CallSignature
-                        && let Some((_, unused)) = signature.replace((native.payload, thought))
+                    if let Some(next) = self.call_signature(thought)
+                        && let Some((_, unused)) = signature.replace((next, thought))
                     {
                         self.forget_thought(unused);
                     }
-                    continue;
                 }
-                _ => continue,
-            };
-            self.out.item().begin_object();
-            self.out.key("id");
-            self.call_id(call.id);
-            if let (Input::Free(input), true) = (&call.input, self.has_custom_tools()) {
-                self.out.key("type").string("custom");
-                self.out.key("custom").begin_object();
-                self.out.key("name");
-                self.tool_name(call.name, call.namespace, ToolKind::Custom);
-                text(self.out.key("input"), *input);
-            } else {
-                self.out.key("type").string("function");
-                self.out.key("function").begin_object();
-                self.out.key("name");
-                self.called_name(call);
-                self.out.key("arguments");
-                self.arguments(&call.input);
+                _ => {}
             }
-            self.out.end_object();
-            if let Some((signature, _)) = signature.take() {
-                self.out.key("extra_content").begin_object();
-                self.out.key("google").begin_object();
-                self.out.key("thought_signature").string(&signature);
-                self.out.end_object();
-                self.out.end_object();
-            }
-            self.out.end_object();
         }
         self.out.end_array();
         if let Some((_, unused)) = signature {
@@ -460,11 +437,66 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The reasoning of this provider before its answer: the parts that it can verify, unchanged, and
-    /// the text if it requires that.
+    /// The signature of the call that follows a thought.
+    fn call_signature(&mut self, thought: &Thought<'_>) -> Option<String> {
+        let native = self.restore(thought)?;
+        (native.form == ReasoningForm::CallSignature).then_some(native.payload)
+    }
+
+    fn chat_call(&mut self, call: &Call<'_>, signature: Option<String>) {
+        self.out.item().begin_object();
+        self.out.key("id");
+        self.call_id(call.id);
+        if let (Input::Free(input), true) = (&call.input, self.has_custom_tools()) {
+            self.out.key("type").string("custom");
+            self.out.key("custom").begin_object();
+            self.out.key("name");
+            self.tool_name(call.name, call.namespace, ToolKind::Custom);
+            text(self.out.key("input"), *input);
+        } else {
+            self.out.key("type").string("function");
+            self.out.key("function").begin_object();
+            self.out.key("name");
+            self.called_name(call);
+            self.out.key("arguments");
+            self.arguments(&call.input);
+        }
+        self.out.end_object();
+        if let Some(signature) = signature {
+            self.out.key("extra_content").begin_object();
+            self.out.key("google").begin_object();
+            self.out.key("thought_signature").string(&signature);
+            self.out.end_object();
+            self.out.end_object();
+        }
+        self.out.end_object();
+    }
+
+    /// Writes the reasoning of this provider before its answer.
     fn chat_thoughts(&mut self, turn: &Turn<'_>, has_calls: bool) {
+        let own = self.own_reasoning(turn, has_calls);
+        if !own.shown.is_empty() || !own.hidden.is_empty() {
+            self.out.key("reasoning_content").begin_string();
+            for text in own.shown {
+                self.out.escaped(text.json());
+            }
+            for text in own.hidden {
+                self.out.text(&text);
+            }
+            self.out.end_string();
+        }
+        if !own.details.is_empty() {
+            self.out.key("reasoning_details").begin_array();
+            for (payload, texts) in own.details {
+                self.reasoning_detail(&payload, texts);
+            }
+            self.out.end_array();
+        }
+    }
+
+    /// The parts that this provider can verify, unchanged, and the text if it requires that.
+    fn own_reasoning<'c, 'd>(&mut self, turn: &'c Turn<'d>, has_calls: bool) -> Own<'c, 'd> {
         let mut own = Own::default();
-        let mut details = Vec::new();
         let wants_text = self.scope.target.chat.reasoning_content;
         for block in &turn.blocks {
             let Block::Thought(thought) = block else {
@@ -478,7 +510,7 @@ impl Writer<'_, '_> {
             match native.form {
                 ReasoningForm::Details => {
                     own.shown.extend(thought.text.iter().filter(|_| wants_text));
-                    details.push((native.payload, &thought.text));
+                    own.details.push((native.payload, &thought.text));
                 }
                 ReasoningForm::Shown if wants_text => own.shown.extend(&thought.text),
                 ReasoningForm::Hidden if wants_text => own.hidden.push(native.payload),
@@ -492,23 +524,7 @@ impl Writer<'_, '_> {
             // The calls are another provider's. This one refuses them without, and with an empty text.
             own.hidden.push(" ".to_owned());
         }
-        if !own.shown.is_empty() || !own.hidden.is_empty() {
-            self.out.key("reasoning_content").begin_string();
-            for text in own.shown {
-                self.out.escaped(text.json());
-            }
-            for text in own.hidden {
-                self.out.text(&text);
-            }
-            self.out.end_string();
-        }
-        if !details.is_empty() {
-            self.out.key("reasoning_details").begin_array();
-            for (payload, texts) in details {
-                self.reasoning_detail(&payload, texts);
-            }
-            self.out.end_array();
-        }
+        own
     }
 
     /// An entry of `reasoning_details`, with the text that its seal went without.
