@@ -1,7 +1,7 @@
 //! How a messages provider is asked to think, and the output limit that goes with it.
 
 use crate::{
-    Refusal,
+    Refusal, Target,
     request::{
         conversation::{Choice, Conversation, Reasoning},
         reasoning::{DEFAULT_EFFORT, effort_field, fit, no_reasoning, wanted},
@@ -46,16 +46,8 @@ pub(crate) fn plan(
     lost_thought: bool,
     scope: &mut Scope<'_>,
 ) -> Result<MessagesPlan, Refusal> {
-    let most = scope.target.max_output_tokens;
-    let asked_limit = conversation.limit;
-    let held = scope.target.reserved_output.unwrap_or(u64::MAX);
-    let max_tokens = match (asked_limit, most) {
-        (Some(asked), Some(most)) => asked.min(most),
-        (Some(asked), None) => asked,
-        (None, most) => most.unwrap_or(FALLBACK_LIMIT).min(held),
-    };
     let mut plan = MessagesPlan {
-        max_tokens,
+        max_tokens: output_limit(conversation.limit, scope.target),
         ..MessagesPlan::default()
     };
     let asked = &conversation.reasoning;
@@ -64,54 +56,64 @@ pub(crate) fn plan(
         no_reasoning(asked, scope)?;
         return Ok(plan);
     }
-    let effort = wanted(asked, scope);
-    if effort == Some(Effort::None) {
-        if scope.target.messages.thinking_can_be_disabled {
-            plan.thinking = Some(ThinkingSent::Disabled);
-        } else {
-            scope.note_dropped(effort_field(asked));
-        }
-        return Ok(plan);
-    }
     let is_extended = mode == ReasoningMode::Extended;
-    if effort.is_none() && !is_extended {
-        return Ok(plan);
-    }
-    if conversation.choice.is_some_and(Choice::is_forced) {
+    match wanted(asked, scope) {
+        Some(Effort::None) if scope.target.messages.thinking_can_be_disabled => {
+            plan.thinking = Some(ThinkingSent::Disabled);
+        }
+        Some(Effort::None) => not_thought(asked, scope),
+        None if !is_extended => {}
         // Messages refuses to think where a tool must be called.
-        not_thought(asked, scope);
-        return Ok(plan);
-    }
-    if scope.target.messages.adaptive_thinking {
-        // Messages can ask for an effort without thinking.
-        let is_of_messages = asked.effort_field == "output_config.effort";
-        if !is_of_messages || asked.mode.is_some() || is_extended {
-            plan.thinking = Some(ThinkingSent::Adaptive);
+        _ if conversation.choice.is_some_and(Choice::is_forced) => not_thought(asked, scope),
+        effort if scope.target.messages.adaptive_thinking => {
+            // Messages can ask for an effort without thinking.
+            let is_of_messages = asked.effort_field == "output_config.effort";
+            if !is_of_messages || asked.mode.is_some() || is_extended {
+                plan.thinking = Some(ThinkingSent::Adaptive);
+            }
+            let at_least_low = effort.map(|effort| effort.max(Effort::Low));
+            plan.effort = at_least_low.and_then(|effort| fit(effort, asked, scope));
         }
-        let at_least_low = effort.map(|effort| effort.max(Effort::Low));
-        plan.effort = at_least_low.and_then(|effort| fit(effort, asked, scope));
-        return Ok(plan);
-    }
-    let budget = asked
-        .budget
-        .or(effort.unwrap_or(DEFAULT_EFFORT).thinking_budget())
-        .unwrap_or(ThinkingRoom::LEAST_BUDGET);
-    // More than the caller's limit is reserved for a model alone that thinks unasked.
-    let ceiling = if is_extended {
-        most.unwrap_or(u64::MAX).min(held)
-    } else {
-        max_tokens
-    };
-    // An answer that goes on after tools must repeat its thinking, which is lost here.
-    let room = ThinkingRoom::within(budget, max_tokens, Some(ceiling)).filter(|_| !lost_thought);
-    match room {
-        Some(room) => {
-            plan.thinking = Some(ThinkingSent::Enabled(room.budget));
-            plan.max_tokens = room.limit;
+        // An answer that goes on after tools must repeat its thinking, which is lost here.
+        _ if lost_thought => not_thought(asked, scope),
+        effort => {
+            let budget = asked
+                .budget
+                .or(effort.unwrap_or(DEFAULT_EFFORT).thinking_budget());
+            match room(budget, plan.max_tokens, scope.target) {
+                Some(room) => {
+                    plan.thinking = Some(ThinkingSent::Enabled(room.budget));
+                    plan.max_tokens = room.limit;
+                }
+                None => not_thought(asked, scope),
+            }
         }
-        None => not_thought(asked, scope),
     }
     Ok(plan)
+}
+
+/// The output limit in tokens before the thinking: the client's, within that of the model.
+fn output_limit(asked: Option<u64>, target: &Target<'_>) -> u64 {
+    let most = target.max_output_tokens;
+    match asked {
+        Some(asked) => asked.min(most.unwrap_or(u64::MAX)),
+        None => {
+            let held = target.reserved_output.unwrap_or(u64::MAX);
+            most.unwrap_or(FALLBACK_LIMIT).min(held)
+        }
+    }
+}
+
+/// The thinking that fits into an output limit. The limit is raised only for a model that thinks unasked:
+/// only then more than the limit is reserved.
+fn room(budget: Option<u64>, limit: u64, target: &Target<'_>) -> Option<ThinkingRoom> {
+    let most = target.max_output_tokens.unwrap_or(u64::MAX);
+    let ceiling = match target.reasoning {
+        ReasoningMode::Extended => most.min(target.reserved_output.unwrap_or(u64::MAX)),
+        _ => limit,
+    };
+    let budget = budget.unwrap_or(ThinkingRoom::LEAST_BUDGET);
+    ThinkingRoom::within(budget, limit, Some(ceiling))
 }
 
 /// A model that would think does not: what asked it to is named, or else that it does not.
