@@ -1,6 +1,10 @@
 //! A request to a model, fitted to a deployment: the body in a format of the deployment, and the fields that it
 //! loses. The gateway adds the memory that this takes, the patches and the address.
 
+mod untranslated;
+
+pub use untranslated::Untranslated;
+
 use crate::candidate::{internal_error, purpose};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -9,17 +13,12 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::settings::EmbeddingsApi;
 use tollgate_routing::{Deployment, Model};
 use tollgate_translate::{
-    AcceptedEfforts, EmbeddingsFormat, EmbeddingsRequest, Lossy, ModelReasoning, Refusal, Strict,
-    Target, ThinkingObstacles, Translated, embeddings_request, lacks_any, needs_custom_tools,
-    request, sampling_settings, with_default_effort, within_capabilities, without_members,
-    without_refused, without_seals,
+    EmbeddingsFormat, EmbeddingsRequest, Lossy, Strict, Target, Translated, embeddings_request,
+    needs_custom_tools, request, without_refused,
 };
-use tollgate_types::{
-    Capabilities, ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle,
-};
+use tollgate_types::{ErrorCode, Format, MessagesCapabilities, PublicError};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::peek::Peeked;
-use tollgate_wire::reasoning;
 use tollgate_wire::splice::{Splice, Spliced};
 
 /// A request whose model is known.
@@ -37,16 +36,6 @@ pub struct ModelRequest<'a> {
     pub peeked: &'a Peeked,
     /// The operator's rules for fields that cannot be translated.
     pub settings: &'a TranslationSettings,
-}
-
-/// A body in the client's format, within the capabilities of a deployment.
-pub struct Untranslated {
-    /// The body.
-    pub body: Bytes,
-    /// The fields of the client's request that are left out.
-    pub dropped: Vec<Cow<'static, str>>,
-    /// The output limit in tokens, if it is higher than the client's.
-    pub raised_limit: Option<u64>,
 }
 
 impl<'a> ModelRequest<'a> {
@@ -73,78 +62,6 @@ impl<'a> ModelRequest<'a> {
         }
         let body = self.assemble(Splice::default());
         !body.is_ok_and(|body| needs_custom_tools(to, &body, capabilities))
-    }
-
-    /// Whether [`untranslated`](Self::untranslated) copies the body to edit it.
-    pub fn is_edited(&self, deployment: &Deployment) -> bool {
-        // Obstacles to thinking are looked for later.
-        self.adds_thinking() || {
-            let (edits, _) = self.edits(deployment, || None);
-            !edits.into_splice().is_empty()
-        }
-    }
-
-    /// Whether [`untranslated`](Self::untranslated) parses the body.
-    pub fn is_parsed(&self, deployment: &Deployment) -> bool {
-        let (capabilities, peeked) = (&deployment.capabilities, self.peeked);
-        peeked.has_seals
-            || self.adds_thinking()
-            || self.default_effort(deployment).is_some()
-            || lacks_any(self.format, capabilities, peeked.has_top_k)
-            || self.lacks_sampling()
-    }
-
-    /// The client's bytes with the edits spliced in, within the capabilities of a deployment.
-    ///
-    /// # Errors
-    ///
-    /// The provider cannot do what the request depends on, or the operator does not allow a field to be dropped.
-    pub fn untranslated(&self, deployment: &Deployment) -> Result<Untranslated, PublicError> {
-        let (model, peeked, strict) = (self.model, self.peeked, self.strict());
-        let whole = || self.assemble(Splice::default()).ok();
-        let (edits, fitted) = self.edits(deployment, whole);
-        let Fitted {
-            mut dropped,
-            sampling,
-        } = fitted;
-        let raised_limit = self.raised_limit(edits.output_limit());
-        let mut body = self.assemble(edits.into_splice())?;
-        if !sampling.is_empty() {
-            may_drop_sampling(&sampling, strict)?;
-            body = without_members(&body, &sampling).ok_or_else(|| self.fault())?;
-            dropped.extend(sampling);
-        }
-        if peeked.has_seals
-            && let Some(unsealed) = without_seals(self.format, &body, model.thinking_levels())
-        {
-            body = unsealed.body;
-            dropped.extend(unsealed.dropped);
-        }
-        if let Some(effort) = self.default_effort(deployment)
-            && let Some(with_effort) = with_default_effort(self.format, &body, effort)
-        {
-            body = with_effort;
-        }
-        let reasoning = ModelReasoning {
-            mode: model.reasoning,
-            efforts: &model.efforts,
-        };
-        let fitted = within_capabilities(
-            self.format,
-            body,
-            &accepted(deployment, model),
-            reasoning,
-            peeked.has_top_k,
-            strict,
-        )?;
-        dropped.extend(fitted.dropped);
-        let mut dropped = dropped.into_iter().map(Cow::Borrowed).collect();
-        let body = self.without_refused(deployment, fitted.body, &mut dropped)?;
-        Ok(Untranslated {
-            body,
-            dropped,
-            raised_limit,
-        })
     }
 
     /// Removes the fields that the provider refuses, and adds them to `dropped`.
@@ -302,95 +219,6 @@ impl<'a> ModelRequest<'a> {
         let spliced = edits.apply(self.pieces);
         spliced.map(Spliced::into_bytes).map_err(|_| self.fault())
     }
-
-    /// The edits of a body that is sent in its own format. `whole`: the body.
-    fn edits(
-        &self,
-        deployment: &Deployment,
-        whole: impl FnOnce() -> Option<Bytes>,
-    ) -> (BodyEdits<'a>, Fitted) {
-        let context = self.context;
-        let mut edits = BodyEdits::new(self.format, self.peeked);
-        let asked_for = self.peeked.facts.model.as_deref();
-        let upstream_model = self.upstream_model(deployment);
-        if asked_for != Some(upstream_model) {
-            edits.set_model(upstream_model);
-        }
-        if asks_for_usage(context) {
-            edits.ask_for_usage();
-        }
-        if let Some(tokens) = context.output_limit {
-            edits.set_output_limit(tokens);
-        }
-        let fitted = match (self.format, context.endpoint.is_count()) {
-            // Its counter takes no settings.
-            (Format::Gemini, true) => Fitted::default(),
-            _ => self.fit_reasoning(&mut edits, whole),
-        };
-        (edits, fitted)
-    }
-
-    /// Makes a request that is sent in its own format fit its model's mode of reasoning, within what is held
-    /// for it. `whole`: its body.
-    fn fit_reasoning(
-        &self,
-        edits: &mut BodyEdits<'_>,
-        whole: impl FnOnce() -> Option<Bytes>,
-    ) -> Fitted {
-        let (context, model, facts) = (self.context, self.model, &self.peeked.facts);
-        let (adds, lacks_sampling) = (self.adds_thinking(), self.lacks_sampling());
-        let body = (adds || lacks_sampling).then(whole).flatten();
-        let obstacles = match body.as_ref().filter(|_| adds) {
-            Some(body) => ThinkingObstacles::of(body),
-            None => ThinkingObstacles::default(),
-        };
-        let bounds = reasoning::Bounds {
-            output_limit: context.output_limit,
-            most_output: context.reserved_output.or(model.max_output_tokens),
-            excluded: obstacles.excluded,
-            adaptive: model.thinking == Some(ThinkingStyle::Adaptive),
-            efforts: &model.efforts,
-        };
-        let dropped = reasoning::fit(model.reasoning, self.format, facts, &bounds, edits);
-        let thinks = adds && edits.says_how_to_think();
-        let sampling = match body.filter(|_| lacks_sampling) {
-            Some(body) => sampling_settings(&body),
-            None if thinks => obstacles.sampling,
-            None => Vec::new(),
-        };
-        Fitted { dropped, sampling }
-    }
-
-    fn adds_thinking(&self) -> bool {
-        reasoning::adds_thinking(self.model.reasoning, self.format, &self.peeked.facts)
-    }
-
-    /// Whether it has sampling settings, and its model does not accept any.
-    const fn lacks_sampling(&self) -> bool {
-        !self.model.sampling && self.peeked.has_sampling
-    }
-
-    /// What the model accepts as an effort, if a request of its own format may have to be given one. Counters
-    /// take no settings.
-    fn default_effort(&self, deployment: &Deployment) -> Option<AcceptedEfforts<'a>> {
-        let (model, facts) = (self.model, &self.peeked.facts);
-        let adds = !self.context.endpoint.is_count()
-            && reasoning::adds_effort(model.reasoning, self.format, facts);
-        adds.then(|| AcceptedEfforts {
-            efforts: &model.efforts,
-            thinking_levels: model.thinking_levels(),
-            beside_tools: deployment.capabilities.chat.effort_with_tools,
-        })
-    }
-}
-
-/// A request in its own format, changed for the reasoning mode of its model.
-#[derive(Default)]
-struct Fitted {
-    /// The fields that the edits leave out.
-    dropped: Vec<&'static str>,
-    /// Settings to be left out besides.
-    sampling: Vec<&'static str>,
 }
 
 /// Whether the gateway asks for the usage of a chat stream, and so must remove the chunk with the usage.
@@ -399,29 +227,4 @@ pub fn asks_for_usage(request: &RequestContext) -> bool {
         && request
             .facts_if_read()
             .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
-}
-
-/// Checks that these sampling settings can be dropped for a model that does not accept them.
-///
-/// # Errors
-///
-/// The operator forbids it.
-fn may_drop_sampling(sampling: &[&'static str], strict: Strict<'_>) -> Result<(), Refusal> {
-    let why = "is not accepted by this model, and it must not be dropped (`translation.strict`)";
-    match sampling.iter().find(|path| strict.forbids(path)) {
-        Some(path) => Err(Refusal::new(*path, why)),
-        None => Ok(()),
-    }
-}
-
-/// The capabilities of a deployment for a model, for requests of its own format.
-fn accepted<'a>(deployment: &'a Deployment, model: &Model) -> Cow<'a, Capabilities> {
-    let known = &deployment.capabilities;
-    let is_adaptive = model.thinking == Some(ThinkingStyle::Adaptive);
-    if known.messages.adaptive_thinking || !is_adaptive {
-        return Cow::Borrowed(known);
-    }
-    let mut of_model = known.clone();
-    of_model.messages.adaptive_thinking = true;
-    Cow::Owned(of_model)
 }

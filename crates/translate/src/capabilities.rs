@@ -44,6 +44,24 @@ pub fn sampling_settings(body: &[u8]) -> Vec<&'static str> {
     all.into_iter().filter(is_given).collect()
 }
 
+/// A body without sampling settings that its model does not accept.
+///
+/// # Errors
+/// The operator does not allow one of them to be dropped.
+pub fn without_sampling(
+    body: Bytes,
+    settings: &[&'static str],
+    strict: Strict<'_>,
+) -> Result<Bytes, Refusal> {
+    if let Some(path) = settings.iter().find(|path| strict.forbids(path)) {
+        return Err(must_stay(path, "model"));
+    }
+    match settings {
+        [] => Ok(body),
+        settings => Ok(without_members(&body, settings).unwrap_or(body)),
+    }
+}
+
 /// A body within the capabilities of its provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fitted {
@@ -80,14 +98,15 @@ pub fn without_refused<'a>(
     let is_said = |name: &&&str| top.given(name).is_some();
     let dropped: Vec<_> = found.iter().filter(is_said).copied().collect();
     if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
-        return Err(must_stay(path));
+        return Err(must_stay(path, "provider"));
     }
     let rest = without_members(&body, &found);
     Ok((rest.unwrap_or(body), dropped))
 }
 
-fn must_stay(path: &str) -> Refusal {
-    let why = "is not accepted by this provider, and it must not be dropped (`translation.strict`)";
+fn must_stay(path: &str, by: &str) -> Refusal {
+    let why =
+        format!("is not accepted by this {by}, and it must not be dropped (`translation.strict`)");
     Refusal::new(path, why)
 }
 
@@ -179,7 +198,7 @@ pub fn within_capabilities(
         (fitter.splice, fitter.dropped)
     };
     if let Some(path) = dropped.iter().find(|path| strict.forbids(path)) {
-        return Err(must_stay(path));
+        return Err(must_stay(path, "provider"));
     }
     if splice.is_empty() {
         return Ok(unchanged(body));

@@ -45,7 +45,7 @@ pub use tollgate_wire::document;
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use capabilities::{
     Fitted, ModelReasoning, lacks_any, needs_custom_tools, sampling_settings, within_capabilities,
-    without_refused,
+    without_refused, without_sampling,
 };
 pub use default_effort::{AcceptedEfforts, with_default_effort};
 pub use embeddings::{
