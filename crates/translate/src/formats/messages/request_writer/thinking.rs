@@ -120,3 +120,44 @@ fn room(budget: Option<u64>, limit: u64, target: &Target<'_>) -> Option<Thinking
 fn not_thought(asked: &Reasoning, scope: &mut Scope<'_>) {
     scope.note_dropped(effort_field(asked));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_limit_is_within_the_models_and_made_up_within_the_reservation() {
+        for (asked, most, held, expected) in [
+            (Some(10), Some(20), Some(5), 10),
+            (Some(30), Some(20), None, 20),
+            (Some(30), None, None, 30),
+            (None, Some(20), None, 20),
+            (None, Some(20), Some(15), 15),
+            (None, None, None, FALLBACK_LIMIT),
+            (None, None, Some(100), 100),
+        ] {
+            let target = Target {
+                max_output_tokens: most,
+                reserved_output: held,
+                ..Target::new("m", "b")
+            };
+            let case = format!("{asked:?} {most:?} {held:?}");
+            assert_eq!(output_limit(asked, &target), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_raised_only_for_a_model_that_thinks_unasked() {
+        let limit = |reasoning, reserved_output| {
+            let target = Target {
+                reasoning,
+                reserved_output,
+                ..Target::new("m", "b")
+            };
+            room(Some(8192), 100, &target).map(|room| room.limit)
+        };
+        assert_eq!(limit(ReasoningMode::ProviderDefault, None), None);
+        assert_eq!(limit(ReasoningMode::Extended, None), Some(1124));
+        assert_eq!(limit(ReasoningMode::Extended, Some(1123)), None);
+    }
+}
