@@ -33,25 +33,37 @@ pub(crate) struct MessagesReader {
 struct OpenSearch {
     key: Key,
     id: String,
-    /// Its input, and the caller that it names: JSON.
+    /// Contents of a string while the block is open, then JSON.
     input: String,
+    /// The caller that it names: JSON.
     caller: Option<String>,
 }
 
 #[derive(Debug)]
 struct OpenBlock {
     index: u64,
-    /// `None`: a block of a kind that no other format has.
-    kind: Option<Kind>,
-    signature: String,
-    redacted: Option<Blob>,
-    citations: Vec<Citation>,
-    /// Bytes that they hold.
-    cited: usize,
-    /// The input, where it came with the block's start instead of in pieces; of a search all
-    /// of it. Contents of a string.
-    input: String,
-    search: Option<Box<OpenSearch>>,
+    content: Content,
+}
+
+/// What is kept of a block until it ends.
+#[derive(Debug)]
+enum Content {
+    Text(Citations),
+    Thinking {
+        signature: String,
+        redacted: Option<Blob>,
+    },
+    /// The input of a call, if it came with the block's start instead of in pieces: contents of a string.
+    Call(String),
+    Search(OpenSearch),
+    /// A block of a kind that no other format has.
+    Other,
+}
+
+#[derive(Debug, Default)]
+struct Citations {
+    pages: Vec<Citation>,
+    bytes: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,104 +132,43 @@ impl MessagesReader {
         if block.kind.as_str() == "web_search_tool_result" {
             return self.found(block, raw, flow);
         }
-        let kind = match block.kind.as_str() {
-            "text" => Some(Kind::Text),
-            "thinking" | "redacted_thinking" => Some(Kind::Thinking),
-            "tool_use" => Some(Kind::Tool),
-            "server_tool_use" if flow.has_search() && is_search(block) => Some(Kind::Search),
-            _ => None,
-        };
-        self.open = Some(OpenBlock {
-            index,
-            kind,
-            signature: owned(block.signature),
-            redacted: block
-                .blob()
-                .filter(|blob| blob.form == ReasoningForm::Redacted),
-            citations: Vec::new(),
-            cited: 0,
-            input: String::new(),
-            search: None,
-        });
-        let Some(kind) = kind else { return Ok(()) };
-        let key = Key::new(kind, index, 0);
-        match kind {
-            Kind::Text => {
-                self.cite(block.citations.iter().flatten(), flow)?;
-                flow.piece(key, block.text.unwrap_or_default())
+        let content = match block.kind.as_str() {
+            "text" => begin_text(index, block, flow)?,
+            "thinking" | "redacted_thinking" => begin_thinking(index, block, flow)?,
+            "tool_use" => begin_call(index, block, flow)?,
+            "server_tool_use" if flow.has_search() && is_search(block) => {
+                self.begin_search(index, block, flow)?
             }
-            Kind::Search => self.search(key, block, flow),
-            Kind::Thinking => flow.piece(key, block.thinking.unwrap_or_default()),
-            Kind::Tool => self.call(key, block, flow),
-            Kind::Refusal => Ok(()),
-        }
-    }
-
-    fn call(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Failure> {
-        if let (Some(open), Some(input)) = (&mut self.open, block.input) {
-            open.input = read::arguments(input).into_owned();
-        }
-        let call = NativeCall {
-            id: block.id.unwrap_or_default(),
-            name: block.name.unwrap_or_default(),
-            is_custom: false,
+            _ => Content::Other,
         };
-        flow.call(key, call)
-    }
-
-    /// Keeps what the open text cites.
-    fn cite<'a>(
-        &mut self,
-        citations: impl IntoIterator<Item = &'a Raw<'a>>,
-        flow: &Flow,
-    ) -> Result<(), Failure> {
-        let Some(open) = &mut self.open else {
-            return Ok(());
-        };
-        for citation in citations {
-            let Some(page) = cited_page(*citation) else {
-                continue;
-            };
-            if open.citations.len() >= MOST_CITATIONS {
-                return Ok(());
-            }
-            let page = match flow.has_search() {
-                true => page.with_native(citation.get()),
-                false => page,
-            };
-            open.cited = open.cited.saturating_add(page.size());
-            if open.cited > MOST_WAITING {
-                return Err(Broken);
-            }
-            open.citations.push(page);
-        }
+        self.open = Some(OpenBlock { index, content });
         Ok(())
     }
 
-    /// Begins a search of the web.
-    fn search(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Failure> {
+    fn begin_search(
+        &self,
+        index: u64,
+        block: &Block<'_>,
+        flow: &mut Flow,
+    ) -> Result<Content, Failure> {
         /// More searches in one answer, with no results, are absurd.
         const MOST: usize = 64;
-        if self.searches.len() >= MOST {
-            return Err(Broken);
-        }
         let input = block.input.filter(|it| read::has_members(*it));
         let input = input.map(read::arguments).unwrap_or_default();
         let id = owned(block.id);
-        let caller = block.caller.map_or(0, |caller| caller.get().len());
-        if id.len() > LONGEST_ID || caller > LONGEST_ID || input.len() > MOST_INPUT {
+        let caller = block.caller.map(Raw::get);
+        let is_long = id.len().max(caller.map_or(0, str::len)) > LONGEST_ID;
+        if self.searches.len() >= MOST || is_long || input.len() > MOST_INPUT {
             return Err(Broken);
         }
-        if let Some(open) = &mut self.open {
-            open.input = input.into_owned();
-            open.search = Some(Box::new(OpenSearch {
-                key,
-                id: id.clone(),
-                input: String::new(),
-                caller: block.caller.map(|caller| caller.get().to_owned()),
-            }));
-        }
-        flow.search(key, id)
+        let key = Key::new(Kind::Search, index, 0);
+        flow.search(key, id.clone())?;
+        Ok(Content::Search(OpenSearch {
+            key,
+            id,
+            input: input.into_owned(),
+            caller: caller.map(ToOwned::to_owned),
+        }))
     }
 
     /// Reads the results of a search. A result without its search is left out.
@@ -233,62 +184,132 @@ impl MessagesReader {
     fn delta(&mut self, index: u64, delta: &Delta<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let open = self.open.as_mut().filter(|open| open.index == index);
         let open = open.ok_or(Broken)?;
-        let Some(kind) = open.kind else { return Ok(()) };
-        let key = Key::new(kind, index, 0);
-        match (delta.kind.as_str(), kind) {
-            ("text_delta", Kind::Text) => flow.piece(key, delta.text.unwrap_or_default()),
-            ("thinking_delta", Kind::Thinking) => {
-                flow.piece(key, delta.thinking.unwrap_or_default())
+        let key = |kind| Key::new(kind, index, 0);
+        match (delta.kind.as_str(), &mut open.content) {
+            (_, Content::Other) => Ok(()),
+            ("text_delta", Content::Text(_)) => {
+                flow.piece(key(Kind::Text), delta.text.unwrap_or_default())
             }
-            ("input_json_delta", Kind::Tool) => {
+            ("thinking_delta", Content::Thinking { .. }) => {
+                flow.piece(key(Kind::Thinking), delta.thinking.unwrap_or_default())
+            }
+            ("input_json_delta", Content::Call(input)) => {
                 let piece = delta.partial_json.unwrap_or_default();
                 if !piece.is_empty() {
-                    open.input.clear();
+                    input.clear();
                 }
-                flow.arguments(key, piece)
+                flow.arguments(key(Kind::Tool), piece)
             }
-            ("input_json_delta", Kind::Search) => {
+            ("input_json_delta", Content::Search(search)) => {
                 let piece = delta.partial_json.unwrap_or_default();
-                open.input.push_str(piece.as_str());
-                match open.input.len() <= MOST_INPUT {
-                    true => Ok(()),
-                    false => Err(Broken),
-                }
+                append(&mut search.input, piece.as_str(), MOST_INPUT)
             }
-            ("signature_delta", Kind::Thinking) => {
+            ("signature_delta", Content::Thinking { signature, .. }) => {
                 let piece = delta.signature.unwrap_or_default().unescape();
-                open.signature.push_str(&piece);
-                match open.signature.len() <= MAX_PAYLOAD_BYTES {
-                    true => Ok(()),
-                    false => Err(Broken),
-                }
+                append(signature, &piece, MAX_PAYLOAD_BYTES)
             }
-            ("citations_delta", Kind::Text) => self.cite(&delta.citation, flow),
+            ("citations_delta", Content::Text(citations)) => citations.add(&delta.citation, flow),
             ("text_delta" | "thinking_delta" | "input_json_delta", _) => Err(Broken),
             _ => Ok(()),
         }
     }
 
     fn end(&mut self, flow: &mut Flow) -> Result<(), Failure> {
-        let Some(open) = self.open.take() else {
+        let Some(OpenBlock { index, content }) = self.open.take() else {
             return Ok(());
         };
-        let Some(kind) = open.kind else { return Ok(()) };
-        let key = Key::new(kind, open.index, 0);
-        if let Some(search) = open.search {
-            let input = RawText::escaped(&open.input).unescape().into_owned();
-            self.searches.push(OpenSearch { input, ..*search });
-            return Ok(());
+        let key = |kind| Key::new(kind, index, 0);
+        match content {
+            Content::Text(citations) => {
+                for page in citations.pages {
+                    flow.cite(key(Kind::Text), page)?;
+                }
+                flow.end(key(Kind::Text), None)
+            }
+            Content::Thinking {
+                signature,
+                redacted,
+            } => {
+                let signed = || blob(ReasoningForm::Signature, signature);
+                flow.end(key(Kind::Thinking), redacted.or_else(signed))
+            }
+            Content::Call(input) => {
+                flow.arguments(key(Kind::Tool), RawText::escaped(&input))?;
+                flow.end(key(Kind::Tool), None)
+            }
+            Content::Search(search) => {
+                let input = RawText::escaped(&search.input).unescape().into_owned();
+                self.searches.push(OpenSearch { input, ..search });
+                Ok(())
+            }
+            Content::Other => Ok(()),
         }
-        if kind == Kind::Tool {
-            flow.arguments(key, RawText::escaped(&open.input))?;
+    }
+}
+
+fn begin_text(index: u64, block: &Block<'_>, flow: &mut Flow) -> Result<Content, Failure> {
+    let mut citations = Citations::default();
+    citations.add(block.citations.iter().flatten(), flow)?;
+    let key = Key::new(Kind::Text, index, 0);
+    flow.piece(key, block.text.unwrap_or_default())?;
+    Ok(Content::Text(citations))
+}
+
+fn begin_thinking(index: u64, block: &Block<'_>, flow: &mut Flow) -> Result<Content, Failure> {
+    let key = Key::new(Kind::Thinking, index, 0);
+    flow.piece(key, block.thinking.unwrap_or_default())?;
+    let is_redacted = |blob: &Blob| blob.form == ReasoningForm::Redacted;
+    Ok(Content::Thinking {
+        signature: owned(block.signature),
+        redacted: block.blob().filter(is_redacted),
+    })
+}
+
+fn begin_call(index: u64, block: &Block<'_>, flow: &mut Flow) -> Result<Content, Failure> {
+    let call = NativeCall {
+        id: block.id.unwrap_or_default(),
+        name: block.name.unwrap_or_default(),
+        is_custom: false,
+    };
+    flow.call(Key::new(Kind::Tool, index, 0), call)?;
+    let input = block.input.map(read::arguments).unwrap_or_default();
+    Ok(Content::Call(input.into_owned()))
+}
+
+/// Appends to what is kept of a block, within a bound.
+fn append(kept: &mut String, piece: &str, most: usize) -> Result<(), Failure> {
+    kept.push_str(piece);
+    match kept.len() <= most {
+        true => Ok(()),
+        false => Err(Broken),
+    }
+}
+
+impl Citations {
+    /// Keeps what the open text cites.
+    fn add<'a>(
+        &mut self,
+        citations: impl IntoIterator<Item = &'a Raw<'a>>,
+        flow: &Flow,
+    ) -> Result<(), Failure> {
+        for citation in citations {
+            let Some(page) = cited_page(*citation) else {
+                continue;
+            };
+            if self.pages.len() >= MOST_CITATIONS {
+                return Ok(());
+            }
+            let page = match flow.has_search() {
+                true => page.with_native(citation.get()),
+                false => page,
+            };
+            self.bytes = self.bytes.saturating_add(page.size());
+            if self.bytes > MOST_WAITING {
+                return Err(Broken);
+            }
+            self.pages.push(page);
         }
-        for citation in open.citations {
-            flow.cite(key, citation)?;
-        }
-        let signature = blob(ReasoningForm::Signature, open.signature);
-        let blob = open.redacted.or(signature);
-        flow.end(key, blob.filter(|_| kind == Kind::Thinking))
+        Ok(())
     }
 }
 
