@@ -196,8 +196,7 @@ impl ChatReader {
         self.arguments(place, function.arguments, flow)
     }
 
-    /// Which call a chunk goes on with, or the one that it begins. Providers leave out the
-    /// index, or write the same one for each call and distinguish them by id, or by nothing.
+    /// The call that a chunk goes on with, or the one that it begins.
     fn place(
         &mut self,
         index: Option<u64>,
@@ -205,31 +204,49 @@ impl ChatReader {
         has_input: bool,
         flow: &mut Flow,
     ) -> Result<usize, Failure> {
-        let NativeCall { id, name, .. } = native;
-        if id.as_str().len() > LONGEST_ID {
+        if native.id.as_str().len() > LONGEST_ID {
             return Err(Broken);
         }
-        let is_same = |call: &KnownCall| match index {
+        match self.continued(index, native, has_input, flow) {
+            Some(place) => Ok(place),
+            None => self.begin_call(index, native, flow),
+        }
+    }
+
+    /// The call that a chunk goes on with. Providers leave out the index, or write the same one for each call
+    /// and distinguish them by id, or by nothing.
+    fn continued(
+        &self,
+        index: Option<u64>,
+        native: NativeCall<'_>,
+        has_input: bool,
+        flow: &Flow,
+    ) -> Option<usize> {
+        let NativeCall { id, name, .. } = native;
+        let place = self.calls.iter().rposition(|call| match index {
             Some(index) => call.index == index,
             None => id.is_empty() || call.id == id.as_str(),
-        };
-        let is_another =
-            |call: &KnownCall| !id.is_empty() && !name.is_empty() && call.id != id.as_str();
-        // Without index and id, a name begins a call; with an index, once the one before is whole. Some
-        // providers repeat the name with each piece.
-        let is_next = |call: &KnownCall| {
-            let says_more = has_input || call.name != name.as_str();
-            let may_begin = index.is_none() || says_more && flow.is_over(call.key);
-            id.is_empty() && !name.is_empty() && may_begin
-        };
-        let known = self.calls.iter().rposition(is_same);
-        let goes_on = known.filter(|place| {
-            let call = self.calls.get(*place);
-            !self.is_whole && !call.is_some_and(|call| is_another(call) || is_next(call))
-        });
-        if let Some(place) = goes_on {
-            return Ok(place);
-        }
+        })?;
+        let call = self.calls.get(place)?;
+        let begins = !name.is_empty()
+            && match id.is_empty() {
+                false => call.id != id.as_str(),
+                // Without index and id, a name begins a call; with an index, once the one before is whole.
+                // Some providers repeat the name with each piece.
+                true => {
+                    let says_more = has_input || call.name != name.as_str();
+                    index.is_none() || says_more && flow.is_over(call.key)
+                }
+            };
+        (!self.is_whole && !begins).then_some(place)
+    }
+
+    fn begin_call(
+        &mut self,
+        index: Option<u64>,
+        native: NativeCall<'_>,
+        flow: &mut Flow,
+    ) -> Result<usize, Failure> {
         if self.calls.len() >= MOST_CALLS {
             return Err(Unfit);
         }
@@ -238,8 +255,8 @@ impl ChatReader {
         flow.call(key, native)?;
         self.calls.push(KnownCall {
             index: index.unwrap_or(u64::MAX),
-            id: id.as_str().to_owned(),
-            name: name.as_str().to_owned(),
+            id: native.id.as_str().to_owned(),
+            name: native.name.as_str().to_owned(),
             key,
         });
         Ok(place)
