@@ -1,9 +1,16 @@
 //! The limits of a key: requests, input tokens and output tokens per minute, and concurrent
-//! requests.
+//! requests. Whether it can pay is decided in `balance`.
 //!
-//! Whether it can pay is decided in `balance`. One process keeps limits in memory: a restart begins
-//! them anew, which lets at most one window more through. Several processes share them through a
-//! server (`shared`); without it each applies a share that it leases in the database (`leases`).
+//! How a request is admitted depends on the [`Mode`] of that moment:
+//!
+//! | Mode | First condition that holds | A request is admitted |
+//! |---|---|---|
+//! | `Server` | the shared server answers | by its answer, or at once if its last answer left room (`shared`) |
+//! | `Alone` | one process runs | by buckets in memory, which count all requests |
+//! | `Leased` | the database is PostgreSQL | by buckets of the share that this process leases in it (`leases`) |
+//! | `Divided` | always | by buckets of an equal share |
+//!
+//! Buckets outlive changes of the mode. A restart begins them anew, which lets at most one window more through.
 
 mod admission;
 mod bucket;
@@ -58,6 +65,7 @@ pub struct Standing {
 #[derive(Clone)]
 pub struct Limiter {
     keys: Arc<Keys>,
+    /// `None`: no other process can run.
     sharing: Option<Arc<Sharing>>,
 }
 
@@ -70,11 +78,29 @@ struct Keys {
 
 /// How a process shares limits with others.
 struct Sharing {
-    /// How many processes run.
-    nodes: Arc<AtomicU32>,
-    server: Option<SharedLimits>,
+    processes: Processes,
     /// If the database can divide limits.
     leases: Option<Arc<Leases>>,
+}
+
+/// The processes that share limits, and the server that can count for all of them. Cheap to clone.
+#[derive(Clone)]
+struct Processes {
+    number: Arc<AtomicU32>,
+    server: Option<SharedLimits>,
+}
+
+/// Where requests are counted now.
+#[derive(Clone, Copy)]
+enum Mode<'a> {
+    /// In this process, the only one.
+    Alone,
+    /// At the server, for so many processes.
+    Server(&'a SharedLimits, NonZeroU32),
+    /// In each process. The database leases shares of each limit.
+    Leased(&'a Leases),
+    /// In each of so many processes. Each has an equal share of each limit.
+    Divided(NonZeroU32),
 }
 
 impl Limiter {
@@ -104,10 +130,13 @@ impl Limiter {
         if let Some(server) = server {
             server.serve(&self.keys);
         }
-        let leases = store.map(|store| Leases::start(store, &self.keys, &nodes, server));
-        self.sharing = Some(Arc::new(Sharing {
-            nodes,
+        let processes = Processes {
+            number: nodes,
             server: server.cloned(),
+        };
+        let leases = store.map(|store| Leases::start(store, &self.keys, &processes));
+        self.sharing = Some(Arc::new(Sharing {
+            processes,
             leases: leases.transpose()?.flatten(),
         }));
         Ok(self)
@@ -127,10 +156,12 @@ impl Limiter {
     ) -> Result<Admission, Limited> {
         let (meter, amounts) = (self.meter(key), Amounts::request(input, output));
         let mut paces = meter.paces();
-        let share = self.share(limits, &paces);
-        let is_first = self
-            .leases()
-            .is_some_and(|it| it.note((key, &meter), &mut paces, &share, amounts));
+        let mode = self.mode();
+        let share = mode.share(limits, &paces);
+        let is_first = match mode {
+            Mode::Leased(leases) => leases.note((key, &meter), &mut paces, &share, amounts),
+            Mode::Alone | Mode::Server(..) | Mode::Divided(_) => false,
+        };
         let taken = meter.admit(&mut paces, &share, amounts, || self.now_ms());
         drop(paces);
         let taken = taken.map_err(|mut refused| {
@@ -161,16 +192,15 @@ impl Limiter {
         input: u64,
         output: u64,
     ) -> MaybeReady<Result<Admission, Limited>> {
-        let server = self.server().filter(|server| server.is_open());
-        let server = server.filter(|_| *limits != Limits::default());
-        let Some(server) = server.cloned() else {
-            return MaybeReady::ready(self.admit(key, limits, input, output));
+        let (server, processes) = match self.mode() {
+            Mode::Server(server, processes) if *limits != Limits::default() => (server, processes),
+            _ => return MaybeReady::ready(self.admit(key, limits, input, output)),
         };
         let amounts = Amounts::request(input, output);
-        if let Some(admission) = self.admit_ahead(&server, key, limits, amounts) {
+        if let Some(admission) = self.admit_ahead((server, processes), key, limits, amounts) {
             return MaybeReady::ready(Ok(admission));
         }
-        let (key, limits, limiter) = (key.clone(), *limits, self.clone());
+        let (key, limits, limiter, server) = (key.clone(), *limits, self.clone(), server.clone());
         MaybeReady::pending(async move {
             let order = |reply| Order::new(&limiter, &key, &limits, amounts, reply);
             let answer = server.admit(order).await;
@@ -181,15 +211,13 @@ impl Limiter {
     /// Admits without waiting for the server, if what it has last answered leaves enough room.
     fn admit_ahead(
         &self,
-        server: &SharedLimits,
+        (server, processes): (&SharedLimits, NonZeroU32),
         key: &KeyId,
         limits: &Limits,
         amounts: Amounts,
     ) -> Option<Admission> {
-        let nodes = self.sharing.as_ref()?.nodes.load(Ordering::Relaxed);
-        let nodes = NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN);
         let (meter, now_ms) = (self.meter(key), self.now_ms());
-        let taken = meter.take_ahead(limits, amounts, nodes, server.period(), now_ms)?;
+        let taken = meter.take_ahead(limits, amounts, processes, server.period(), now_ms)?;
         let order = Order::charge(self, key, limits, amounts);
         let admission = order.admission(taken);
         server.charge(order);
@@ -206,14 +234,15 @@ impl Limiter {
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
         let meter = self.meter(key);
         let mut paces = meter.paces();
-        let share = self.share(limits, &paces);
+        let share = self.mode().share(limits, &paces);
         paces.set_share(&share, || self.now_ms());
         paces.standing(|| self.now_ms())
     }
 
     /// The state of what processes share limits through, if there is anything.
     pub fn shared_stats(&self) -> Option<SharedLimitsStats> {
-        let Sharing { server, leases, .. } = self.sharing.as_deref()?;
+        let Sharing { processes, leases } = self.sharing.as_deref()?;
+        let server = &processes.server;
         if server.is_none() && leases.is_none() {
             return None;
         }
@@ -225,25 +254,18 @@ impl Limiter {
     }
 
     fn server(&self) -> Option<&SharedLimits> {
-        self.sharing.as_ref()?.server.as_ref()
+        self.sharing.as_ref()?.processes.server.as_ref()
     }
 
-    /// Where shares are leased now.
-    fn leases(&self) -> Option<&Leases> {
-        let leases = self.sharing.as_ref()?.leases.as_deref();
-        leases.filter(|it| it.is_used())
-    }
-
-    /// The share of limits that this process may use now.
-    fn share(&self, limits: &Limits, paces: &Paces) -> Share {
-        if let Some(leases) = self.leases() {
-            return leases.share(limits, paces);
-        }
-        match &self.sharing {
-            Some(sharing) if !self.server().is_some_and(SharedLimits::is_open) => {
-                Share::equal(limits, sharing.nodes.load(Ordering::Relaxed))
-            }
-            _ => Share::whole(limits),
+    fn mode(&self) -> Mode<'_> {
+        let Some(Sharing { processes, leases }) = self.sharing.as_deref() else {
+            return Mode::Alone;
+        };
+        match (processes.open_server(), processes.number(), leases) {
+            (Some(server), number, _) => Mode::Server(server, number),
+            (None, NonZeroU32::MIN, _) => Mode::Alone,
+            (None, _, Some(leases)) => Mode::Leased(leases),
+            (None, number, None) => Mode::Divided(number),
         }
     }
 
@@ -259,6 +281,29 @@ impl Limiter {
         // Of two requests that come first, one makes the meter and both use it.
         let Ok(meter) = self.keys.meters.get_or_insert_with(key, fresh);
         meter
+    }
+}
+
+impl Processes {
+    fn number(&self) -> NonZeroU32 {
+        let number = NonZeroU32::new(self.number.load(Ordering::Relaxed));
+        number.unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// The server, if it counts now.
+    fn open_server(&self) -> Option<&SharedLimits> {
+        self.server.as_ref().filter(|server| server.is_open())
+    }
+}
+
+impl Mode<'_> {
+    /// The limits that this process applies to requests that it admits by itself.
+    fn share(self, limits: &Limits, paces: &Paces) -> Share {
+        match self {
+            Self::Alone | Self::Server(..) => Share::whole(limits),
+            Self::Leased(leases) => leases.share(limits, paces),
+            Self::Divided(processes) => Share::equal(limits, processes),
+        }
     }
 }
 

@@ -284,7 +284,7 @@ mod tests {
         let mut share = Bucket::with_debt(limit(60), cost(40), 0);
         assert_eq!(share.uncounted(0), 0);
         share.force(6, 0);
-        assert_eq!(share.divide(Part::one_of(2), 0), cost(40));
+        assert_eq!(share.divide(Part::one_of(limit(2)), 0), cost(40));
         share.resize(limit(30), limit(60), 0);
         assert_eq!(share.level(0).remaining, 4);
         share.take(4, 0).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         for now_ms in (0..600_000).step_by(1000) {
             alone.take(1, now_ms).unwrap();
         }
-        assert_eq!(alone.divide(Part::one_of(2), 600_000), 0);
+        assert_eq!(alone.divide(Part::one_of(limit(2)), 600_000), 0);
         assert_eq!(alone.level(600_000).remaining, 60);
     }
 

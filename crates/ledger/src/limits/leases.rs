@@ -6,12 +6,11 @@
 //! back.
 
 use super::{
-    Keys,
+    Keys, Processes,
     bucket::{WINDOW_MS, cost},
     meter::{Meter, Paces},
     pace::Amounts,
     share::{Part, Share},
-    shared::SharedLimits,
 };
 use crate::{
     directory::spawn,
@@ -25,7 +24,7 @@ use std::{
     num::NonZeroU32,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
@@ -44,7 +43,7 @@ const IDLE_MS: u64 = 5_000;
 /// After how many milliseconds without an answer the database counts as away.
 const AWAY_MS: u64 = 3_000;
 /// The part of an equal share that a process may use without a lease.
-const FIRST_PART: u32 = 10;
+const FIRST_PART: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// Far from the end of the numbers of the database.
 const MOST_DEMAND: u64 = 1 << 40;
 /// The buckets of keys that gateways lock in the database. All gateways must divide keys alike.
@@ -127,8 +126,7 @@ struct LeasedLimit {
 /// State of the leases, for request threads and the thread that leases.
 pub(super) struct Leases {
     keys: Arc<Keys>,
-    nodes: Arc<AtomicU32>,
-    server: Option<SharedLimits>,
+    processes: Processes,
     /// Keys with recent requests.
     active: Mutex<HashMap<KeyId, Arc<Meter>>>,
     wake: SyncSender<()>,
@@ -141,8 +139,7 @@ impl Leases {
     pub(super) fn start(
         store: &Store,
         keys: &Arc<Keys>,
-        nodes: &Arc<AtomicU32>,
-        server: Option<&SharedLimits>,
+        processes: &Processes,
     ) -> Result<Option<Arc<Self>>, StoreError> {
         let database = Arc::clone(store.database());
         if database.lease_term().is_none() {
@@ -153,8 +150,7 @@ impl Leases {
         let (wake, woken) = sync_channel(1);
         let leases = Arc::new(Self {
             keys: Arc::clone(keys),
-            nodes: Arc::clone(nodes),
-            server: server.cloned(),
+            processes: processes.clone(),
             active: Mutex::default(),
             wake,
             answered_ms: AtomicU64::new(keys.now_ms()),
@@ -170,15 +166,16 @@ impl Leases {
     }
 
     /// Whether this process shares limits through the database now.
-    pub(super) fn is_used(&self) -> bool {
-        let is_open = self.server.as_ref().is_some_and(SharedLimits::is_open);
-        !is_open && self.nodes.load(Ordering::Relaxed) > 1
+    fn is_used(&self) -> bool {
+        self.processes.open_server().is_none() && self.processes.number() > NonZeroU32::MIN
     }
 
     /// How many processes must lease so that all share the whole limit. Others may still reach the server.
-    fn expected(&self) -> u32 {
-        let nodes = self.nodes.load(Ordering::Relaxed).max(1);
-        self.server.as_ref().map_or(1, |_| nodes)
+    fn expected(&self) -> NonZeroU32 {
+        match self.processes.server {
+            Some(_) => self.processes.number(),
+            None => NonZeroU32::MIN,
+        }
     }
 
     /// Whether the database answers, or is not asked.
@@ -188,8 +185,7 @@ impl Leases {
     }
 
     fn least(&self) -> Part {
-        let nodes = self.nodes.load(Ordering::Relaxed);
-        Part::one_of(nodes.saturating_mul(FIRST_PART))
+        Part::one_of(self.processes.number().saturating_mul(FIRST_PART))
     }
 
     /// The share of this process: its lease of each limit. It has a small part of a limit without a lease, or
@@ -197,7 +193,7 @@ impl Leases {
     pub(super) fn share(&self, limits: &Limits, paces: &Paces) -> Share {
         let first = match self.is_answered() {
             true => self.least(),
-            false => Part::one_of(self.nodes.load(Ordering::Relaxed)),
+            false => Part::one_of(self.processes.number()),
         };
         let [requests, input, output, concurrent] = &paces.leased.limits;
         let parts = [requests, input, output].map(|it| it.part.unwrap_or(first));
@@ -303,7 +299,7 @@ impl Thread {
             meters.extend((before..claims.len()).map(|_| Arc::clone(&meter)));
         }
         let ask = |claims: &[LimitClaim]| {
-            let expected = leases.expected();
+            let expected = leases.expected().get();
             self.database.lease_limits(&self.node, expected, claims)
         };
         if is_used && claims.is_empty() {

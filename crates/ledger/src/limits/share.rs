@@ -22,11 +22,8 @@ impl Part {
     pub(super) const NONE: Self = Self(0);
 
     /// One of so many equal parts, rounded up.
-    pub(super) const fn one_of(number: u32) -> Self {
-        match number {
-            0 => Self::ALL,
-            number => Self(Self::ALL.0.div_ceil(number)),
-        }
+    pub(super) const fn one_of(number: NonZeroU32) -> Self {
+        Self(Self::ALL.0.div_ceil(number.get()))
     }
 
     /// So many billionths, at most all.
@@ -73,11 +70,8 @@ impl Share {
     }
 
     /// That of one of so many processes.
-    pub(super) fn equal(limits: &Limits, nodes: u32) -> Self {
-        if nodes <= 1 {
-            return Self::whole(limits);
-        }
-        let part = Part::one_of(nodes);
+    pub(super) fn equal(limits: &Limits, processes: NonZeroU32) -> Self {
+        let part = Part::one_of(processes);
         let concurrent = limits.concurrent.map(|it| part.of_limit(it));
         Self::of(limits, [part; 3], concurrent)
     }
@@ -90,15 +84,15 @@ mod tests {
     #[test]
     fn parts_of_limits_and_debts_are_rounded_to_the_safe_side() {
         let limit = |limit| NonZeroU32::new(limit).unwrap();
+        let one_of = |number| Part::one_of(limit(number));
         assert_eq!(Part::ALL.of_limit(NonZeroU32::MAX), NonZeroU32::MAX);
         assert_eq!(Part::ALL.of(u64::MAX), u64::MAX);
         assert_eq!(Part::billionths(u64::MAX), Part::ALL);
-        assert_eq!(Part::one_of(0), Part::ALL);
-        assert_eq!(Part::one_of(1), Part::ALL);
-        assert_eq!(Part::one_of(3).of_limit(limit(9)), limit(3));
-        assert_eq!(Part::one_of(3).of_limit(limit(8)), limit(2));
-        assert_eq!(Part::one_of(3).of_limit(limit(2)), limit(1));
-        assert_eq!(Part::one_of(3).of(7), 3);
+        assert_eq!(one_of(1), Part::ALL);
+        assert_eq!(one_of(3).of_limit(limit(9)), limit(3));
+        assert_eq!(one_of(3).of_limit(limit(8)), limit(2));
+        assert_eq!(one_of(3).of_limit(limit(2)), limit(1));
+        assert_eq!(one_of(3).of(7), 3);
         assert_eq!(Part::billionths(0).of_limit(limit(9)), limit(1));
         assert_eq!(Part::billionths(0).of(9), 0);
     }

@@ -1,7 +1,7 @@
 //! The commands that are sent to the server, and the meaning of its answers.
 
 use super::super::{
-    Admission, Limiter,
+    Admission, Limiter, Mode,
     admission::Shared,
     bucket::{Bucket, WINDOW_MS, change},
     meter::{Meter, Paces},
@@ -165,7 +165,7 @@ impl Order {
     fn mirror(&self, answer: &[i64]) -> MutexGuard<'_, Paces> {
         let mut paces = self.meter.paces();
         // A late answer must not overwrite what was taken without the server since.
-        if let Some(server) = self.limiter.server().filter(|server| server.is_open()) {
+        if let Mode::Server(server, _) = self.limiter.mode() {
             let debts = [2, 3, 4].map(|place| units(answer, place));
             let others = u32::try_from(units(answer, 5)).unwrap_or(u32::MAX);
             let now_ms = self.limiter.now_ms();
