@@ -77,7 +77,7 @@ impl Drop for Admission {
         // While the server is unreachable, the debt of the bucket keeps it.
         if server.is_open() {
             let settlement =
-                Settlement::of_request(key, &paces.whole, *has_slot, &self.taken, self.used);
+                Settlement::of_request(key, &paces.share.whole, *has_slot, &self.taken, self.used);
             paces.uncounted(self.limiter.now_ms());
             server.settle(settlement);
             if !has_slot {

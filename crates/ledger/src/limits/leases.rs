@@ -244,7 +244,7 @@ impl Leases {
                 return;
             }
         }
-        let share = self.share(&paces.whole, &paces);
+        let share = self.share(&paces.share.whole, &paces);
         paces.set_share(&share, || now_ms);
     }
 
@@ -382,7 +382,7 @@ impl Paces {
 
     /// Adds the claim of each limit. The claimed amounts count as reported.
     fn claim(&mut self, key: &KeyId, running: u32, now_ms: u64, claims: &mut Vec<LimitClaim>) {
-        for (dimension, limit) in dimensions(&self.whole).into_iter().enumerate() {
+        for (dimension, limit) in dimensions(&self.share.whole).into_iter().enumerate() {
             let pace = self.of(dimension);
             let running = if pace.is_none() { running } else { 0 };
             let taken = pace.map_or(0, |it| it.uncounted(now_ms));
@@ -437,7 +437,7 @@ impl Paces {
 
     /// Ends the lease: the process goes on with this part of each limit and of the debt of all processes.
     fn release(&mut self, part: Part, now_ms: u64) {
-        for (dimension, limit) in dimensions(&self.whole).into_iter().enumerate() {
+        for (dimension, limit) in dimensions(&self.share.whole).into_iter().enumerate() {
             let Some(leased) = self.leased.limits.get_mut(dimension) else {
                 continue;
             };

@@ -5,7 +5,7 @@ use super::{
     bucket::WINDOW_MS,
     leases::Leased,
     pace::{Amounts, Pace, Taken},
-    share::Share,
+    share::{Scope, Share},
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -26,14 +26,10 @@ pub(super) struct Meter {
 /// The limits by the minute.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
-    /// The limits of this process, a share of `whole`.
-    pub(super) limits: Limits,
-    pub(super) whole: Limits,
+    /// The limits of `requests`, `input` and `output`.
+    pub(super) share: Share,
     /// Admissions that the shared server has not answered yet.
     pub(super) asked: u32,
-    /// The buckets count for all processes: this one is alone, or the shared server counts. Otherwise they
-    /// count for this process only.
-    is_total: bool,
     /// The time without a shared server after which it gave the last answer; 0: there is none. See
     /// [`SharedLimits::period`](super::SharedLimits).
     answered: u64,
@@ -89,7 +85,7 @@ impl Meter {
         if !paces.is_paced() {
             return Ok(Taken::default());
         }
-        let taken = paces.take(&share.whole, amounts, now_ms());
+        let taken = paces.take(amounts, now_ms());
         taken.inspect_err(|_| self.leave())
     }
 
@@ -106,12 +102,12 @@ impl Meter {
         let mut paces = self.paces.lock();
         let is_known = paces.asked == 0
             && paces.answered == period
-            && paces.limits == *limits
+            && paces.share.limits == *limits
             && paces.waits_until_ms <= now_ms;
         if !is_known || !paces.has_room(limits, amounts, self.running(), nodes, now_ms) {
             return None;
         }
-        let taken = paces.take(limits, amounts, now_ms).ok()?;
+        let taken = paces.take(amounts, now_ms).ok()?;
         paces.uncounted(now_ms);
         paces.asked = paces.asked.saturating_add(1);
         self.enter(None).ok()?;
@@ -123,13 +119,23 @@ impl Paces {
     /// Sets a share of limits. Debts that were counted for all processes are divided like the
     /// limits.
     pub(super) fn set_share(&mut self, share: &Share, now_ms: impl Fn() -> u64) {
-        let was_total = std::mem::replace(&mut self.is_total, share.parts.is_none());
-        if let Some(parts) = share.parts.filter(|_| was_total) {
+        let before = std::mem::replace(&mut self.share, *share);
+        if let (Scope::AllProcesses, Scope::ThisProcess(parts)) = (before.scope, share.scope) {
             let now_ms = now_ms();
             let totals = self.each(parts, |pace, part| pace.divide(part, now_ms));
             self.leased.note_totals(totals, now_ms);
         }
-        self.set_limits(&share.limits, &share.whole, now_ms);
+        let Share { limits, whole, .. } = share;
+        if before.limits == *limits && before.whole == *whole {
+            return;
+        }
+        let now_ms = now_ms();
+        self.requests
+            .set_limit(limits.requests, whole.requests, now_ms);
+        self.input
+            .set_limit(limits.input_tokens, whole.input_tokens, now_ms);
+        self.output
+            .set_limit(limits.output_tokens, whole.output_tokens, now_ms);
     }
 
     /// The limit of requests, input or output tokens.
@@ -171,10 +177,8 @@ impl Paces {
         period: u64,
         now_ms: u64,
     ) {
-        self.limits = *limits;
-        self.whole = *limits;
+        self.share = Share::whole(limits);
         self.others = others;
-        self.is_total = true;
         self.answered = period;
         let [requests, input, output] = debts;
         self.requests.mirror(limits.requests, requests, now_ms);
@@ -208,28 +212,11 @@ impl Paces {
         self.waits_until_ms = now_ms.saturating_add(WINDOW_MS);
     }
 
-    /// Sets these limits, a share of `whole`.
-    fn set_limits(&mut self, limits: &Limits, whole: &Limits, now_ms: impl Fn() -> u64) {
-        if self.limits == *limits && self.whole == *whole {
-            return;
-        }
-        let now_ms = now_ms();
-        self.limits = *limits;
-        self.whole = *whole;
-        self.requests
-            .set_limit(limits.requests, whole.requests, now_ms);
-        self.input
-            .set_limit(limits.input_tokens, whole.input_tokens, now_ms);
-        self.output
-            .set_limit(limits.output_tokens, whole.output_tokens, now_ms);
-    }
-
     /// Of a key that is asked for these limits.
     #[cfg(test)]
     pub(super) fn for_test(limits: &Limits) -> Self {
         Self {
-            limits: *limits,
-            whole: *limits,
+            share: Share::whole(limits),
             ..Self::default()
         }
     }
@@ -239,9 +226,9 @@ impl Paces {
         self.requests.is_limited || self.input.is_limited || self.output.is_limited
     }
 
-    fn take(&mut self, whole: &Limits, amounts: Amounts, now_ms: u64) -> Result<Taken, Limited> {
+    fn take(&mut self, amounts: Amounts, now_ms: u64) -> Result<Taken, Limited> {
         let mut taken = Taken::default();
-        let outcome = self.take_each(whole, amounts, now_ms, &mut taken);
+        let outcome = self.take_each(amounts, now_ms, &mut taken);
         if outcome.is_err() {
             self.give_back(&taken);
         }
@@ -250,13 +237,13 @@ impl Paces {
 
     fn take_each(
         &mut self,
-        whole: &Limits,
         amounts: Amounts,
         now_ms: u64,
         taken: &mut Taken,
     ) -> Result<(), Limited> {
         let refused = |dimension| move |denied| Limited { dimension, denied };
         let Self {
+            share: Share { whole, .. },
             requests,
             input,
             output,

@@ -7,14 +7,24 @@ use tollgate_types::Limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part(u32);
 
-/// The share of limits that one process may use.
-#[derive(Clone, Copy, Debug)]
+/// The limits that one process applies to a key.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
+    /// The limits of the key.
     pub(super) whole: Limits,
+    /// What this process may use of them.
     pub(super) limits: Limits,
-    /// Its parts of requests, input and output tokens. `None`: everything, because the process is alone or the
-    /// shared server counts.
-    pub(super) parts: Option<[Part; 3]>,
+    pub(super) scope: Scope,
+}
+
+/// Whose requests the buckets of a process count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Scope {
+    /// Those of all processes: this one is alone, or the shared server counts.
+    #[default]
+    AllProcesses,
+    /// Its own. It has these parts of requests, input and output tokens.
+    ThisProcess([Part; 3]),
 }
 
 impl Part {
@@ -50,7 +60,7 @@ impl Share {
         Self {
             whole: *limits,
             limits: *limits,
-            parts: None,
+            scope: Scope::AllProcesses,
         }
     }
 
@@ -65,7 +75,7 @@ impl Share {
                 output_tokens: limits.output_tokens.map(|it| output.of_limit(it)),
                 concurrent,
             },
-            parts: Some(parts),
+            scope: Scope::ThisProcess(parts),
         }
     }
 

@@ -277,12 +277,12 @@ impl Settlement {
     pub(super) fn missed(key: &KeyId, paces: &mut Paces, now_ms: u64) -> Self {
         Self {
             key: key.clone(),
-            limits: paces.whole,
+            limits: paces.share.whole,
             has_slot: false,
             changes: paces
                 .uncounted(now_ms)
                 .map(|units| units / WINDOW_MS.cast_signed()),
-            floor: paces.leased.take_totals(&paces.whole, now_ms),
+            floor: paces.leased.take_totals(&paces.share.whole, now_ms),
         }
     }
 
@@ -311,7 +311,7 @@ fn bounded(used: u64, taken: u64) -> i64 {
 impl Renewal {
     /// `None` if requests are not counted, or an answer is on its way.
     pub(super) fn of(key: &KeyId, paces: &Paces, meter: &Meter) -> Option<Self> {
-        let is_counted = paces.limits.concurrent.is_some() && paces.asked == 0;
+        let is_counted = paces.share.limits.concurrent.is_some() && paces.asked == 0;
         is_counted.then(|| Self {
             key: key.clone(),
             running: meter.running(),

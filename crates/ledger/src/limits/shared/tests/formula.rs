@@ -109,7 +109,7 @@ fn compare(
     let limiter = Limiter::new(10, clock.clone());
     let key = scripted.name.clone();
     let mut now_ms = start;
-    let latest = || limiter.meter(&key).paces().limits;
+    let latest = || limiter.meter(&key).paces().share.limits;
     // Leases of the test do not end, whatever the clock does.
     let mut open = Vec::new();
     for (wait, step) in steps {
