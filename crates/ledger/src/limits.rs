@@ -103,6 +103,18 @@ enum Mode<'a> {
     Divided(NonZeroU32),
 }
 
+impl Standing {
+    /// Whether a request fits one of so many equal parts of what remains.
+    fn fits(&self, amounts: Amounts, parts: NonZeroU32) -> bool {
+        let fits = |level: Option<Level>, amount: u64| {
+            level.is_none_or(|it| amount <= it.remaining / u64::from(parts.get()))
+        };
+        fits(self.requests, amounts.requests)
+            && fits(self.input_tokens, amounts.input)
+            && fits(self.output_tokens, amounts.output)
+    }
+}
+
 impl Limiter {
     /// Keeps the state of at most `keys` keys. Beyond that, the least used start again.
     pub fn new(keys: usize, clock: Clock) -> Self {

@@ -1,11 +1,11 @@
 //! The use of the limits of one key, as this process knows it.
 
 use super::{
-    Level, Standing,
-    bucket::WINDOW_MS,
+    Standing,
     leases::Leased,
     pace::{Amounts, Pace, Taken},
     share::{Scope, Share},
+    shared::ServerView,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -28,15 +28,9 @@ pub(super) struct Meter {
 pub(super) struct Paces {
     /// The limits of `requests`, `input` and `output`.
     pub(super) share: Share,
-    /// Admissions that the shared server has not answered yet.
-    pub(super) asked: u32,
-    /// The time without a shared server after which it gave the last answer; 0: there is none. See
-    /// [`SharedLimits::period`](super::SharedLimits).
-    answered: u64,
-    /// Requests that run in other processes, as of that answer.
-    others: u32,
-    /// Until then every request waits for the server, because one was admitted beyond a limit.
-    waits_until_ms: u64,
+    /// Used if there is a shared server.
+    pub(super) server: ServerView,
+    /// Used if the database leases shares.
     pub(super) leased: Leased,
     requests: Pace,
     input: Pace,
@@ -95,21 +89,24 @@ impl Meter {
         &self,
         limits: &Limits,
         amounts: Amounts,
-        nodes: NonZeroU32,
+        processes: NonZeroU32,
         period: u64,
         now_ms: u64,
     ) -> Option<Taken> {
         let mut paces = self.paces.lock();
-        let is_known = paces.asked == 0
-            && paces.answered == period
-            && paces.share.limits == *limits
-            && paces.waits_until_ms <= now_ms;
-        if !is_known || !paces.has_room(limits, amounts, self.running(), nodes, now_ms) {
+        let others = paces.server.others(period, now_ms)?;
+        let has_slot = limits
+            .concurrent
+            .is_none_or(|most| self.running() < most.get().saturating_sub(others) / processes);
+        if paces.share.limits != *limits
+            || !has_slot
+            || !paces.standing(|| now_ms).fits(amounts, processes)
+        {
             return None;
         }
         let taken = paces.take(amounts, now_ms).ok()?;
         paces.uncounted(now_ms);
-        paces.asked = paces.asked.saturating_add(1);
+        paces.server.unanswered = paces.server.unanswered.saturating_add(1);
         self.enter(None).ok()?;
         Some(taken)
     }
@@ -167,49 +164,13 @@ impl Paces {
         ]
     }
 
-    /// Takes over the debts of each limit that the shared server returned, and the requests that run in
-    /// other processes.
-    pub(super) fn mirror(
-        &mut self,
-        limits: &Limits,
-        debts: [u64; 3],
-        others: u32,
-        period: u64,
-        now_ms: u64,
-    ) {
+    /// Takes over the debts of each limit that the shared server returned.
+    pub(super) fn mirror(&mut self, limits: &Limits, debts: [u64; 3], now_ms: u64) {
         self.share = Share::whole(limits);
-        self.others = others;
-        self.answered = period;
         let [requests, input, output] = debts;
         self.requests.mirror(limits.requests, requests, now_ms);
         self.input.mirror(limits.input_tokens, input, now_ms);
         self.output.mirror(limits.output_tokens, output, now_ms);
-    }
-
-    /// Whether so much fits one of `nodes` equal parts of the room that the server has last seen.
-    fn has_room(
-        &self,
-        limits: &Limits,
-        amounts: Amounts,
-        running: u32,
-        nodes: NonZeroU32,
-        now_ms: u64,
-    ) -> bool {
-        let fits = |level: Option<Level>, amount: u64| {
-            level.is_none_or(|it| amount <= it.remaining / u64::from(nodes.get()))
-        };
-        let standing = self.standing(|| now_ms);
-        fits(standing.requests, amounts.requests)
-            && fits(standing.input_tokens, amounts.input)
-            && fits(standing.output_tokens, amounts.output)
-            && limits
-                .concurrent
-                .is_none_or(|most| running < most.get().saturating_sub(self.others) / nodes)
-    }
-
-    /// A request was admitted beyond a limit: for a window all wait for the server.
-    pub(super) const fn wait_for_window(&mut self, now_ms: u64) {
-        self.waits_until_ms = now_ms.saturating_add(WINDOW_MS);
     }
 
     /// Of a key that is asked for these limits.

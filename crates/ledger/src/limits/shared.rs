@@ -47,6 +47,24 @@ pub struct SharedLimits {
     queue: mpsc::Sender<Command>,
 }
 
+/// What this process knows of the server's count of a key.
+#[derive(Debug, Default)]
+pub(super) struct ServerView {
+    /// Admissions that the server has not answered yet.
+    pub(super) unanswered: u32,
+    last: Option<LastAnswer>,
+    /// Until then every request waits for the server, because one was admitted beyond a limit.
+    waits_until_ms: u64,
+}
+
+#[derive(Debug)]
+struct LastAnswer {
+    /// The [`SharedLimits::period`] in which it came.
+    period: u64,
+    /// Requests that run in other processes.
+    others: u32,
+}
+
 /// How limits are shared, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedLimitsStats {
@@ -171,6 +189,16 @@ impl SharedLimits {
             self.state.close("too many requests wait for it");
         }
         is_sent
+    }
+}
+
+impl ServerView {
+    /// The requests that run in other processes. `None`: a request must wait for the server, because the last
+    /// answer is not of this period, another one is on its way, or a request was admitted beyond a limit.
+    pub(super) fn others(&self, period: u64, now_ms: u64) -> Option<u32> {
+        let last = self.last.as_ref().filter(|it| it.period == period)?;
+        let is_current = self.unanswered == 0 && self.waits_until_ms <= now_ms;
+        is_current.then_some(last.others)
     }
 }
 

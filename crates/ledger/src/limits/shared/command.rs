@@ -1,11 +1,14 @@
 //! The commands that are sent to the server, and the meaning of its answers.
 
-use super::super::{
-    Admission, Limiter, Mode,
-    admission::Shared,
-    bucket::{Bucket, WINDOW_MS, change},
-    meter::{Meter, Paces},
-    pace::{Amounts, Taken},
+use super::{
+    super::{
+        Admission, Limiter, Mode,
+        admission::Shared,
+        bucket::{Bucket, WINDOW_MS, change},
+        meter::{Meter, Paces},
+        pace::{Amounts, Taken},
+    },
+    LastAnswer,
 };
 use parking_lot::MutexGuard;
 use redis::{Cmd, RedisError, Value};
@@ -91,7 +94,7 @@ impl Order {
     ) -> Self {
         let mut order = Self::charge(limiter, key, limits, amounts);
         let mut paces = order.meter.paces();
-        paces.asked = paces.asked.saturating_add(1);
+        paces.server.unanswered = paces.server.unanswered.saturating_add(1);
         drop(paces);
         order.reply = Some(reply);
         order
@@ -155,7 +158,8 @@ impl Order {
             None => {
                 let mut paces = self.mirror(&answer);
                 if answer.first() != Some(&0) {
-                    paces.wait_for_window(self.limiter.now_ms());
+                    // Beyond a limit: for a window all requests wait for the server.
+                    paces.server.waits_until_ms = self.limiter.now_ms().saturating_add(WINDOW_MS);
                 }
             }
         }
@@ -167,9 +171,11 @@ impl Order {
         // A late answer must not overwrite what was taken without the server since.
         if let Mode::Server(server, _) = self.limiter.mode() {
             let debts = [2, 3, 4].map(|place| units(answer, place));
-            let others = u32::try_from(units(answer, 5)).unwrap_or(u32::MAX);
-            let now_ms = self.limiter.now_ms();
-            paces.mirror(&self.limits, debts, others, server.period(), now_ms);
+            paces.mirror(&self.limits, debts, self.limiter.now_ms());
+            paces.server.last = Some(LastAnswer {
+                period: server.period(),
+                others: u32::try_from(units(answer, 5)).unwrap_or(u32::MAX),
+            });
         }
         paces
     }
@@ -230,7 +236,7 @@ fn units(answer: &[i64], place: usize) -> u64 {
 impl Drop for Order {
     fn drop(&mut self) {
         let mut paces = self.meter.paces();
-        paces.asked = paces.asked.saturating_sub(1);
+        paces.server.unanswered = paces.server.unanswered.saturating_sub(1);
         // The server may have counted it; then it counts twice.
         if self.reply.is_none() && !self.is_answered {
             let Amounts {
@@ -311,7 +317,7 @@ fn bounded(used: u64, taken: u64) -> i64 {
 impl Renewal {
     /// `None` if requests are not counted, or an answer is on its way.
     pub(super) fn of(key: &KeyId, paces: &Paces, meter: &Meter) -> Option<Self> {
-        let is_counted = paces.share.limits.concurrent.is_some() && paces.asked == 0;
+        let is_counted = paces.share.limits.concurrent.is_some() && paces.server.unanswered == 0;
         is_counted.then(|| Self {
             key: key.clone(),
             running: meter.running(),

@@ -214,7 +214,7 @@ impl Driver {
             }
             // Locked until the commands are in the queue.
             let mut paces = meter.paces();
-            let is_idle = meter.running() == 0 && paces.asked == 0;
+            let is_idle = meter.running() == 0 && paces.server.unanswered == 0;
             let missed = Settlement::missed(key, &mut paces, now_ms);
             if missed.is_needed() {
                 let _ = queue.try_send(Command::Settle(missed));
