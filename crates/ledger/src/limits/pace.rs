@@ -142,6 +142,11 @@ impl Amounts {
         }
     }
 
+    /// Of requests, input and output tokens.
+    pub(super) const fn each(self) -> [u64; 3] {
+        [self.requests, self.input, self.output]
+    }
+
     /// The part of this load that `limits` count.
     pub(super) fn under(self, limits: &Limits) -> Taken {
         Taken {

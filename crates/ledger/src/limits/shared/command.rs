@@ -32,9 +32,26 @@ pub(in super::super) struct Order {
     limiter: Limiter,
     limits: Limits,
     amounts: Amounts,
-    /// `None`: the request was admitted already.
-    reply: Option<oneshot::Sender<Result<Admission, Limited>>>,
-    is_answered: bool,
+    purpose: Purpose,
+}
+
+/// What the answer of the server is for.
+enum Purpose {
+    /// A request waits for it.
+    Admit(oneshot::Sender<Result<Admission, Limited>>),
+    /// [`Meter::take_ahead`] has admitted the request; the server has to count it.
+    Charge,
+    /// The answer was applied.
+    Answered,
+}
+
+/// The answer of the script to an order.
+struct Answer {
+    refused: Option<Limited>,
+    /// Of requests, input and output.
+    debts: [u64; 3],
+    /// Requests that run in other processes.
+    others: u32,
 }
 
 /// Amounts that are given back or owed.
@@ -96,7 +113,7 @@ impl Order {
         let mut paces = order.meter.paces();
         paces.server.unanswered = paces.server.unanswered.saturating_add(1);
         drop(paces);
-        order.reply = Some(reply);
+        order.purpose = Purpose::Admit(reply);
         order
     }
 
@@ -113,13 +130,12 @@ impl Order {
             limiter: limiter.clone(),
             limits: *limits,
             amounts,
-            reply: None,
-            is_answered: false,
+            purpose: Purpose::Charge,
         }
     }
 
     pub(super) fn is_abandoned(&self) -> bool {
-        self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+        matches!(&self.purpose, Purpose::Admit(reply) if reply.is_closed())
     }
 
     pub(super) const fn meter(&self) -> (&KeyId, &Arc<Meter>) {
@@ -127,22 +143,13 @@ impl Order {
     }
 
     pub(super) fn call(&self, script: &Script) -> Cmd {
-        let operation = if self.reply.is_some() {
-            "admit"
-        } else {
-            "charge"
+        let operation = match self.purpose {
+            Purpose::Admit(_) => "admit",
+            Purpose::Charge | Purpose::Answered => "charge",
         };
         let mut call = script.call(operation, &self.key);
         call.arg(number(self.limits.concurrent));
-        let Amounts {
-            requests,
-            input,
-            output,
-        } = self.amounts;
-        for (limit, count) in buckets(&self.limits)
-            .into_iter()
-            .zip([requests, input, output])
-        {
+        for (limit, count) in buckets(&self.limits).into_iter().zip(self.amounts.each()) {
             call.arg(number(limit)).arg(count);
         }
         call
@@ -150,14 +157,13 @@ impl Order {
 
     /// Hands the answer on. If the request no longer waits for it, everything goes back.
     pub(super) fn answered(mut self, answer: Result<Value, RedisError>) -> Result<(), RedisError> {
-        let answer: Vec<i64> = redis::from_redis_value(answer?)?;
-        self.is_answered = true;
-        match self.reply.take() {
+        let answer = Answer::read(redis::from_redis_value(answer?)?, &self.limits);
+        match std::mem::replace(&mut self.purpose, Purpose::Answered) {
             // If it fails, it drops the admission.
-            Some(reply) => drop(reply.send(self.read(&answer))),
-            None => {
+            Purpose::Admit(reply) => drop(reply.send(self.decide(&answer))),
+            Purpose::Charge | Purpose::Answered => {
                 let mut paces = self.mirror(&answer);
-                if answer.first() != Some(&0) {
+                if answer.refused.is_some() {
                     // Beyond a limit: for a window all requests wait for the server.
                     paces.server.waits_until_ms = self.limiter.now_ms().saturating_add(WINDOW_MS);
                 }
@@ -166,45 +172,27 @@ impl Order {
         Ok(())
     }
 
-    fn mirror(&self, answer: &[i64]) -> MutexGuard<'_, Paces> {
+    fn mirror(&self, answer: &Answer) -> MutexGuard<'_, Paces> {
         let mut paces = self.meter.paces();
         // A late answer must not overwrite what was taken without the server since.
         if let Mode::Server(server, _) = self.limiter.mode() {
-            let debts = [2, 3, 4].map(|place| units(answer, place));
-            paces.mirror(&self.limits, debts, self.limiter.now_ms());
+            paces.mirror(&self.limits, answer.debts, self.limiter.now_ms());
             paces.server.last = Some(LastAnswer {
                 period: server.period(),
-                others: u32::try_from(units(answer, 5)).unwrap_or(u32::MAX),
+                others: answer.others,
             });
         }
         paces
     }
 
-    fn read(&self, answer: &[i64]) -> Result<Admission, Limited> {
-        let dimension = match answer.first() {
-            Some(1) => Some((Dimension::Requests, self.limits.requests)),
-            Some(2) => Some((Dimension::InputTokens, self.limits.input_tokens)),
-            Some(3) => Some((Dimension::OutputTokens, self.limits.output_tokens)),
-            Some(4) => {
-                return Err(Limited {
-                    dimension: Dimension::Concurrent,
-                    // The end of the next one is unknown.
-                    denied: Denied::Wait(Duration::from_secs(1)),
-                });
-            }
-            _ => None,
-        };
-        let paces = self.mirror(answer);
-        if let Some((dimension, limit)) = dimension {
-            let denied = match answer.get(1) {
-                Some(-1) => Denied::NeverFits,
-                _ => Denied::Wait(Bucket::wait(
-                    limit.unwrap_or(NonZeroU32::MIN),
-                    units(answer, 1),
-                )),
-            };
-            return Err(Limited { dimension, denied });
+    fn decide(&self, answer: &Answer) -> Result<Admission, Limited> {
+        let refused = answer.refused.map_or(Ok(()), Err);
+        if refused.is_err_and(|it| it.dimension == Dimension::Concurrent) {
+            // The script has not looked at the debts.
+            refused?;
         }
+        let paces = self.mirror(answer);
+        refused?;
         // Under the lock: a renewal sees the count of this process and that of the server agree.
         self.meter.enter(None)?;
         drop(paces);
@@ -227,10 +215,33 @@ impl Order {
     }
 }
 
-/// A number of an answer.
-fn units(answer: &[i64], place: usize) -> u64 {
-    let units = answer.get(place).copied().unwrap_or_default();
-    u64::try_from(units).unwrap_or_default()
+impl Answer {
+    fn read(answer: [i64; 6], limits: &Limits) -> Self {
+        let [dimension, excess, requests, input, output, others] = answer;
+        let units = |number: i64| u64::try_from(number).unwrap_or_default();
+        let refused = |dimension, limit: Option<NonZeroU32>| {
+            let denied = match (excess, limit) {
+                (-1, _) | (_, None) => Denied::NeverFits,
+                (excess, Some(limit)) => Denied::Wait(Bucket::wait(limit, units(excess))),
+            };
+            Some(Limited { dimension, denied })
+        };
+        Self {
+            refused: match dimension {
+                1 => refused(Dimension::Requests, limits.requests),
+                2 => refused(Dimension::InputTokens, limits.input_tokens),
+                3 => refused(Dimension::OutputTokens, limits.output_tokens),
+                4 => Some(Limited {
+                    dimension: Dimension::Concurrent,
+                    // The end of the next one is unknown.
+                    denied: Denied::Wait(Duration::from_secs(1)),
+                }),
+                _ => None,
+            },
+            debts: [requests, input, output].map(units),
+            others: u32::try_from(units(others)).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 impl Drop for Order {
@@ -238,13 +249,8 @@ impl Drop for Order {
         let mut paces = self.meter.paces();
         paces.server.unanswered = paces.server.unanswered.saturating_sub(1);
         // The server may have counted it; then it counts twice.
-        if self.reply.is_none() && !self.is_answered {
-            let Amounts {
-                requests,
-                input,
-                output,
-            } = self.amounts;
-            paces.mark_uncounted([requests, input, output].map(change));
+        if let Purpose::Charge = self.purpose {
+            paces.mark_uncounted(self.amounts.each().map(change));
         }
     }
 }
