@@ -157,7 +157,10 @@ impl Order {
 
     /// Hands the answer on. If the request no longer waits for it, everything goes back.
     pub(super) fn answered(mut self, answer: Result<Value, RedisError>) -> Result<(), RedisError> {
-        let answer = Answer::read(redis::from_redis_value(answer?)?, &self.limits);
+        let answer = Answer::read(
+            redis::from_redis_value(answer?.extract_error()?)?,
+            &self.limits,
+        );
         match std::mem::replace(&mut self.purpose, Purpose::Answered) {
             // If it fails, it drops the admission.
             Purpose::Admit(reply) => drop(reply.send(self.decide(&answer))),

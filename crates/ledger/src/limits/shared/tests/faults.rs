@@ -142,6 +142,8 @@ async fn a_server_that_cannot_write_is_shared_again_when_it_can() {
         }
         // A half of the limit.
         assert_eq!(admitted, 5, "{fault:?}");
+        let logged = one.server().unwrap().state.logged.lock().clone();
+        assert!(!logged.contains("not of Redis"), "{fault:?}: {logged}");
         run(repair);
         shared(&[&one], true).await;
         let seen = one
