@@ -18,7 +18,7 @@ use crate::{
     store::{Store, StoreError, database::Database},
 };
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::{
     collections::HashMap,
     num::NonZeroU32,
@@ -30,7 +30,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tollgate_types::{KeyId, Limits};
+use tollgate_types::{Dimension, KeyId, Limits};
 
 /// How often a process reports a key with recent requests.
 pub(super) const PERIOD: Duration = Duration::from_millis(250);
@@ -55,8 +55,8 @@ const CLAIMS_PER_CALL: usize = 250;
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LimitClaim {
     pub(crate) key: KeyId,
-    /// Of requests, input tokens, output tokens and concurrent requests.
-    pub(crate) dimension: usize,
+    #[serde(serialize_with = "by_number")]
+    pub(crate) dimension: Dimension,
     #[serde(rename = "most")]
     pub(crate) limit: NonZeroU32,
     /// The amount that was taken since the last report. Negative: given back.
@@ -84,6 +84,16 @@ impl LimitClaim {
     }
 }
 
+/// The dimension as the database knows it.
+fn by_number<S: Serializer>(dimension: &Dimension, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(match dimension {
+        Dimension::Requests => 0,
+        Dimension::InputTokens => 1,
+        Dimension::OutputTokens => 2,
+        Dimension::Concurrent => 3,
+    })
+}
+
 fn bucket(key: &KeyId) -> u32 {
     crc32fast::hash(key.as_str().as_bytes()) % BUCKETS
 }
@@ -99,27 +109,50 @@ pub(crate) struct LimitLease {
     pub(crate) leased: u64,
 }
 
+impl LimitLease {
+    /// The debt of the process: its bucket has the leased amount left, and owes its part of the debt beyond the
+    /// whole limit. Without a part, the process owes the part `least` of all.
+    fn debt_of_process(&self, limit: NonZeroU32, least: Part) -> u64 {
+        if self.part == Part::NONE {
+            return least.of(self.debt);
+        }
+        let most = cost(self.part.of_limit(limit).get().into());
+        let beyond = self.debt.saturating_sub(cost(limit.get().into()));
+        let owed = most.saturating_sub(self.leased);
+        owed.saturating_add(self.part.of(beyond))
+    }
+
+    /// How many concurrent requests are leased.
+    fn slots(&self) -> u32 {
+        u32::try_from(self.leased / WINDOW_MS).unwrap_or(u32::MAX)
+    }
+}
+
 /// The leases of the limits of a key, and the demand for them.
 #[derive(Debug, Default)]
 pub(super) struct Leased {
     /// [`Leases::active`] has the key.
     is_active: bool,
     used_at_ms: u64,
+    /// In the order of [`Dimension::ALL`].
     limits: [LeasedLimit; 4],
-    /// How many concurrent requests.
-    slots: u32,
 }
 
 #[derive(Debug, Default)]
 struct LeasedLimit {
-    /// `None`: nothing is leased.
-    part: Option<Part>,
+    lease: Option<LimitLease>,
     /// The demand since the last report, and that of the report.
     demand: [u64; 2],
-    /// The debt of all processes at `total_at_ms`.
-    total: u64,
-    total_at_ms: u64,
-    /// The database has counted the total.
+    total: TotalDebt,
+}
+
+/// The debt of all processes, as far as this one knows it.
+#[derive(Debug, Default)]
+struct TotalDebt {
+    /// At `at_ms`; it flows off since.
+    units: u64,
+    at_ms: u64,
+    /// The database has counted it.
     is_reported: bool,
 }
 
@@ -196,12 +229,14 @@ impl Leases {
             false => Part::one_of(self.processes.number()),
         };
         let [requests, input, output, concurrent] = &paces.leased.limits;
-        let parts = [requests, input, output].map(|it| it.part.unwrap_or(first));
-        let slots = limits.concurrent.map(|most| match concurrent.part {
-            Some(_) => NonZeroU32::new(paces.leased.slots.min(most.get())),
-            None => Some(first.of_limit(most)),
+        let parts = [requests, input, output].map(|it| it.lease.map_or(first, |lease| lease.part));
+        let slots = limits.concurrent.map(|most| match concurrent.lease {
+            Some(lease) => {
+                NonZeroU32::new(lease.slots()).map_or(NonZeroU32::MIN, |it| it.min(most))
+            }
+            None => first.of_limit(most),
         });
-        Share::of(limits, parts, slots.map(|it| it.unwrap_or(NonZeroU32::MIN)))
+        Share::of(limits, parts, slots)
     }
 
     /// Notes a request, admitted or not. Returns whether nothing is leased for it yet.
@@ -227,7 +262,7 @@ impl Leases {
             // If it is full, the thread is about to look.
             let _ = self.wake.try_send(());
         }
-        leased.limits.iter().all(|it| it.part.is_none())
+        leased.limits.iter().all(|it| it.lease.is_none())
     }
 
     /// Applies the answer to a claim.
@@ -235,7 +270,7 @@ impl Leases {
         let now_ms = self.keys.now_ms();
         let mut paces = meter.paces();
         match lease {
-            Some(lease) if self.is_used() => paces.lease(claim, lease, self.least(), now_ms),
+            Some(lease) if self.is_used() => paces.lease(claim, *lease, self.least(), now_ms),
             // The shared server may not hear of it from the database.
             _ => {
                 if let Some(pace) = paces.of(claim.dimension) {
@@ -337,22 +372,24 @@ impl Thread {
     }
 }
 
-impl LeasedLimit {
-    fn total(&self, limit: Option<NonZeroU32>, now_ms: u64) -> u64 {
-        let passed = now_ms.saturating_sub(self.total_at_ms);
+impl TotalDebt {
+    fn at(&self, limit: Option<NonZeroU32>, now_ms: u64) -> u64 {
+        let passed = now_ms.saturating_sub(self.at_ms);
         let limit = limit.map_or(0, NonZeroU32::get);
         let flown = passed.saturating_mul(limit.into());
-        self.total.saturating_sub(flown)
+        self.units.saturating_sub(flown)
     }
 }
 
 impl Leased {
     /// Notes the debt of all processes, which the database has not counted.
     pub(super) fn note_totals(&mut self, totals: [u64; 3], now_ms: u64) {
-        for (limit, total) in self.limits.iter_mut().zip(totals) {
-            limit.total = total;
-            limit.total_at_ms = now_ms;
-            limit.is_reported = false;
+        for (limit, units) in self.limits.iter_mut().zip(totals) {
+            limit.total = TotalDebt {
+                units,
+                at_ms: now_ms,
+                is_reported: false,
+            };
         }
     }
 
@@ -360,11 +397,21 @@ impl Leased {
     pub(super) fn take_totals(&mut self, whole: &Limits, now_ms: u64) -> [u64; 3] {
         let mut totals = [0; 3];
         let limits = self.limits.iter().zip(dimensions(whole));
-        for (total, (limit, whole)) in totals.iter_mut().zip(limits) {
-            *total = limit.total(whole, now_ms);
+        for (total, (limit, (_, whole))) in totals.iter_mut().zip(limits) {
+            *total = limit.total.at(whole, now_ms);
         }
         self.note_totals([0; 3], now_ms);
         totals
+    }
+
+    const fn of(&mut self, dimension: Dimension) -> &mut LeasedLimit {
+        let [requests, input, output, concurrent] = &mut self.limits;
+        match dimension {
+            Dimension::Requests => requests,
+            Dimension::InputTokens => input,
+            Dimension::OutputTokens => output,
+            Dimension::Concurrent => concurrent,
+        }
     }
 }
 
@@ -382,27 +429,25 @@ impl Paces {
 
     /// Adds the claim of each limit. The claimed amounts count as reported.
     fn claim(&mut self, key: &KeyId, running: u32, now_ms: u64, claims: &mut Vec<LimitClaim>) {
-        for (dimension, limit) in dimensions(&self.share.whole).into_iter().enumerate() {
+        for (dimension, limit) in dimensions(&self.share.whole) {
             let pace = self.of(dimension);
             let running = if pace.is_none() { running } else { 0 };
             let taken = pace.map_or(0, |it| it.uncounted(now_ms));
-            let Some(leased) = self.leased.limits.get_mut(dimension) else {
-                continue;
-            };
+            let leased = self.leased.of(dimension);
             let [now, before] = &mut leased.demand;
             let demand = now.saturating_add(*before).saturating_add(running.into());
             *before = std::mem::take(now);
             let Some(limit) = limit else {
-                leased.part = None;
+                leased.lease = None;
                 continue;
             };
-            let total = leased.total(Some(limit), now_ms);
+            let total = leased.total.at(Some(limit), now_ms);
             claims.push(LimitClaim {
                 key: key.clone(),
                 dimension,
                 limit,
                 taken,
-                floor: if leased.is_reported { 0 } else { total },
+                floor: if leased.total.is_reported { 0 } else { total },
                 kept: cost(running.into()),
                 demand: demand.min(MOST_DEMAND),
             });
@@ -410,39 +455,25 @@ impl Paces {
     }
 
     /// Applies a lease. Without demand there is none; then the process has the part `least`.
-    fn lease(&mut self, claim: &LimitClaim, lease: &LimitLease, least: Part, now_ms: u64) {
-        let Some(limit) = self.leased.limits.get_mut(claim.dimension) else {
-            return;
+    fn lease(&mut self, claim: &LimitClaim, lease: LimitLease, least: Part, now_ms: u64) {
+        let limit = self.leased.of(claim.dimension);
+        limit.lease = (lease.part > Part::NONE).then_some(lease);
+        limit.total = TotalDebt {
+            units: lease.debt,
+            at_ms: now_ms,
+            is_reported: true,
         };
-        limit.part = (lease.part > Part::NONE).then_some(lease.part);
-        limit.total = lease.debt;
-        limit.total_at_ms = now_ms;
-        limit.is_reported = true;
-        let part = limit.part;
-        let Some(pace) = self.of(claim.dimension) else {
-            self.leased.slots = u32::try_from(lease.leased / WINDOW_MS).unwrap_or(u32::MAX);
-            return;
-        };
-        let debt = match part {
-            None => least.of(lease.debt),
-            Some(part) => {
-                let most = cost(part.of_limit(claim.limit).get().into());
-                let beyond = lease.debt.saturating_sub(cost(claim.limit.get().into()));
-                let owed = most.saturating_sub(lease.leased);
-                owed.saturating_add(part.of(beyond))
-            }
-        };
-        pace.recount(debt, now_ms);
+        if let Some(pace) = self.of(claim.dimension) {
+            pace.recount(lease.debt_of_process(claim.limit, least), now_ms);
+        }
     }
 
     /// Ends the lease: the process goes on with this part of each limit and of the debt of all processes.
     fn release(&mut self, part: Part, now_ms: u64) {
-        for (dimension, limit) in dimensions(&self.share.whole).into_iter().enumerate() {
-            let Some(leased) = self.leased.limits.get_mut(dimension) else {
-                continue;
-            };
-            let was_leased = leased.part.take().is_some();
-            let debt = part.of(leased.total(limit, now_ms));
+        for (dimension, limit) in dimensions(&self.share.whole) {
+            let leased = self.leased.of(dimension);
+            let was_leased = leased.lease.take().is_some();
+            let debt = part.of(leased.total.at(limit, now_ms));
             if let Some(pace) = self.of(dimension).filter(|_| was_leased) {
                 pace.recount(debt, now_ms);
             }
@@ -450,13 +481,40 @@ impl Paces {
     }
 }
 
-/// Requests, input tokens, output tokens and concurrent requests.
-const fn dimensions(limits: &Limits) -> [Option<NonZeroU32>; 4] {
-    let Limits {
-        requests,
-        input_tokens,
-        output_tokens,
-        concurrent,
-    } = *limits;
-    [requests, input_tokens, output_tokens, concurrent]
+/// The limits in the order of [`Dimension::ALL`].
+const fn dimensions(limits: &Limits) -> [(Dimension, Option<NonZeroU32>); 4] {
+    [
+        (Dimension::Requests, limits.requests),
+        (Dimension::InputTokens, limits.input_tokens),
+        (Dimension::OutputTokens, limits.output_tokens),
+        (Dimension::Concurrent, limits.concurrent),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bucket_of_a_process_has_the_leased_amount_left() {
+        let (limit, least) = (NonZeroU32::new(60).unwrap(), Part::billionths(100_000_000));
+        let half = Part::billionths(500_000_000);
+        for (part, debt, leased, owed) in [
+            (half, 0, 30, 0),
+            (half, 40, 20, 10),
+            (half, 60, 0, 30),
+            // All processes owe 20 beyond the limit.
+            (half, 80, 0, 40),
+            (Part::ALL, 10, 50, 10),
+            // No lease.
+            (Part::NONE, 40, 0, 4),
+        ] {
+            let lease = LimitLease {
+                part,
+                debt: cost(debt),
+                leased: cost(leased),
+            };
+            assert_eq!(lease.debt_of_process(limit, least), cost(owed), "{lease:?}");
+        }
+    }
 }

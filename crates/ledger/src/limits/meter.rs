@@ -135,13 +135,13 @@ impl Paces {
             .set_limit(limits.output_tokens, whole.output_tokens, now_ms);
     }
 
-    /// The limit of requests, input or output tokens.
-    pub(super) const fn of(&mut self, dimension: usize) -> Option<&mut Pace> {
+    /// The limit of this dimension; `None` for concurrent requests, which go by no clock.
+    pub(super) const fn of(&mut self, dimension: Dimension) -> Option<&mut Pace> {
         match dimension {
-            0 => Some(&mut self.requests),
-            1 => Some(&mut self.input),
-            2 => Some(&mut self.output),
-            _ => None,
+            Dimension::Requests => Some(&mut self.requests),
+            Dimension::InputTokens => Some(&mut self.input),
+            Dimension::OutputTokens => Some(&mut self.output),
+            Dimension::Concurrent => None,
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tollgate_types::KeyId;
+use tollgate_types::{Dimension, KeyId};
 
 /// Requests a minute: so few that less than one flows back during a test, and all that are taken can be owed.
 const LIMIT: u32 = 10;
@@ -21,7 +21,7 @@ const REQUEST: u64 = 60_000;
 fn claims(keys: u32) -> Vec<LimitClaim> {
     let claim = |number| LimitClaim {
         key: KeyId::new(format!("key_{number}")),
-        dimension: 0,
+        dimension: Dimension::Requests,
         limit: NonZeroU32::new(LIMIT).unwrap(),
         taken: REQUEST.cast_signed(),
         floor: 0,

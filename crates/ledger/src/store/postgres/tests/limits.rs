@@ -19,7 +19,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tollgate_types::{KeyId, Limits};
+use tollgate_types::{Dimension, KeyId, Limits};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// From a change of the load until a process that alone serves a key has the whole limit.
@@ -45,7 +45,7 @@ impl Claims {
     fn claim(demand: u64) -> LimitClaim {
         LimitClaim {
             key: KeyId::new("k"),
-            dimension: 0,
+            dimension: Dimension::Requests,
             limit: NonZeroU32::new(Self::LIMIT).unwrap(),
             taken: 0,
             floor: 0,
@@ -166,7 +166,7 @@ fn running_requests_stay_with_their_process_and_go_with_it() {
     let claims = Claims::on(&case);
     let slots = |node, running: u64, demand| {
         let claim = LimitClaim {
-            dimension: 3,
+            dimension: Dimension::Concurrent,
             kept: running * 60_000,
             ..Claims::claim(demand)
         };
