@@ -265,20 +265,38 @@ impl Leases {
         leased.limits.iter().all(|it| it.lease.is_none())
     }
 
+    /// The claims of keys with recent requests in the order of their buckets, and the meter of each claim. Leaves
+    /// the other keys.
+    fn claims(&self, is_used: bool) -> (Vec<LimitClaim>, Vec<Arc<Meter>>) {
+        let now_ms = self.keys.now_ms();
+        let mut active: Vec<_> = self.active.lock().clone().into_iter().collect();
+        active.sort_by_cached_key(|(key, _)| bucket(key));
+        let (mut claims, mut meters) = (Vec::new(), Vec::new());
+        for (key, meter) in active {
+            let mut paces = meter.paces();
+            if !is_used || paces.is_idle(meter.running(), now_ms) {
+                self.leave(&key, &mut paces, is_used);
+                continue;
+            }
+            paces.claim(&key, meter.running(), now_ms, &mut claims);
+            drop(paces);
+            meters.resize(claims.len(), meter);
+        }
+        (claims, meters)
+    }
+
     /// Applies the answer to a claim.
     fn apply(&self, meter: &Meter, claim: &LimitClaim, lease: Option<&LimitLease>) {
         let now_ms = self.keys.now_ms();
         let mut paces = meter.paces();
-        match lease {
-            Some(lease) if self.is_used() => paces.lease(claim, *lease, self.least(), now_ms),
+        let Some(lease) = lease.filter(|_| self.is_used()) else {
             // The shared server may not hear of it from the database.
-            _ => {
-                if let Some(pace) = paces.of(claim.dimension) {
-                    pace.mark_uncounted(claim.taken);
-                }
-                return;
+            if let Some(pace) = paces.of(claim.dimension) {
+                pace.mark_uncounted(claim.taken);
             }
-        }
+            return;
+        };
+        paces.lease(claim, *lease, self.least(), now_ms);
         let share = self.share(&paces.share.whole, &paces);
         paces.set_share(&share, || now_ms);
     }
@@ -318,21 +336,8 @@ impl Thread {
     }
 
     fn lease(&self, leases: &Leases) -> Result<(), StoreError> {
-        let (is_used, now_ms) = (leases.is_used(), leases.keys.now_ms());
-        let mut active: Vec<_> = leases.active.lock().clone().into_iter().collect();
-        active.sort_by_cached_key(|(key, _)| bucket(key));
-        let (mut meters, mut claims) = (Vec::new(), Vec::new());
-        for (key, meter) in active {
-            let mut paces = meter.paces();
-            if !is_used || paces.is_idle(meter.running(), now_ms) {
-                leases.leave(&key, &mut paces, is_used);
-                continue;
-            }
-            let before = claims.len();
-            paces.claim(&key, meter.running(), now_ms, &mut claims);
-            drop(paces);
-            meters.extend((before..claims.len()).map(|_| Arc::clone(&meter)));
-        }
+        let is_used = leases.is_used();
+        let (claims, meters) = leases.claims(is_used);
         let ask = |claims: &[LimitClaim]| {
             let expected = leases.expected().get();
             self.database.lease_limits(&self.node, expected, claims)
