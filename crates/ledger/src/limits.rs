@@ -34,7 +34,7 @@ use crate::{
     clock::Clock,
     store::{Store, StoreError},
 };
-use admission::Shared;
+use admission::AtServer;
 use leases::Leases;
 use meter::{Meter, Paces};
 use pace::Amounts;
@@ -187,7 +187,7 @@ impl Limiter {
             taken,
             meter,
             limiter: self.clone(),
-            sharing: self.server().map(|server| Shared {
+            at_server: self.server().map(|server| AtServer {
                 key: key.clone(),
                 server: server.clone(),
                 has_slot: false,

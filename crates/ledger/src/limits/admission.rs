@@ -17,15 +17,15 @@ pub struct Admission {
     pub(super) meter: Arc<Meter>,
     pub(super) limiter: Limiter,
     pub(super) taken: Taken,
-    /// If processes share limits through a server.
-    pub(super) sharing: Option<Shared>,
+    /// If there is a shared server.
+    pub(super) at_server: Option<AtServer>,
     /// Input and output tokens, once it has ended.
     pub(super) used: Option<(u64, u64)>,
 }
 
-/// A request of a process that shares its limits.
+/// What an admission has to correct at the server when the request ends.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct AtServer {
     pub(super) key: KeyId,
     pub(super) server: SharedLimits,
     /// The server has given it one of the concurrent requests.
@@ -52,7 +52,7 @@ impl AdmissionGuard for Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        if self.taken.is_nothing() && self.sharing.is_none() {
+        if self.taken.is_nothing() && self.at_server.is_none() {
             self.meter.leave();
             return;
         }
@@ -66,11 +66,11 @@ impl Drop for Admission {
             None => paces.give_back(&self.taken),
         }
         self.meter.leave();
-        let Some(Shared {
+        let Some(AtServer {
             key,
             server,
             has_slot,
-        }) = &self.sharing
+        }) = &self.at_server
         else {
             return;
         };

@@ -3,7 +3,7 @@
 use super::{
     super::{
         Admission, Limiter, Mode,
-        admission::Shared,
+        admission::AtServer,
         bucket::{Bucket, WINDOW_MS, change},
         meter::{Meter, Paces},
         pace::{Amounts, Taken},
@@ -208,7 +208,7 @@ impl Order {
             meter: Arc::clone(&self.meter),
             limiter: self.limiter.clone(),
             taken,
-            sharing: self.limiter.server().map(|server| Shared {
+            at_server: self.limiter.server().map(|server| AtServer {
                 key: self.key.clone(),
                 server: server.clone(),
                 has_slot: self.limits.concurrent.is_some(),
