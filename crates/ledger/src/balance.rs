@@ -1,8 +1,8 @@
 //! A key's balance of one unit in one process: leases and reservations of each grant, and the order of
 //! spending. Pure: no clock, no lock, no file.
 //!
-//! The invariant, for every grant: leased and not returned = `free + reserved + spent`. No amount can become
-//! negative: amounts move between the three, and only as far as they exist.
+//! The invariant, for every grant: leased and not returned = `free + reserved + spent`. Three methods of [`Grant`]
+//! alone move amounts between the three: `reserve`, `release` and `spend`.
 
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
@@ -66,6 +66,24 @@ pub(crate) struct Grant {
 impl Grant {
     pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now < end)
+    }
+
+    const fn reserve(&mut self, amount: u64) {
+        self.free = self.free.saturating_sub(amount);
+        self.reserved = self.reserved.saturating_add(amount);
+    }
+
+    const fn release(&mut self, amount: u64) {
+        self.reserved = self.reserved.saturating_sub(amount);
+        self.free = self.free.saturating_add(amount);
+    }
+
+    /// Spends a free amount. The validity begins with the first amount above zero.
+    fn spend(&mut self, amount: u64, now: Timestamp) {
+        self.free = self.free.saturating_sub(amount);
+        if amount > 0 && self.expires_at.is_none() {
+            self.expires_at = Some(now.plus(self.validity));
+        }
     }
 
     /// Grants that have begun come first, in order of expiry; then the others, the shortest first; then
@@ -156,8 +174,7 @@ impl Balance {
             if tokens == 0 {
                 break;
             }
-            grant.free = grant.free.saturating_sub(tokens);
-            grant.reserved = grant.reserved.saturating_add(tokens);
+            grant.reserve(tokens);
             missing = missing.saturating_sub(tokens);
             pieces.push(Piece {
                 grant: grant.number,
@@ -179,38 +196,39 @@ impl Balance {
         }
     }
 
-    /// Ends a reservation: pays `charge` from the reservation and then from the rest of the balance, and
-    /// releases the remainder. A reservation pays even if its grant has expired since; tokens released into
-    /// an expired grant are lost. At most `most` grants pay, or as many as were reserved: the record has room
-    /// for no more.
+    /// Ends a reservation without a charge. An amount that is released into an expired grant is lost.
+    pub(crate) fn release(&mut self, reserved: &[Piece]) {
+        for piece in reserved {
+            if let Some(grant) = self.find(piece.grant) {
+                grant.release(piece.tokens);
+            }
+        }
+    }
+
+    /// Ends a reservation: pays `charge` from it, even if a reserved grant has expired since, and then from all
+    /// valid grants. At most `most` grants pay, or as many as were reserved: the record has room for no more.
     pub(crate) fn settle(
         &mut self,
-        held: &[Piece],
+        reserved: &[Piece],
         charge: u64,
         most: usize,
         now: Timestamp,
     ) -> Payment {
-        let mut missing = charge;
-        let mut payment = Payment::default();
-        for piece in held {
-            let used = missing.min(piece.tokens);
-            missing = missing.saturating_sub(used);
+        self.release(reserved);
+        let mut payment = Payment {
+            overdraft: charge,
+            ..Payment::default()
+        };
+        for piece in reserved {
             if let Some(grant) = self.find(piece.grant) {
-                grant.reserved = grant.reserved.saturating_sub(piece.tokens);
-                grant.free = grant.free.saturating_add(piece.tokens.saturating_sub(used));
-                payment.add(grant, used, now);
+                payment.take(grant, piece.tokens, now);
             }
         }
         for grant in self.grants.iter_mut().filter(|grant| grant.is_valid(now)) {
-            let room = payment.pieces.len() < most || payment.has(grant.number);
-            if missing > 0 && grant.free > 0 && room {
-                let used = missing.min(grant.free);
-                grant.free = grant.free.saturating_sub(used);
-                missing = missing.saturating_sub(used);
-                payment.add(grant, used, now);
+            if payment.pieces.len() < most || payment.has(grant.number) {
+                payment.take(grant, u64::MAX, now);
             }
         }
-        payment.overdraft = missing;
         self.grants.sort_unstable_by_key(Grant::order);
         payment
     }
@@ -267,40 +285,34 @@ impl Balance {
 
 impl Payment {
     /// The part of a charge that a reservation covers. Changes no balance.
-    pub(crate) fn from_held(held: &[Piece], charge: u64) -> Self {
+    pub(crate) fn from_reserved(reserved: &[Piece], charge: u64) -> Self {
         let mut payment = Self {
             overdraft: charge,
             ..Self::default()
         };
-        for piece in held {
-            let tokens = payment.overdraft.min(piece.tokens);
-            payment.overdraft = payment.overdraft.saturating_sub(tokens);
-            if tokens > 0 {
-                payment.pieces.push(Piece { tokens, ..*piece });
-            }
+        for piece in reserved {
+            payment.add(piece.grant, piece.tokens);
         }
         payment
     }
 
-    /// Notes that `grant` paid `tokens`. Its validity begins now unless it has begun.
-    fn add(&mut self, grant: &mut Grant, tokens: u64, now: Timestamp) {
-        if tokens == 0 {
-            return;
+    /// Spends at most `most` of a grant on the rest of the charge.
+    fn take(&mut self, grant: &mut Grant, most: u64, now: Timestamp) {
+        let paid = self.add(grant.number, most.min(grant.free));
+        grant.spend(paid, now);
+    }
+
+    /// Notes that a grant pays at most `most` of the rest of the charge. Returns what it pays.
+    fn add(&mut self, grant: GrantNumber, most: u64) -> u64 {
+        let tokens = self.overdraft.min(most);
+        self.overdraft = self.overdraft.saturating_sub(tokens);
+        if tokens > 0 {
+            match self.pieces.iter_mut().find(|piece| piece.grant == grant) {
+                Some(piece) => piece.tokens = piece.tokens.saturating_add(tokens),
+                None => self.pieces.push(Piece { grant, tokens }),
+            }
         }
-        if grant.expires_at.is_none() {
-            grant.expires_at = Some(now.plus(grant.validity));
-        }
-        match self
-            .pieces
-            .iter_mut()
-            .find(|piece| piece.grant == grant.number)
-        {
-            Some(piece) => piece.tokens = piece.tokens.saturating_add(tokens),
-            None => self.pieces.push(Piece {
-                grant: grant.number,
-                tokens,
-            }),
-        }
+        tokens
     }
 
     fn has(&self, number: GrantNumber) -> bool {

@@ -43,11 +43,10 @@ impl State {
         Unit::ALL.into_iter().filter(is_required)
     }
 
-    fn release(&mut self, held: &Held, now: Timestamp) {
+    fn release(&mut self, held: &Held) {
         for unit in Unit::ALL {
             if let Some(pieces) = held.get(unit) {
-                let balance = &mut self.funds.get_mut(unit).balance;
-                balance.settle(pieces, 0, 0, now);
+                self.funds.get_mut(unit).balance.release(pieces);
             }
         }
     }
@@ -157,7 +156,7 @@ impl Account {
         let mut required = 0_usize;
         for unit in state.required() {
             let Some(need) = needs.get(unit) else {
-                state.release(&held, now);
+                state.release(&held);
                 return ReserveOutcome::Refused(Shortage::Unpriced);
             };
             required = required.saturating_add(1);
@@ -171,7 +170,7 @@ impl Account {
             let must_refill = state.must_refill(now);
             return ReserveOutcome::Held { held, must_refill };
         }
-        state.release(&held, now);
+        state.release(&held);
         match decisive(&lacks, required) {
             Err(shortage) => ReserveOutcome::Refused(shortage),
             Ok(Lack::Here(_)) => ReserveOutcome::Refused(Shortage::Busy),

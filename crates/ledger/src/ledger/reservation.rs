@@ -384,7 +384,7 @@ impl ReservationGuard for Reservation {
         let payment = PerUnit::from_fn(|unit| {
             let held = self.held.get(unit).as_ref();
             held.map_or_else(Payment::default, |held| {
-                Payment::from_held(held, *amounts.get(unit))
+                Payment::from_reserved(held, *amounts.get(unit))
             })
         });
         let entry = Entry {
