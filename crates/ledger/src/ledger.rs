@@ -358,18 +358,15 @@ impl Ledger {
         let now = shared.clock.now();
         let is_reachable = || shared.why_stalled().is_none();
         let refused = match account.reserve(&needs, &is_reachable, now) {
-            ReserveOutcome::Held { held, .. }
-                if !shared
-                    .journal
-                    .widen(&mut slot, slots_for(account::count(&held))) =>
-            {
-                account.settle(&held, &PerUnit::default(), 0, now);
-                shared.journal.give_back(slot);
-                return self.wait_for_room(key, slots_for(account::count(&held)));
-            }
             ReserveOutcome::Held { held, must_refill } => {
                 if must_refill {
                     self.0.send(Command::Refill(key.clone()));
+                }
+                let slots = slots_for(account::count(&held));
+                if !shared.journal.widen(&mut slot, slots) {
+                    account.release(&held, now);
+                    shared.journal.give_back(slot);
+                    return self.wait_for_room(key, slots);
                 }
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
                 let terms = reservation::Terms { bound, tariff };

@@ -189,6 +189,13 @@ impl Account {
         }
     }
 
+    /// Ends a reservation without a charge.
+    pub(super) fn release(&self, held: &Held, now: Timestamp) {
+        let mut state = self.state.lock();
+        state.used_at = now;
+        state.release(held);
+    }
+
     /// Ends a reservation: pays the charge in each unit in which something is reserved. Of `most` grants
     /// for which the record has room, those that are reserved come first. Returns how it was paid, and
     /// whether the writer must lease more.
@@ -301,3 +308,6 @@ impl Account {
         Some(state.give_up(|free| free))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,9 +123,7 @@ impl Reservation {
     pub fn release(mut self) -> Settled {
         if let Some(slot) = self.slot.take() {
             let shared = &self.ledger.shared;
-            let nothing = PerUnit::default();
-            self.account
-                .settle(&self.held, &nothing, 0, shared.clock.now());
+            self.account.release(&self.held, shared.clock.now());
             if self.has_kept {
                 shared.journal.discard(slot);
             } else {

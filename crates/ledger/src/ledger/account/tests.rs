@@ -1,0 +1,44 @@
+use super::*;
+use crate::{
+    balance::{Grant, GrantNumber},
+    store::database::UnitShare,
+};
+use std::time::Duration;
+
+#[test]
+fn a_released_request_leaves_the_refill_to_the_next_one() {
+    let now = Timestamp::from_unix_ms(1_790_000_000_000);
+    let mut share = Share {
+        key: 1,
+        grants: vec![Grant {
+            number: GrantNumber(1),
+            unit: Unit::Tokens,
+            validity: Duration::from_secs(86_400),
+            expires_at: None,
+            free: 100,
+            reserved: 0,
+        }],
+        of: PerUnit::from_fn(|_| UnitShare::default()),
+        has_more: false,
+    };
+    share.of.tokens.unleased = 1000;
+    share.of.tokens.left = 1100;
+    let account = Account::new(KeyId::new("key_1"), &share, true, now);
+    let need = Need {
+        wanted: 10,
+        useful: 1,
+    };
+    let needs = PerUnit {
+        tokens: Some(need),
+        money: None,
+    };
+    let reserve = || match account.reserve(&needs, &|| true, now) {
+        ReserveOutcome::Held { held, must_refill } => (held, must_refill),
+        _ => panic!("not reserved"),
+    };
+    let (held, must_refill) = reserve();
+    assert!(!must_refill);
+    account.give_up_all();
+    account.release(&held, now);
+    assert!(reserve().1);
+}
