@@ -383,9 +383,10 @@ impl Ledger {
                 why.into()
             }
             ReserveOutcome::Refused(shortage) => shortage,
-            ReserveOutcome::LeasedElsewhere(false) => Shortage::Busy,
-            ReserveOutcome::LeasedElsewhere(true) => {
-                self.0.send(Command::Load(key.clone()));
+            ReserveOutcome::LeasedElsewhere { is_first } => {
+                if is_first {
+                    self.0.send(Command::Load(key.clone()));
+                }
                 Shortage::Busy
             }
             unloaded @ (ReserveOutcome::Unleased | ReserveOutcome::Closed) => {

@@ -81,27 +81,41 @@ pub(super) enum ReserveOutcome {
     Refused(Shortage),
     /// Too little is leased while some is free in the database: lease it.
     Unleased,
-    /// Too little is leased here, while other processes lease some. `true`: the caller must request it now.
-    LeasedElsewhere(bool),
+    /// Too little is leased here, while other processes lease some.
+    LeasedElsewhere {
+        /// The writer does not request it yet.
+        is_first: bool,
+    },
     /// The account was closed meanwhile: load it again.
     Closed,
 }
 
-/// Of the lacks in several units, the decisive one; an error if no wait can end it.
-fn decisive(lacks: &PerUnit<Option<Lack>>, required: usize) -> Result<Lack, Shortage> {
-    let expired = Lack::Here(Short::Expired);
-    let is = |unit: Unit, lack| *lacks.get(unit) == Some(lack);
-    let mut units = Unit::ALL.into_iter();
-    if units.clone().filter(|unit| is(*unit, expired)).count() == required {
-        return Err(Shortage::Expired);
+/// What becomes of a request that is not covered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// None: waiting does not help, or only the end of other requests does.
+    Refuse(Shortage),
+    LeaseMore,
+    RequestFromOthers,
+}
+
+/// The remedy for the lacks in some of the `required` units in which the request must be covered.
+fn remedy(lacks: &PerUnit<Option<Lack>>, required: usize) -> Remedy {
+    let expired = Some(Lack::Here(Short::Expired));
+    let exhausted = Some(Lack::Here(Short::Exhausted));
+    let has = |lack| lacks.iter().any(|it| *it == Some(lack));
+    let is_over = |unit: &Unit| [expired, exhausted].contains(lacks.get(*unit));
+    if lacks.iter().filter(|it| **it == expired).count() == required {
+        Remedy::Refuse(Shortage::Expired)
+    } else if let Some(unit) = Unit::ALL.into_iter().find(is_over) {
+        Remedy::Refuse(Shortage::Exhausted(unit))
+    } else if has(Lack::Unleased) {
+        Remedy::LeaseMore
+    } else if has(Lack::LeasedElsewhere) {
+        Remedy::RequestFromOthers
+    } else {
+        Remedy::Refuse(Shortage::Busy)
     }
-    let is_over = |unit: &Unit| is(*unit, expired) || is(*unit, Lack::Here(Short::Exhausted));
-    if let Some(unit) = units.find(is_over) {
-        return Err(Shortage::Exhausted(unit));
-    }
-    let mut waits = [Lack::Unleased, Lack::LeasedElsewhere].into_iter();
-    let wait = waits.find(|wait| lacks.iter().flatten().any(|lack| lack == wait));
-    Ok(wait.unwrap_or(Lack::Here(Short::Busy)))
 }
 
 impl Account {
@@ -171,11 +185,10 @@ impl Account {
             return ReserveOutcome::Held { held, must_refill };
         }
         state.release(&held);
-        match decisive(&lacks, required) {
-            Err(shortage) => ReserveOutcome::Refused(shortage),
-            Ok(Lack::Here(_)) => ReserveOutcome::Refused(Shortage::Busy),
-            Ok(Lack::Unleased) => ReserveOutcome::Unleased,
-            Ok(Lack::LeasedElsewhere) => {
+        match remedy(&lacks, required) {
+            Remedy::Refuse(shortage) => ReserveOutcome::Refused(shortage),
+            Remedy::LeaseMore => ReserveOutcome::Unleased,
+            Remedy::RequestFromOthers => {
                 let is_first = !state.has_lease_request();
                 for unit in Unit::ALL {
                     if *lacks.get(unit) == Some(Lack::LeasedElsewhere) {
@@ -184,7 +197,7 @@ impl Account {
                         fund.lease_request = fund.lease_request.max(wanted);
                     }
                 }
-                ReserveOutcome::LeasedElsewhere(is_first)
+                ReserveOutcome::LeasedElsewhere { is_first }
             }
         }
     }

@@ -6,6 +6,36 @@ use crate::{
 use std::time::Duration;
 
 #[test]
+fn one_unit_that_is_used_up_decides_before_leases_that_could_come() {
+    let here = |short| Some(Lack::Here(short));
+    let (unleased, elsewhere) = (Some(Lack::Unleased), Some(Lack::LeasedElsewhere));
+    let exhausted = |unit| Remedy::Refuse(Shortage::Exhausted(unit));
+    for (tokens, money, required, expected) in [
+        (
+            here(Short::Expired),
+            None,
+            1,
+            Remedy::Refuse(Shortage::Expired),
+        ),
+        (
+            here(Short::Expired),
+            here(Short::Expired),
+            2,
+            Remedy::Refuse(Shortage::Expired),
+        ),
+        (here(Short::Expired), None, 2, exhausted(Unit::Tokens)),
+        (unleased, here(Short::Exhausted), 2, exhausted(Unit::Money)),
+        (here(Short::Busy), unleased, 2, Remedy::LeaseMore),
+        (elsewhere, unleased, 2, Remedy::LeaseMore),
+        (here(Short::Busy), elsewhere, 2, Remedy::RequestFromOthers),
+        (here(Short::Busy), None, 2, Remedy::Refuse(Shortage::Busy)),
+    ] {
+        let lacks = PerUnit { tokens, money };
+        assert_eq!(remedy(&lacks, required), expected, "{lacks:?}");
+    }
+}
+
+#[test]
 fn a_released_request_leaves_the_refill_to_the_next_one() {
     let now = Timestamp::from_unix_ms(1_790_000_000_000);
     let mut share = Share {
