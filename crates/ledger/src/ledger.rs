@@ -7,6 +7,7 @@
 
 mod account;
 mod accounts;
+mod bill;
 mod demand;
 mod fund;
 mod lease_waiters;
@@ -37,6 +38,7 @@ use crate::{
 };
 use account::ReserveOutcome;
 use accounts::Accounts;
+use bill::Terms;
 use parking_lot::Mutex;
 use renewal::{Begun, Renewals};
 use stats::Stats;
@@ -369,7 +371,12 @@ impl Ledger {
                     return self.wait_for_room(key, slots);
                 }
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
-                let terms = reservation::Terms { bound, tariff };
+                let terms = Terms {
+                    bound,
+                    tariff,
+                    prices: None,
+                    reserved: account::reserved(&held),
+                };
                 let ledger = Arc::clone(&self.0);
                 return Reserve::Reserved(Reservation::new(
                     ledger, account, slot, held, terms, request,

@@ -71,6 +71,14 @@ pub(super) fn count(held: &Held) -> usize {
     held.iter().flatten().map(|pieces| pieces.len()).sum()
 }
 
+/// The reserved amount in each unit.
+pub(super) fn reserved(held: &Held) -> PerUnit<Option<u64>> {
+    PerUnit::from_fn(|unit| {
+        let amounts = held.get(unit).as_ref()?.iter().map(|piece| piece.tokens);
+        Some(amounts.fold(0, u64::saturating_add))
+    })
+}
+
 /// The result of a reservation.
 pub(super) enum ReserveOutcome {
     Held {

@@ -3,11 +3,12 @@
 use super::{
     Inner, RequestInfo,
     account::{Account, Held},
+    bill::{Bill, Terms},
     writer::Command,
 };
 use crate::{
     balance::{Payment, Piece},
-    charge::{BillingState, Charge, CountSource, Counts, UpperBound},
+    charge::{BillingState, CountSource},
     entry::{Entry, kept_name, kept_reason, pieces_in, slots_for},
     journal::Slot,
 };
@@ -17,18 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 pub use tollgate_types::{Ending, Settled, UsageDetails};
-use tollgate_types::{
-    ErrorCode, Money, PerUnit, Prices, Rates, RequestId, ReservationGuard, Tariff, Unit, Usage,
-};
+use tollgate_types::{ErrorCode, Money, PerUnit, Prices, RequestId, ReservationGuard, Unit, Usage};
 
 /// The longest age of a running request's progress in the settlement file while pieces pass.
 const KEEP_AFTER: Duration = Duration::from_millis(250);
-
-/// The terms of the reservation.
-pub(super) struct Terms {
-    pub(super) bound: UpperBound,
-    pub(super) tariff: Tariff,
-}
 
 /// The reservation of one request.
 ///
@@ -44,7 +37,6 @@ pub struct Reservation {
     /// When the request arrived, or else the reservation was made.
     begun: Instant,
     first_byte: Option<Duration>,
-    prices: Option<Prices>,
     delivered: Usage,
     details: UsageDetails,
     /// When the progress was last written into the slot, or the request began.
@@ -73,7 +65,6 @@ impl Reservation {
             request,
             begun,
             first_byte: None,
-            prices: None,
             delivered: Usage::default(),
             details: UsageDetails::default(),
             kept_at: begun,
@@ -89,24 +80,7 @@ impl Reservation {
 
     /// The reserved amount in a unit; `None` if the request need not be covered in it.
     pub fn reserved(&self, unit: Unit) -> Option<u64> {
-        let pieces = self.held.get(unit).as_ref()?.iter();
-        Some(pieces.fold(0, |sum, piece| sum.saturating_add(piece.tokens)))
-    }
-
-    /// The reserved amount in each unit, with the most that a token takes of it.
-    fn reserved_at_rates(&self) -> impl Iterator<Item = (u64, Rates)> + '_ {
-        Unit::ALL
-            .into_iter()
-            .filter_map(|unit| self.reserved(unit).zip(self.terms.tariff.rates(unit)))
-    }
-
-    /// The hidden input that is reserved.
-    fn hidden_input(&self) -> u64 {
-        let bound = &self.terms.bound;
-        let tokens = self
-            .reserved_at_rates()
-            .map(|(reserved, rates)| bound.hidden_that_fits(reserved, &rates));
-        tokens.min().unwrap_or(0)
+        *self.terms.reserved.get(unit)
     }
 
     /// Ends the request. Must be called before the last bytes of the answer are sent: from here on the
@@ -134,10 +108,10 @@ impl Reservation {
     }
 
     fn finish(&self, mut slot: Slot, ending: &Ending) -> Settled {
-        let charge = self.charge(ending);
+        let bill = self.terms.bill(ending);
+        let amounts = bill.amounts();
         let shared = &self.ledger.shared;
         let now = shared.clock.now();
-        let amounts = self.amounts(ending, &charge);
         let is_above = |unit| {
             self.reserved(unit)
                 .is_some_and(|it| *amounts.get(unit) > it)
@@ -149,13 +123,13 @@ impl Reservation {
         }
         let most = pieces_in(slot.count());
         let (payment, must_refill) = self.account.settle(&self.held, &amounts, most, now);
-        let entry = self.entry(ending, &charge, &payment, now.unix_ms());
+        let entry = self.entry(ending, &bill, &payment, now.unix_ms());
         let settled = Settled {
             charged: entry.charged(),
             overdraft: entry.overdraft,
-            source: charge.source,
-            clamped: charge.clamped,
-            usage: charge.usage,
+            source: entry.source,
+            clamped: entry.clamped,
+            usage: entry.usage,
             cost: entry.cost,
             cost_overdraft: entry.cost_overdraft,
         };
@@ -167,70 +141,6 @@ impl Reservation {
             self.ledger.send(Command::Refill(key));
         }
         settled
-    }
-
-    fn charge(&self, ending: &Ending) -> Charge {
-        let Terms { bound, tariff } = &self.terms;
-        let counts = Counts {
-            reported: ending.reported,
-            delivered: ending.delivered,
-            produced: ending
-                .produced
-                .min(self.output_limit().unwrap_or(bound.output)),
-            hidden_input: ending.hidden_input.min(self.hidden_input()),
-            least: ending.least,
-        };
-        let mut charge = Charge::by_rule(ending.state, &counts, bound, &tariff.weights);
-        charge.clamped |= ending.absurd;
-        if charge.usage.total() > 0 && self.details(ending) != ending.details {
-            charge.source = CountSource::Estimated;
-            charge.clamped = true;
-        }
-        if let Some(before) = ending.before.filter(|_| !charge.clamped) {
-            // An estimate can have been too high in one kind of tokens and too low in another.
-            let charged = tariff.weights.charge(&before.charged);
-            let due = tariff.weights.charge(&before.whole).saturating_sub(charged);
-            charge.tokens = charge.tokens.min(due);
-        }
-        charge
-    }
-
-    /// The reported parts, with plausible numbers of calls.
-    fn details(&self, ending: &Ending) -> UsageDetails {
-        let most = self.terms.tariff.most_calls();
-        ending.details.with_calls_within(most)
-    }
-
-    /// The cost of the charge, if the prices are known. The reported tier, parts and tool calls count for an
-    /// estimate, too. The rest of a response costs what the whole one costs beyond what was charged: whether a
-    /// prompt is long, and how many tools were called, is known of the whole one.
-    fn cost(&self, ending: &Ending, charge: &Charge) -> Option<Money> {
-        let before = ending.before.filter(|_| !charge.clamped);
-        if let Some((before, cost)) = before.and_then(|it| Some((it, it.cost?))) {
-            let prices = self.prices?;
-            let whole = prices.cost(&before.whole, &ending.details);
-            return Some(whole.minus(cost));
-        }
-        let details = match charge.usage.total() {
-            0 => UsageDetails::default(),
-            _ => self.details(ending),
-        };
-        self.prices
-            .map(|prices| prices.cost(&charge.usage, &details))
-    }
-
-    /// The charge in each unit.
-    fn amounts(&self, ending: &Ending, charge: &Charge) -> PerUnit<u64> {
-        PerUnit {
-            tokens: charge.tokens,
-            money: self.cost(ending, charge).unwrap_or_default().nanos(),
-        }
-    }
-
-    /// The part of the cost that no grant of money covers; `None` if the cost is not charged.
-    fn cost_overdraft(&self, payment: &PerUnit<Payment>) -> Option<Money> {
-        let is_charged = self.held.money.is_some() && self.prices.is_some();
-        is_charged.then(|| Money::from_nanos(payment.money.overdraft))
     }
 
     fn note(&self, settled: &Settled, payment: &PerUnit<Payment>) {
@@ -258,7 +168,7 @@ impl Reservation {
     fn entry(
         &self,
         ending: &Ending,
-        charge: &Charge,
+        Bill { charge, cost }: &Bill,
         payment: &PerUnit<Payment>,
         at: u64,
     ) -> Entry {
@@ -287,9 +197,12 @@ impl Reservation {
             clamped: charge.clamped,
             paid: pieces(&payment.tokens.pieces),
             overdraft: payment.tokens.overdraft,
-            cost: self.cost(ending, charge),
+            cost: *cost,
             cost_paid: pieces(&payment.money.pieces),
-            cost_overdraft: self.cost_overdraft(payment),
+            // A cost that no grant of money has to cover is not charged.
+            cost_overdraft: cost
+                .filter(|_| self.pays_money())
+                .map(|_| Money::from_nanos(payment.money.overdraft)),
             first_byte_ms: self.first_byte.map(millis),
             duration_ms: millis(self.begun.elapsed()),
             is_progress: false,
@@ -320,11 +233,7 @@ impl Reservation {
 
 impl ReservationGuard for Reservation {
     fn output_limit(&self) -> Option<u64> {
-        let bound = &self.terms.bound;
-        let limits = self
-            .reserved_at_rates()
-            .filter_map(|(reserved, rates)| bound.output_that_fits(reserved, &rates));
-        limits.min()
+        self.terms.output_limit()
     }
 
     fn most_tokens(&self) -> u64 {
@@ -337,7 +246,7 @@ impl ReservationGuard for Reservation {
     }
 
     fn pays_money(&self) -> bool {
-        self.held.money.is_some()
+        self.terms.reserved.money.is_some()
     }
 
     fn set_arrival(&mut self, at: Instant) {
@@ -350,7 +259,7 @@ impl ReservationGuard for Reservation {
     }
 
     fn set_prices(&mut self, prices: Option<Prices>) {
-        self.prices = prices;
+        self.terms.prices = prices;
     }
 
     fn progress(&mut self, delivered: Usage, details: UsageDetails) {
@@ -372,8 +281,8 @@ impl ReservationGuard for Reservation {
             details: self.details,
             ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
         };
-        let charge = self.charge(&ending);
-        let amounts = self.amounts(&ending, &charge);
+        let bill = self.terms.bill(&ending);
+        let amounts = bill.amounts();
         let is_charged = amounts.iter().any(|amount| *amount > 0);
         let Some(slot) = self.slot.as_ref().filter(|_| is_charged) else {
             return;
@@ -387,7 +296,7 @@ impl ReservationGuard for Reservation {
         });
         let entry = Entry {
             is_progress: true,
-            ..self.entry(&ending, &charge, &payment, shared.clock.now().unix_ms())
+            ..self.entry(&ending, &bill, &payment, shared.clock.now().unix_ms())
         };
         let request = entry.request;
         let written = shared
