@@ -360,13 +360,16 @@ impl Ledger {
         let now = shared.clock.now();
         let is_reachable = || shared.why_stalled().is_none();
         let refused = match account.reserve(&needs, &is_reachable, now) {
-            ReserveOutcome::Held { held, must_refill } => {
+            ReserveOutcome::Reserved {
+                reserved,
+                must_refill,
+            } => {
                 if must_refill {
                     self.0.send(Command::Refill(key.clone()));
                 }
-                let slots = slots_for(account::count(&held));
+                let slots = slots_for(reserved.grants());
                 if !shared.journal.widen(&mut slot, slots) {
-                    account.release(&held, now);
+                    account.release(&reserved, now);
                     shared.journal.give_back(slot);
                     return self.wait_for_room(key, slots);
                 }
@@ -375,11 +378,11 @@ impl Ledger {
                     bound,
                     tariff,
                     prices: None,
-                    reserved: account::reserved(&held),
+                    reserved: reserved.amounts(),
                 };
                 let ledger = Arc::clone(&self.0);
                 return Reserve::Reserved(Reservation::new(
-                    ledger, account, slot, held, terms, request,
+                    ledger, account, slot, reserved, terms, request,
                 ));
             }
             // Another process may have given it something since.

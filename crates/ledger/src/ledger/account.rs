@@ -43,9 +43,9 @@ impl State {
         Unit::ALL.into_iter().filter(is_required)
     }
 
-    fn release(&mut self, held: &Held) {
+    fn release(&mut self, reserved: &Reserved) {
         for unit in Unit::ALL {
-            if let Some(pieces) = held.get(unit) {
+            if let Some(pieces) = reserved.of(unit) {
                 self.funds.get_mut(unit).balance.release(pieces);
             }
         }
@@ -63,26 +63,32 @@ impl State {
     }
 }
 
-/// The reservation of a request in each unit; `None` if it need not be covered in that unit.
-pub(super) type Held = PerUnit<Option<Pieces>>;
+/// The amounts of grants that a request has reserved in each unit; `None` if it need not be covered in that unit.
+#[derive(Debug, Default)]
+pub(super) struct Reserved(PerUnit<Option<Pieces>>);
 
-/// The number of grants that pay a request.
-pub(super) fn count(held: &Held) -> usize {
-    held.iter().flatten().map(|pieces| pieces.len()).sum()
-}
+impl Reserved {
+    pub(super) fn of(&self, unit: Unit) -> Option<&Pieces> {
+        self.0.get(unit).as_ref()
+    }
 
-/// The reserved amount in each unit.
-pub(super) fn reserved(held: &Held) -> PerUnit<Option<u64>> {
-    PerUnit::from_fn(|unit| {
-        let amounts = held.get(unit).as_ref()?.iter().map(|piece| piece.tokens);
-        Some(amounts.fold(0, u64::saturating_add))
-    })
+    /// The number of grants, a grant of each unit counted by itself.
+    pub(super) fn grants(&self) -> usize {
+        self.0.iter().flatten().map(|pieces| pieces.len()).sum()
+    }
+
+    pub(super) fn amounts(&self) -> PerUnit<Option<u64>> {
+        PerUnit::from_fn(|unit| {
+            let amounts = self.of(unit)?.iter().map(|piece| piece.tokens);
+            Some(amounts.fold(0, u64::saturating_add))
+        })
+    }
 }
 
 /// The result of a reservation.
 pub(super) enum ReserveOutcome {
-    Held {
-        held: Held,
+    Reserved {
+        reserved: Reserved,
         /// The writer must lease more.
         must_refill: bool,
     },
@@ -173,26 +179,29 @@ impl Account {
             return ReserveOutcome::Closed;
         }
         state.used_at = now;
-        let mut held = Held::default();
+        let mut reserved = Reserved::default();
         let mut lacks = PerUnit::default();
         let mut required = 0_usize;
         for unit in state.required() {
             let Some(need) = needs.get(unit) else {
-                state.release(&held);
+                state.release(&reserved);
                 return ReserveOutcome::Refused(Shortage::Unpriced);
             };
             required = required.saturating_add(1);
             let fund = state.funds.get_mut(unit);
             match fund.reserve(*need, is_reachable, now) {
-                Ok(pieces) => *held.get_mut(unit) = Some(pieces),
+                Ok(pieces) => *reserved.0.get_mut(unit) = Some(pieces),
                 Err(lack) => *lacks.get_mut(unit) = Some(lack),
             }
         }
         if lacks.iter().all(Option::is_none) {
             let must_refill = state.must_refill(now);
-            return ReserveOutcome::Held { held, must_refill };
+            return ReserveOutcome::Reserved {
+                reserved,
+                must_refill,
+            };
         }
-        state.release(&held);
+        state.release(&reserved);
         match remedy(&lacks, required) {
             Remedy::Refuse(shortage) => ReserveOutcome::Refused(shortage),
             Remedy::LeaseMore => ReserveOutcome::Unleased,
@@ -211,33 +220,32 @@ impl Account {
     }
 
     /// Ends a reservation without a charge.
-    pub(super) fn release(&self, held: &Held, now: Timestamp) {
+    pub(super) fn release(&self, reserved: &Reserved, now: Timestamp) {
         let mut state = self.state.lock();
         state.used_at = now;
-        state.release(held);
+        state.release(reserved);
     }
 
-    /// Ends a reservation: pays the charge in each unit in which something is reserved. Of `most` grants
-    /// for which the record has room, those that are reserved come first. Returns how it was paid, and
-    /// whether the writer must lease more.
+    /// Ends a reservation: pays the charge in each unit in which something is reserved. The record has `room` for
+    /// so many grants. Returns how it was paid, and whether the writer must lease more.
     pub(super) fn settle(
         &self,
-        held: &Held,
+        reserved: &Reserved,
         charge: &PerUnit<u64>,
-        most: usize,
+        mut room: usize,
         now: Timestamp,
     ) -> (PerUnit<Payment>, bool) {
         let mut state = self.state.lock();
         state.used_at = now;
         let mut paid = PerUnit::<Payment>::default();
-        let mut others = count(held);
-        let mut room = most;
+        // Each unit leaves room for the reserved grants of the units after it.
+        let mut later = reserved.grants();
         for unit in Unit::ALL {
-            let Some(pieces) = held.get(unit) else {
+            let Some(pieces) = reserved.of(unit) else {
                 continue;
             };
-            others = others.saturating_sub(pieces.len());
-            let most = room.saturating_sub(others);
+            later = later.saturating_sub(pieces.len());
+            let most = room.saturating_sub(later);
             let fund = state.funds.get_mut(unit);
             let payment = fund.settle(pieces, *charge.get(unit), most, now);
             room = room.saturating_sub(payment.pieces.len());
@@ -248,10 +256,15 @@ impl Account {
     }
 
     /// The number of grants that would pay a charge if the record had room for all.
-    pub(super) fn payers(&self, held: &Held, charge: &PerUnit<u64>, now: Timestamp) -> usize {
+    pub(super) fn payers(
+        &self,
+        reserved: &Reserved,
+        charge: &PerUnit<u64>,
+        now: Timestamp,
+    ) -> usize {
         let state = self.state.lock();
         let payers = Unit::ALL.into_iter().filter_map(|unit| {
-            let pieces = held.get(unit).as_ref()?;
+            let pieces = reserved.of(unit)?;
             let balance = &state.funds.get(unit).balance;
             Some(balance.payers(pieces, *charge.get(unit), now))
         });

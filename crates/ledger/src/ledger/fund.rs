@@ -100,12 +100,12 @@ impl Fund {
     /// Ends a reservation.
     pub(super) fn settle(
         &mut self,
-        held: &[Piece],
+        reserved: &[Piece],
         charge: u64,
         most: usize,
         now: Timestamp,
     ) -> Payment {
-        let payment = self.balance.settle(held, charge, most, now);
+        let payment = self.balance.settle(reserved, charge, most, now);
         if let Some(demand) = &mut self.demand {
             demand.note_spent(payment.paid(), now);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Inner, RequestInfo,
-    account::{Account, Held},
+    account::{Account, Reserved},
     bill::{Bill, Terms},
     writer::Command,
 };
@@ -31,7 +31,7 @@ const KEEP_AFTER: Duration = Duration::from_millis(250);
 pub struct Reservation {
     ledger: Arc<Inner>,
     account: Arc<Account>,
-    held: Held,
+    reserved: Reserved,
     terms: Terms,
     request: RequestInfo,
     /// When the request arrived, or else the reservation was made.
@@ -52,7 +52,7 @@ impl Reservation {
         ledger: Arc<Inner>,
         account: Arc<Account>,
         slot: Slot,
-        held: Held,
+        reserved: Reserved,
         terms: Terms,
         request: RequestInfo,
     ) -> Self {
@@ -60,7 +60,7 @@ impl Reservation {
         Self {
             ledger,
             account,
-            held,
+            reserved,
             terms,
             request,
             begun,
@@ -97,7 +97,7 @@ impl Reservation {
     pub fn release(mut self) -> Settled {
         if let Some(slot) = self.slot.take() {
             let shared = &self.ledger.shared;
-            self.account.release(&self.held, shared.clock.now());
+            self.account.release(&self.reserved, shared.clock.now());
             if self.has_kept {
                 shared.journal.discard(slot);
             } else {
@@ -117,12 +117,12 @@ impl Reservation {
                 .is_some_and(|it| *amounts.get(unit) > it)
         };
         if Unit::ALL.into_iter().any(is_above) {
-            let payers = self.account.payers(&self.held, &amounts, now);
+            let payers = self.account.payers(&self.reserved, &amounts, now);
             // Without a free slot, only the grants pay for which the record has room.
             shared.journal.widen(&mut slot, slots_for(payers));
         }
-        let most = pieces_in(slot.count());
-        let (payment, must_refill) = self.account.settle(&self.held, &amounts, most, now);
+        let room = pieces_in(slot.count());
+        let (payment, must_refill) = self.account.settle(&self.reserved, &amounts, room, now);
         let entry = self.entry(ending, &bill, &payment, now.unix_ms());
         let settled = Settled {
             charged: entry.charged(),
@@ -289,9 +289,9 @@ impl ReservationGuard for Reservation {
         };
         let shared = &self.ledger.shared;
         let payment = PerUnit::from_fn(|unit| {
-            let held = self.held.get(unit).as_ref();
-            held.map_or_else(Payment::default, |held| {
-                Payment::from_reserved(held, *amounts.get(unit))
+            let reserved = self.reserved.of(unit);
+            reserved.map_or_else(Payment::default, |reserved| {
+                Payment::from_reserved(reserved, *amounts.get(unit))
             })
         });
         let entry = Entry {
@@ -337,7 +337,7 @@ impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reservation")
             .field("request", &self.request.id)
-            .field("reserved", &self.held)
+            .field("reserved", &self.reserved)
             .finish_non_exhaustive()
     }
 }

@@ -63,12 +63,15 @@ fn a_released_request_leaves_the_refill_to_the_next_one() {
         money: None,
     };
     let reserve = || match account.reserve(&needs, &|| true, now) {
-        ReserveOutcome::Held { held, must_refill } => (held, must_refill),
+        ReserveOutcome::Reserved {
+            reserved,
+            must_refill,
+        } => (reserved, must_refill),
         _ => panic!("not reserved"),
     };
-    let (held, must_refill) = reserve();
+    let (reserved, must_refill) = reserve();
     assert!(!must_refill);
     account.give_up_all();
-    account.release(&held, now);
+    account.release(&reserved, now);
     assert!(reserve().1);
 }

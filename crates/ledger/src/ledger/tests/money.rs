@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     balance::{Grant, GrantNumber, Need, Piece},
-    ledger::account::{Held, ReserveOutcome},
+    ledger::account::{ReserveOutcome, Reserved},
     store::database::{Share, UnitShare},
 };
 use proptest::prelude::*;
@@ -349,7 +349,7 @@ proptest! {
         let account = accounts.get(&id).unwrap();
         let mut leased = PerUnit::<u64>::default();
         let mut gone = PerUnit::<u64>::default();
-        let mut open: Vec<Held> = Vec::new();
+        let mut open: Vec<Reserved> = Vec::new();
         // Which unit a grant is of.
         let units = BTreeMap::from([(1, Unit::Tokens), (2, Unit::Money)]);
         for step in steps {
@@ -374,11 +374,11 @@ proptest! {
                         useful: (*least.get(unit)).min(*most.get(unit)),
                     });
                     let needs = PerUnit::from_fn(need);
-                    if let ReserveOutcome::Held { held, .. } = account.reserve(&needs, &|| true, now) {
+                    if let ReserveOutcome::Reserved { reserved: held, .. } = account.reserve(&needs, &|| true, now) {
                         for unit in Unit::ALL {
                             let required = before.get(unit).is_some();
-                            prop_assert_eq!(held.get(unit).is_some(), required);
-                            let Some(pieces) = held.get(unit) else { continue };
+                            prop_assert_eq!(held.of(unit).is_some(), required);
+                            let Some(pieces) = held.of(unit) else { continue };
                             let need = needs.get(unit).unwrap();
                             prop_assert!((need.useful..=need.wanted).contains(&sum(pieces)));
                             prop_assert!(pieces.iter().all(|it| units[&it.grant.0] == unit));
@@ -393,7 +393,7 @@ proptest! {
                     let (paid, _) = account.settle(&held, &charge, 64, now);
                     for unit in Unit::ALL {
                         let payment = paid.get(unit);
-                        let charged = held.get(unit).as_ref().map_or(0, |_| *charge.get(unit));
+                        let charged = held.of(unit).map_or(0, |_| *charge.get(unit));
                         prop_assert_eq!(payment.paid() + payment.overdraft, charged);
                         prop_assert!(payment.pieces.iter().all(|it| units[&it.grant.0] == unit));
                         *gone.get_mut(unit) += payment.paid();
@@ -409,7 +409,7 @@ proptest! {
             let holdings = account.holdings(now);
             for unit in Unit::ALL {
                 let here = holdings.get(unit).unwrap_or_default();
-                let reserved: u64 = open.iter().filter_map(|it| it.get(unit).as_deref()).map(sum).sum();
+                let reserved: u64 = open.iter().filter_map(|it| it.of(unit)).map(|it| sum(it)).sum();
                 prop_assert_eq!(here.reserved, reserved);
                 prop_assert_eq!(*leased.get(unit), gone.get(unit) + here.free + here.reserved);
             }
