@@ -17,7 +17,8 @@ pub(crate) struct GrantNumber(pub(crate) i64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) grant: GrantNumber,
-    pub(crate) tokens: u64,
+    /// In the unit of the grant.
+    pub(crate) amount: u64,
 }
 
 /// The grants that one request reserves or pays with: nearly always one, which needs no allocation.
@@ -170,15 +171,15 @@ impl Balance {
         let mut pieces = Pieces::new();
         let payers = self.grants.iter_mut().filter(|grant| grant.is_valid(now));
         for grant in payers.filter(|grant| grant.free > 0).take(MAX_PIECES) {
-            let tokens = missing.min(grant.free);
-            if tokens == 0 {
+            let amount = missing.min(grant.free);
+            if amount == 0 {
                 break;
             }
-            grant.reserve(tokens);
-            missing = missing.saturating_sub(tokens);
+            grant.reserve(amount);
+            missing = missing.saturating_sub(amount);
             pieces.push(Piece {
                 grant: grant.number,
-                tokens,
+                amount,
             });
         }
         Ok(pieces)
@@ -200,7 +201,7 @@ impl Balance {
     pub(crate) fn release(&mut self, reserved: &[Piece]) {
         for piece in reserved {
             if let Some(grant) = self.find(piece.grant) {
-                grant.release(piece.tokens);
+                grant.release(piece.amount);
             }
         }
     }
@@ -221,7 +222,7 @@ impl Balance {
         };
         for piece in reserved {
             if let Some(grant) = self.find(piece.grant) {
-                payment.take(grant, piece.tokens, now);
+                payment.take(grant, piece.amount, now);
             }
         }
         for grant in self.grants.iter_mut().filter(|grant| grant.is_valid(now)) {
@@ -252,12 +253,12 @@ impl Balance {
     pub(crate) fn give_up(&mut self, mut of: impl FnMut(&Grant) -> u64) -> Vec<Piece> {
         let mut given = Vec::new();
         for grant in &mut self.grants {
-            let tokens = of(grant).min(grant.free);
-            if tokens > 0 {
-                grant.free = grant.free.saturating_sub(tokens);
+            let amount = of(grant).min(grant.free);
+            if amount > 0 {
+                grant.free = grant.free.saturating_sub(amount);
                 given.push(Piece {
                     grant: grant.number,
-                    tokens,
+                    amount,
                 });
             }
         }
@@ -291,7 +292,7 @@ impl Payment {
             ..Self::default()
         };
         for piece in reserved {
-            payment.add(piece.grant, piece.tokens);
+            payment.add(piece.grant, piece.amount);
         }
         payment
     }
@@ -304,15 +305,15 @@ impl Payment {
 
     /// Notes that a grant pays at most `most` of the rest of the charge. Returns what it pays.
     fn add(&mut self, grant: GrantNumber, most: u64) -> u64 {
-        let tokens = self.overdraft.min(most);
-        self.overdraft = self.overdraft.saturating_sub(tokens);
-        if tokens > 0 {
+        let amount = self.overdraft.min(most);
+        self.overdraft = self.overdraft.saturating_sub(amount);
+        if amount > 0 {
             match self.pieces.iter_mut().find(|piece| piece.grant == grant) {
-                Some(piece) => piece.tokens = piece.tokens.saturating_add(tokens),
-                None => self.pieces.push(Piece { grant, tokens }),
+                Some(piece) => piece.amount = piece.amount.saturating_add(amount),
+                None => self.pieces.push(Piece { grant, amount }),
             }
         }
-        tokens
+        amount
     }
 
     fn has(&self, number: GrantNumber) -> bool {
@@ -321,7 +322,7 @@ impl Payment {
 
     /// The payment without the overdraft.
     pub(crate) fn paid(&self) -> u64 {
-        sum(self.pieces.iter().map(|piece| piece.tokens))
+        sum(self.pieces.iter().map(|piece| piece.amount))
     }
 }
 

@@ -99,11 +99,11 @@ impl Entry {
             Unit::Tokens => &self.paid,
             Unit::Money => &self.cost_paid,
         };
-        let piece = |(grant, tokens): &(i64, u64)| Piece {
+        let piece = |(grant, amount): &(i64, u64)| Piece {
             grant: GrantNumber(*grant),
-            tokens: *tokens,
+            amount: *amount,
         };
-        paid.iter().map(piece).filter(|piece| piece.tokens > 0)
+        paid.iter().map(piece).filter(|piece| piece.amount > 0)
     }
 
     /// The payments of grants of all units.

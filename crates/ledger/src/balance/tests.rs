@@ -25,10 +25,10 @@ fn balance(grants: impl IntoIterator<Item = Grant>) -> Balance {
     balance
 }
 
-fn piece(number: i64, tokens: u64) -> Piece {
+fn piece(number: i64, amount: u64) -> Piece {
     Piece {
         grant: GrantNumber(number),
-        tokens,
+        amount,
     }
 }
 
@@ -191,7 +191,7 @@ impl Books {
 
     fn gone(&mut self, pieces: &[Piece]) {
         for piece in pieces {
-            self.0.entry(piece.grant.0).or_default().1 += piece.tokens;
+            self.0.entry(piece.grant.0).or_default().1 += piece.amount;
         }
     }
 
@@ -203,7 +203,7 @@ impl Books {
                 .iter()
                 .flatten()
                 .filter(|piece| piece.grant == grant.number)
-                .map(|piece| piece.tokens)
+                .map(|piece| piece.amount)
                 .sum();
             assert_eq!(grant.reserved, reserved, "{grant:?}");
         }
@@ -230,7 +230,7 @@ proptest! {
                     let useful = useful.min(wanted);
                     let free = balance.holdings(now).free;
                     if let Ok(pieces) = balance.reserve(need(wanted, useful), now) {
-                        let tokens = sum(pieces.iter().map(|piece| piece.tokens));
+                        let tokens = sum(pieces.iter().map(|piece| piece.amount));
                         prop_assert!(tokens >= useful && tokens <= wanted.min(free));
                         held.push(pieces);
                     } else {

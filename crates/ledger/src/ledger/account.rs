@@ -79,7 +79,7 @@ impl Reserved {
 
     pub(super) fn amounts(&self) -> PerUnit<Option<u64>> {
         PerUnit::from_fn(|unit| {
-            let amounts = self.of(unit)?.iter().map(|piece| piece.tokens);
+            let amounts = self.of(unit)?.iter().map(|piece| piece.amount);
             Some(amounts.fold(0, u64::saturating_add))
         })
     }

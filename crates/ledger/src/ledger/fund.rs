@@ -160,8 +160,8 @@ impl Fund {
             grant.free.saturating_sub(kept)
         });
         for piece in &given {
-            self.unleased = self.unleased.saturating_add(piece.tokens);
-            self.most_elsewhere = self.most_elsewhere.saturating_add(piece.tokens);
+            self.unleased = self.unleased.saturating_add(piece.amount);
+            self.most_elsewhere = self.most_elsewhere.saturating_add(piece.amount);
         }
         given
     }
@@ -170,7 +170,7 @@ impl Fund {
         let given = self.balance.give_up(|grant| of_free(grant.free));
         // The other process now leases it, so this one can have to request it again.
         self.elsewhere |= !given.is_empty();
-        let amounts = given.iter().map(|piece| piece.tokens);
+        let amounts = given.iter().map(|piece| piece.amount);
         self.most_elsewhere = amounts.fold(self.most_elsewhere, u64::saturating_add);
         given
     }

@@ -173,7 +173,7 @@ impl Reservation {
         at: u64,
     ) -> Entry {
         let served = ending.model_served.as_ref().unwrap_or(&self.request.model);
-        let pieces = |paid: &[Piece]| paid.iter().map(|it| (it.grant.0, it.tokens)).collect();
+        let pieces = |paid: &[Piece]| paid.iter().map(|it| (it.grant.0, it.amount)).collect();
         let asked = kept_name(&self.request.model);
         let served = if Arc::ptr_eq(served, &self.request.model) {
             Arc::clone(&asked)

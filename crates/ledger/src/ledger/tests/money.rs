@@ -335,7 +335,7 @@ fn share(grants: Vec<Grant>) -> Share {
 }
 
 fn sum(pieces: &[Piece]) -> u64 {
-    pieces.iter().map(|piece| piece.tokens).sum()
+    pieces.iter().map(|piece| piece.amount).sum()
 }
 
 proptest! {
@@ -402,7 +402,7 @@ proptest! {
                 Step::Settle(..) => {}
                 Step::GiveHalf => {
                     for piece in account.give_up_half() {
-                        *gone.get_mut(units[&piece.grant.0]) += piece.tokens;
+                        *gone.get_mut(units[&piece.grant.0]) += piece.amount;
                     }
                 }
             }

@@ -83,7 +83,10 @@ pub(crate) fn tokens_that_are_given_back_are_free_for_others(fixture: &dyn Fixtu
     let grant = share.grants[0].number;
     // More than is leased is not given back.
     for (tokens, left) in [(101, 0), (40, 40), (61, 0)] {
-        let returned = [Piece { grant, tokens }];
+        let returned = [Piece {
+            grant,
+            amount: tokens,
+        }];
         let work = Work {
             returned: &returned,
             ..Work::default()
@@ -242,7 +245,7 @@ pub(crate) fn a_charge_above_the_lease_is_paid_from_free_tokens(fixture: &dyn Fi
     // Half of it is leased elsewhere.
     let leased = home.lease(&mut *two, &key, LeaseMode::Take);
     let grant = leased.grants[0].number;
-    let returned = [Piece { grant, tokens: 30 }];
+    let returned = [Piece { grant, amount: 30 }];
     let work = Work {
         returned: &returned,
         ..Work::default()

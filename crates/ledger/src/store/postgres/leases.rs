@@ -198,18 +198,18 @@ pub(super) fn summed(pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
     let mut sums: BTreeMap<i64, u64> = BTreeMap::new();
     for piece in pieces {
         let sum = sums.entry(piece.grant.0).or_default();
-        *sum = sum.saturating_add(piece.tokens);
+        *sum = sum.saturating_add(piece.amount);
     }
-    let piece = |(grant, tokens)| Piece {
+    let piece = |(grant, amount)| Piece {
         grant: GrantNumber(grant),
-        tokens,
+        amount,
     };
     sums.into_iter().map(piece).collect()
 }
 
 fn columns(pieces: &[Piece]) -> (Vec<i64>, Vec<i64>) {
     let pieces = pieces.iter();
-    pieces.map(|it| (it.grant.0, storable(it.tokens))).unzip()
+    pieces.map(|it| (it.grant.0, storable(it.amount))).unzip()
 }
 
 /// The keys of which other processes request tokens and this one leases some.

@@ -177,15 +177,15 @@ fn settle(
         let (pieces, overdraft) = (record.paid.get_mut(unit), record.overdraft.get_mut(unit));
         for piece in pieces.iter_mut() {
             let paid = pay(session, process, *piece)?;
-            let uncovered = piece.tokens.saturating_sub(paid);
+            let uncovered = piece.amount.saturating_sub(paid);
             *overdraft = overdraft.saturating_add(uncovered);
-            piece.tokens = paid;
+            piece.amount = paid;
         }
         if *overdraft > 0 {
             let free = leases::free(session, entry.key, unit, now)?;
             pay_from(&free, pieces, overdraft);
         }
-        pieces.retain(|piece| piece.tokens > 0);
+        pieces.retain(|piece| piece.amount > 0);
     }
     let overdraft = record.overdraft;
     write(session, &[record])?;
@@ -200,13 +200,13 @@ fn pay_from(free: &[(GrantNumber, u64)], pieces: &mut Vec<Piece>, overdraft: &mu
         if known.is_none() && place < MAX_PIECES {
             pieces.push(Piece {
                 grant: *grant,
-                tokens: 0,
+                amount: 0,
             });
         }
         if let Some(piece) = pieces.get_mut(place) {
             // What is paid already still counts as free.
-            let more = free.saturating_sub(piece.tokens).min(*overdraft);
-            piece.tokens = piece.tokens.saturating_add(more);
+            let more = free.saturating_sub(piece.amount).min(*overdraft);
+            piece.amount = piece.amount.saturating_add(more);
             *overdraft = overdraft.saturating_sub(more);
         }
     }
@@ -221,7 +221,7 @@ fn pay(
 ) -> Result<u64, postgres::Error> {
     if leases::cover(session, process, &[piece])? {
         leases::spend_all(session, process, &[piece])?;
-        return Ok(piece.tokens);
+        return Ok(piece.amount);
     }
     let free = session.query_opt(
         "SELECT tokens - spent - coalesce(
@@ -230,7 +230,7 @@ fn pay(
         &[&piece.grant.0],
     )?;
     let free: i64 = free.map_or(Ok(0), |row| row.try_get(0))?;
-    Ok(amount(free).min(piece.tokens))
+    Ok(amount(free).min(piece.amount))
 }
 
 /// Enters records that are new, and charges the grants that pay.
@@ -338,7 +338,7 @@ fn spend(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::
     for record in records {
         for piece in record.paid.iter().flatten() {
             let (tokens, first_at) = paid.entry(piece.grant.0).or_insert((0, record.entry.at));
-            *tokens = tokens.saturating_add(piece.tokens);
+            *tokens = tokens.saturating_add(piece.amount);
             *first_at = (*first_at).min(record.entry.at);
         }
     }
@@ -375,7 +375,7 @@ fn note_charges(session: &mut Session, records: &[Record<'_>]) -> Result<(), pos
     let requests: Vec<&str> = pieces.iter().map(|(request, _)| *request).collect();
     let oldest = records.iter().map(|it| storable(it.at)).min();
     let grants: Vec<i64> = pieces.iter().map(|(_, piece)| piece.grant.0).collect();
-    let tokens: Vec<i64> = pieces.iter().map(|(_, it)| storable(it.tokens)).collect();
+    let tokens: Vec<i64> = pieces.iter().map(|(_, it)| storable(it.amount)).collect();
     session.execute(
         "INSERT INTO charges (usage, at, grant_number, tokens)
          SELECT number, at, paid.grant_number, paid.tokens
@@ -398,7 +398,7 @@ fn add_totals(session: &mut Session, records: &[Record<'_>]) -> Result<(), postg
         ..
     } in records
     {
-        let cost_paid = paid.money.iter().map(|piece| piece.tokens);
+        let cost_paid = paid.money.iter().map(|piece| piece.amount);
         let sums = totals.entry((entry.key, plain(&entry.served)));
         let usage = &entry.usage;
         let more = [

@@ -344,7 +344,7 @@ fn processes_that_settle_at_once_agree_on_every_token() {
                 spent += tokens;
                 returned.push(Piece {
                     grant: share.grants[0].number,
-                    tokens: free - tokens,
+                    amount: free - tokens,
                 });
             }
             let entries: Vec<&Entry> = entries.iter().collect();

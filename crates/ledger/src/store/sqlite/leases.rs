@@ -196,7 +196,7 @@ pub(super) fn give_back(
         "DELETE FROM leases WHERE grant_number = ?1 AND process = ?2 AND tokens = 0",
     )?;
     for piece in pieces {
-        less.execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+        less.execute(params![piece.grant.0, process.0, storable(piece.amount)])?;
         gone.execute(params![piece.grant.0, process.0])?;
     }
     Ok(())
@@ -213,6 +213,6 @@ pub(super) fn spend(
             "UPDATE leases SET tokens = tokens - ?3
              WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
         )?
-        .execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+        .execute(params![piece.grant.0, process.0, storable(piece.amount)])?;
     Ok(rows == 1)
 }

@@ -121,10 +121,10 @@ fn settle(
         let uncovered = uncovered.get_mut(unit);
         for piece in entry.pieces(unit) {
             let paid = pay(file, process, entry.key, piece)?;
-            *uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
+            *uncovered = uncovered.saturating_add(piece.amount.saturating_sub(paid));
             if paid > 0 {
                 let piece = Piece {
-                    tokens: paid,
+                    amount: paid,
                     ..piece
                 };
                 spend(file, piece, entry.at)?;
@@ -187,7 +187,7 @@ fn settle_together(
     for (grant, Paid { tokens, first_at }) in paid {
         let piece = Piece {
             grant: GrantNumber(grant),
-            tokens,
+            amount: tokens,
         };
         if !leases::spend(file, process, piece)? {
             return Ok(false);
@@ -237,7 +237,7 @@ impl Paid {
             0 => at,
             _ => self.first_at.min(at),
         };
-        self.tokens = self.tokens.saturating_add(piece.tokens);
+        self.tokens = self.tokens.saturating_add(piece.amount);
     }
 }
 
@@ -291,7 +291,7 @@ fn enter_pieces(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::R
 /// process was fenced. Returns what was taken. After a restore, the number can be of a grant of another key.
 fn pay(file: &Connection, process: ProcessNumber, key: i64, piece: Piece) -> rusqlite::Result<u64> {
     if leases::spend(file, process, piece)? {
-        return Ok(piece.tokens);
+        return Ok(piece.amount);
     }
     let free: Option<i64> = file
         .prepare_cached(
@@ -301,7 +301,7 @@ fn pay(file: &Connection, process: ProcessNumber, key: i64, piece: Piece) -> rus
         )?
         .query_row([piece.grant.0, key], |row| row.get(0))
         .optional()?;
-    Ok(amount(free.unwrap_or(0)).min(piece.tokens))
+    Ok(amount(free.unwrap_or(0)).min(piece.amount))
 }
 
 /// Spends a piece of a grant, whose validity begins with its first use.
@@ -317,7 +317,7 @@ fn spend(file: &Connection, piece: Piece, at: u64) -> rusqlite::Result<()> {
              END
          WHERE number = ?1",
         )?
-        .execute(params![piece.grant.0, storable(piece.tokens), storable(at)])?;
+        .execute(params![piece.grant.0, storable(piece.amount), storable(at)])?;
     if rows == 1 {
         Ok(())
     } else {
@@ -327,7 +327,7 @@ fn spend(file: &Connection, piece: Piece, at: u64) -> rusqlite::Result<()> {
 
 fn note_charge(file: &Connection, usage: i64, piece: Piece) -> rusqlite::Result<()> {
     file.prepare_cached("INSERT INTO charges (usage, grant_number, tokens) VALUES (?1, ?2, ?3)")?
-        .execute([usage, piece.grant.0, storable(piece.tokens)])?;
+        .execute([usage, piece.grant.0, storable(piece.amount)])?;
     Ok(())
 }
 

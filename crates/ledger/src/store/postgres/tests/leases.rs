@@ -258,7 +258,7 @@ fn a_process_whose_commit_is_rolled_back_ends() {
     let share = lease_at_most(&mut *process, &key, PerUnit::from_fn(|_| 60), now);
     let returned = [Piece {
         grant: share.grants[0].number,
-        tokens: 50,
+        amount: 50,
     }];
     commit(&mut *process, &[], &returned, now);
     case.sql("UPDATE processes SET commits = commits - 1; UPDATE leases SET tokens = 60");
