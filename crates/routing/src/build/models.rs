@@ -252,21 +252,43 @@ impl<'a> Builder<'a> {
         let provider = Arc::clone(provider);
         let formats = self.deployment_formats(&settings, &provider, path)?;
         self.check_upstream(settings.upstream_model.as_deref(), path);
-        let named = match settings.upstream_model.as_deref().or(model_upstream) {
-            Some(MATCHED) if !names::is_wildcard(model) => {
-                let of_model = model_upstream.filter(|name| *name != MATCHED);
-                Some(of_model.unwrap_or_else(|| self.matched_part(model)))
-            }
-            named => named,
-        };
-        let upstream_model = match named {
-            None if names::is_wildcard(model) => UpstreamModel::AsRequested { from: 0 },
-            Some(MATCHED) if names::is_wildcard(model) => UpstreamModel::AsRequested {
-                from: model.len() - MATCHED.len(),
-            },
-            named => UpstreamModel::Fixed(named.unwrap_or(model).into()),
-        };
-        if let UpstreamModel::Fixed(name) = &upstream_model
+        let (name, upstream_model) =
+            self.upstream_model(settings.upstream_model.as_deref(), model_upstream, model);
+        self.check_embedding_model(&upstream_model, formats, &provider, path);
+        let mut capabilities = provider.capabilities.clone();
+        let model_path = KeyPath::root().key("models").key(model);
+        for (patch, at) in [
+            (of_model, &model_path),
+            (settings.capabilities.as_ref(), path),
+        ] {
+            let Some(patch) = patch else { continue };
+            capabilities = patch.over(&capabilities);
+            self.check_refused_fields(&patch.refused_fields(), formats, at);
+        }
+        Some(Deployment {
+            name: format!("{}/{name}", provider.name).into(),
+            provider,
+            upstream_model,
+            capabilities,
+            formats,
+            priority: settings.priority,
+            weight: settings.weight,
+            cost: self.deployment_cost(&settings, path),
+            price: self.build_price(settings.price.as_deref(), path),
+            limits: self.build_limits(&settings.limits, path),
+        })
+    }
+
+    /// Bedrock has an API for embeddings of each of two vendors. The name of the model decides, unless the
+    /// provider's settings do.
+    fn check_embedding_model(
+        &mut self,
+        model: &UpstreamModel,
+        formats: FormatSet,
+        provider: &Provider,
+        path: &KeyPath,
+    ) {
+        if let UpstreamModel::Fixed(name) = model
             && formats.contains(Format::Embeddings)
             && let Some(endpoint) = provider.endpoint(Format::Embeddings)
             && endpoint
@@ -280,28 +302,29 @@ impl<'a> Builder<'a> {
             );
             self.fault(path, message);
         }
-        let mut capabilities = provider.capabilities.clone();
-        let model_path = KeyPath::root().key("models").key(model);
-        for (patch, at) in [
-            (of_model, &model_path),
-            (settings.capabilities.as_ref(), path),
-        ] {
-            let Some(patch) = patch else { continue };
-            capabilities = patch.over(&capabilities);
-            self.check_refused_fields(&patch.refused_fields(), formats, at);
+    }
+
+    /// What a deployment sends as the model, and what it is named after: its `own` setting, or that of its model,
+    /// or the model's id. `*` stands for the part of the requested name that a pattern matches.
+    fn upstream_model<'n>(
+        &self,
+        own: Option<&'n str>,
+        of_model: Option<&'n str>,
+        id: &'n str,
+    ) -> (&'n str, UpstreamModel) {
+        let as_requested = |name, from| (name, UpstreamModel::AsRequested { from });
+        let fixed = |name: &'n str| (name, UpstreamModel::Fixed(name.into()));
+        match own.or(of_model) {
+            None if names::is_wildcard(id) => as_requested(id, 0),
+            Some(MATCHED) if names::is_wildcard(id) => {
+                as_requested(MATCHED, id.len() - MATCHED.len())
+            }
+            Some(MATCHED) => {
+                let of_model = of_model.filter(|name| *name != MATCHED);
+                fixed(of_model.unwrap_or_else(|| self.matched_part(id)))
+            }
+            named => fixed(named.unwrap_or(id)),
         }
-        Some(Deployment {
-            name: format!("{}/{}", provider.name, named.unwrap_or(model)).into(),
-            provider,
-            upstream_model,
-            capabilities,
-            formats,
-            priority: settings.priority,
-            weight: settings.weight,
-            cost: self.deployment_cost(&settings, path),
-            price: self.build_price(settings.price.as_deref(), path),
-            limits: self.build_limits(&settings.limits, path),
-        })
     }
 
     /// The part of a model's name that a pattern of its family matches: a model beside a pattern differs from
