@@ -190,25 +190,7 @@ impl<'a> Builder<'a> {
                 self.fault(&at, format!("another credential has the name '{name}'"));
             }
             let limits = self.build_limits(&settings.limits, &at);
-            let login = match source {
-                CredentialSource::Secret(source) => {
-                    let folder = (self.folder)(&secret_path);
-                    match source.resolve(self.environment, &folder) {
-                        Ok(secret) if settings.query.is_some() => {
-                            self.query_secret(&settings, &secret, &at)
-                        }
-                        Ok(secret) => self
-                            .credential_headers(&settings, &secret, &at)
-                            .map(|headers| LogIn::Fixed(Box::new(headers))),
-                        Err(cause) => {
-                            self.fault(&secret_path, cause.to_string());
-                            None
-                        }
-                    }
-                }
-                CredentialSource::Tokens(tokens) => self.tokens(tokens, &settings, &at),
-            };
-            if let Some(login) = login {
+            if let Some(login) = self.log_in(source, &settings, &secret_path, &at) {
                 built.push(Credential {
                     name: name.into(),
                     weight: settings.weight,
@@ -218,6 +200,31 @@ impl<'a> Builder<'a> {
             }
         }
         built
+    }
+
+    fn log_in(
+        &mut self,
+        source: CredentialSource<'_>,
+        settings: &CredentialSettings,
+        secret_path: &KeyPath,
+        at: &KeyPath,
+    ) -> Option<LogIn> {
+        let source = match source {
+            CredentialSource::Tokens(tokens) => return self.tokens(tokens, settings, at),
+            CredentialSource::Secret(source) => source,
+        };
+        let folder = (self.folder)(secret_path);
+        match source.resolve(self.environment, &folder) {
+            Ok(secret) if settings.query.is_some() => self.query_secret(settings, &secret, at),
+            Ok(secret) => {
+                let headers = self.credential_headers(settings, &secret, at)?;
+                Some(LogIn::Fixed(Box::new(headers)))
+            }
+            Err(cause) => {
+                self.fault(secret_path, cause.to_string());
+                None
+            }
+        }
     }
 
     /// The one source that the settings name.
@@ -496,6 +503,7 @@ impl<'a> Builder<'a> {
 }
 
 /// How a credential logs in, as its settings say.
+#[derive(Clone, Copy)]
 enum CredentialSource<'a> {
     Secret(&'a SecretSource),
     Tokens(Tokens<'a>),
