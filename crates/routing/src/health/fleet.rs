@@ -288,34 +288,9 @@ impl Fleet {
         });
         let health = Arc::clone(health);
         let weights = credentials_of(provider).map(|it| it.map_or(1.0, |it| f64::from(it.weight)));
-        let all: f64 = weights.sum();
+        let all = weights.sum();
         let credentials = credentials_of(provider)
-            .filter_map(|credential| {
-                let key = (Arc::clone(&provider.name), name_of(credential));
-                let account = Arc::clone(self.credentials.get(&key)?);
-                let (_, name) = key;
-                let hash = hash_of(&[deployment.name.as_bytes(), name.as_bytes()]);
-                let key = (Arc::clone(&deployment.name), name);
-                let known = earlier.deployment_credentials.get(&key);
-                let known = known.filter(|it| Arc::ptr_eq(&it.credential, &account));
-                let health = self.deployment_credentials.entry(key).or_insert_with(|| {
-                    known.cloned().unwrap_or_else(|| {
-                        Arc::new(DeploymentCredentialHealth {
-                            credential: Arc::clone(&account),
-                            breaker: Breaker::default(),
-                            in_flight: AtomicU32::new(0),
-                        })
-                    })
-                });
-                let share = credential.map_or(1.0, |it| f64::from(it.weight)) / all;
-                Some(CredentialHandle {
-                    configured: credential.cloned(),
-                    account,
-                    health: Arc::clone(health),
-                    weight: f64::from(deployment.weight) * share,
-                    hash,
-                })
-            })
+            .filter_map(|credential| self.credential_handle(deployment, credential, all, earlier))
             .collect();
         Some(Arc::new(DeploymentHandle {
             deployment: Arc::clone(deployment),
@@ -324,6 +299,40 @@ impl Fleet {
             credentials,
             hash: hash_of(&[deployment.name.as_bytes()]),
         }))
+    }
+
+    /// The handle of a credential at a deployment. `all`: the weights of all credentials together.
+    fn credential_handle(
+        &mut self,
+        deployment: &Deployment,
+        credential: Option<&Credential>,
+        all: f64,
+        earlier: &Self,
+    ) -> Option<CredentialHandle> {
+        let key = (Arc::clone(&deployment.provider.name), name_of(credential));
+        let account = Arc::clone(self.credentials.get(&key)?);
+        let (_, name) = key;
+        let hash = hash_of(&[deployment.name.as_bytes(), name.as_bytes()]);
+        let key = (Arc::clone(&deployment.name), name);
+        let known = earlier.deployment_credentials.get(&key);
+        let known = known.filter(|it| Arc::ptr_eq(&it.credential, &account));
+        let health = self.deployment_credentials.entry(key).or_insert_with(|| {
+            known.cloned().unwrap_or_else(|| {
+                Arc::new(DeploymentCredentialHealth {
+                    credential: Arc::clone(&account),
+                    breaker: Breaker::default(),
+                    in_flight: AtomicU32::new(0),
+                })
+            })
+        });
+        let share = credential.map_or(1.0, |it| f64::from(it.weight)) / all;
+        Some(CredentialHandle {
+            configured: credential.cloned(),
+            account,
+            health: Arc::clone(health),
+            weight: f64::from(deployment.weight) * share,
+            hash,
+        })
     }
 }
 
