@@ -281,6 +281,10 @@ pub fn broken(
     reused: bool,
 ) -> Box<Error> {
     let sends_body = exchange.timer.sends_body();
+    if error.etype == ErrorType::WriteTimedout && *error.esource() == ErrorSource::Upstream {
+        // Over HTTP/2, Pingora resets only the stream and keeps the connection.
+        exchange.timer.shut_down();
+    }
     exchange.timer.stop();
     if error.etype == ATTEMPT_FAILED {
         return error;

@@ -208,6 +208,16 @@ impl AttemptTimer {
         }
     }
 
+    /// Shuts the connection down, so that no other request gets it.
+    pub fn shut_down(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.shut_down();
+        }
+        if let Some(socket) = self.socket.take() {
+            socket.shut_down();
+        }
+    }
+
     /// Ends the attempt: its connection no longer belongs to it.
     pub fn stop(&mut self) {
         self.has_fired = self.has_fired();

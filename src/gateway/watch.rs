@@ -86,6 +86,13 @@ impl Watch {
         }
     }
 
+    /// Shuts the connection down before its time.
+    pub fn shut_down(&self) {
+        if let Some(socket) = self.0.socket.lock().take() {
+            socket.shut_down();
+        }
+    }
+
     /// Whether the clock has ended the attempt.
     pub fn has_fired(&self) -> bool {
         self.0.has_fired.load(Ordering::Acquire)

@@ -1,6 +1,8 @@
 //! Time-outs: each phase of an answer has its own, a provider that is too slow is replaced
 //! if nothing was committed, and otherwise the caller gets an error in its own format.
 
+mod stalled;
+
 use crate::support::{
     self, Act, Answer, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2,
     MESSAGES, Provider, Request, Upstream, prompt,
