@@ -6,6 +6,9 @@ use tollgate_routing::AnswerTimeouts;
 /// The longest time that comments, pings and the body of an error are held.
 pub const LONGEST_HELD: Duration = Duration::from_secs(10);
 
+/// How long a stream can take to end after its last event: the client only waits for that end.
+const LONGEST_END: Duration = Duration::from_secs(2);
+
 /// The deadlines of the current attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -31,6 +34,8 @@ enum Phase {
     Flow(Instant, u64),
     /// A rest that is not needed has begun at this time.
     Rest(Instant),
+    /// The last event of a stream came at this time.
+    Ended(Instant),
 }
 
 /// How far an answer has come.
@@ -45,6 +50,8 @@ pub enum Progress {
     Preamble,
     /// A stream with this many events, without pings.
     Events(u64),
+    /// A stream whose last event has come.
+    Ended,
 }
 
 impl Deadlines {
@@ -96,6 +103,8 @@ impl Deadlines {
             (Progress::Piece, _) => Phase::Flow(now, 0),
             (Progress::Rest, Phase::Rest(since)) => Phase::Rest(since),
             (Progress::Rest, _) => Phase::Rest(now),
+            (Progress::Ended, Phase::Ended(since)) => Phase::Ended(since),
+            (Progress::Ended, _) => Phase::Ended(now),
         };
     }
 
@@ -119,6 +128,7 @@ impl Deadlines {
                 (since, LONGEST_HELD.min(first_token.saturating_sub(taken)))
             }
             Phase::Rest(since) => (since, LONGEST_HELD.min(between_events)),
+            Phase::Ended(since) => (since, LONGEST_END.min(between_events)),
         };
         let end = since.checked_add(bound);
         end.map_or(self.request_ends, |end| end.min(self.request_ends))
@@ -128,7 +138,7 @@ impl Deadlines {
     /// the piece can have waited for a client that did not read. An error is never too late for its class.
     pub fn are_over(&self, now: Instant) -> bool {
         match self.phase {
-            Phase::Flow(..) | Phase::Rest(_) => now >= self.request_ends,
+            Phase::Flow(..) | Phase::Rest(_) | Phase::Ended(_) => now >= self.request_ends,
             Phase::Head | Phase::Token => now >= self.end(),
         }
     }

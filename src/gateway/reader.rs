@@ -606,6 +606,7 @@ impl Events {
     pub fn progress(&self) -> Progress {
         match self.phase() {
             Phase::Preamble => Progress::Preamble,
+            Phase::Terminal => Progress::Ended,
             _ => Progress::Events(self.scanner().events()),
         }
     }

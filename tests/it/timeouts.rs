@@ -183,6 +183,48 @@ async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
 }
 
 #[tokio::test]
+async fn a_stream_ends_soon_after_its_last_event_though_its_provider_does_not_end_it() {
+    const LONGEST_END: Duration = Duration::from_secs(2);
+    let provider = Provider::start().await;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    let formats = FORMATS.into_iter().zip(["chat", "responses", "messages"]);
+    join_all(formats.map(async |(at, format)| {
+        let body = prompt(at, "m", "Hello!", json!({"stream": true}));
+        let request = Request::post(at, &body).key("any");
+        let mut direct = Connection::open(provider.address).await;
+        let events = direct.send(&request).await.text();
+        let chunk = format!("{:x}\r\n{events}\r\n", events.len());
+        for body in [
+            format!("transfer-encoding: chunked\r\n\r\n{chunk}"),
+            format!("connection: close\r\n\r\n{events}"),
+        ] {
+            let upstream = Upstream::playing([Act::send(format!("{head}{body}")), Act::Hang]).await;
+            let mut open = support::provider(upstream.address);
+            open["formats"] = json!([format]);
+            open["timeouts"] = json!({"read": LATE});
+            let config = Config::new()
+                .provider("open", open)
+                .model("alone", json!(["open"]));
+            let gateway = Gateway::start(config).await;
+            join_all(FORMATS.map(async |path| {
+                let begun = Instant::now();
+                let answer = ask(&gateway, path, "alone", true).await;
+                let took = begun.elapsed();
+                answer.assert_ok();
+                assert_eq!(answer.ending, Ending::Complete, "{path} at {format}");
+                assert!(!answer.text().contains("upstream_error"), "{answer:?}");
+                assert!(took < LONGEST_END + SLACK, "{path} at {format}: {took:?}");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!(line["outcome"], "completed", "{line}");
+            }))
+            .await;
+            no_provider_is_blamed(&gateway).await;
+        }
+    }))
+    .await;
+}
+
+#[tokio::test]
 async fn an_error_that_does_not_end_is_the_error_of_its_head() {
     const HELD: Duration = Duration::from_secs(10);
     let body = r#"{"error":{"message":"slow down","type":"rate_limit_error"}}"#;

@@ -78,6 +78,19 @@ fn the_rest_of_an_error_is_awaited_for_ten_seconds_or_until_another_bound() {
 }
 
 #[test]
+fn a_stream_ends_soon_after_its_last_event() {
+    let (began, mut it) = deadlines(true);
+    it.note(Progress::Events(3), began + 90 * MS);
+    it.note(Progress::Ended, began + 100 * MS);
+    it.note(Progress::Ended, began + 110 * MS);
+    assert_eq!(it.end(), began + 120 * MS);
+    assert!(!it.are_over(began + 999 * MS), "the client may be slow");
+    it.bounds.between_events = Duration::MAX;
+    it.request_ends = began + 60_000 * MS;
+    assert_eq!(it.end(), began + 100 * MS + LONGEST_END);
+}
+
+#[test]
 fn a_first_token_that_is_due_before_the_head_is_due_counts_for_the_head_too() {
     let (began, mut it) = deadlines(true);
     it.bounds.first_token = 10 * MS;
