@@ -125,14 +125,15 @@ impl Answer {
         let is_unread = matches!(expected.body, ExpectedBody::Unread);
         let reader = AnswerReader::for_head(&head, expected)?;
         let is_success = !matches!(reader, AnswerReader::Error);
+        let unread = || match is_success {
+            true => UpstreamFault::broken_answer(),
+            false => classify_answer(&head, &[]),
+        };
         if content_length(&head.headers) == Some(0) && !(is_unread && is_success) {
-            return Err(match reader {
-                AnswerReader::Error => classify_answer(&head, &[]),
-                _ => UpstreamFault::broken_answer(),
-            });
+            return Err(unread());
         }
         let coding = Coding::of(&head.headers, Coding::OF_ANSWERS);
-        let coding = coding.map_err(|_| UpstreamFault::broken_answer())?;
+        let coding = coding.map_err(|_| unread())?;
         let unpacker = coding.map(Unpacker::new).transpose();
         self.unpacker = unpacker.map_err(|_| UpstreamFault::out_of_memory())?;
         if !is_unread && is_of_type(&head.headers, AmazonFrames::MEDIA_TYPE) {
@@ -223,14 +224,18 @@ impl Answer {
         end: bool,
         ready: &mut Vec<Bytes>,
     ) -> Result<(), UpstreamFault> {
+        // The readable part of an error is enough.
+        let must_be_whole = !self.is_error();
+        let unpacked = match &mut self.unpacker {
+            None => Ok(chunk),
+            Some(unpacker) => unpacker.unpack(chunk, end && must_be_whole),
+        };
+        let chunk = unpacked.map_err(|_| {
+            let reported = self.reported_fault();
+            reported.unwrap_or_else(UpstreamFault::broken_answer)
+        })?;
         let Some(reader) = &mut self.reader else {
             return Ok(());
-        };
-        let chunk = match &mut self.unpacker {
-            None => chunk,
-            Some(unpacker) => unpacker
-                .unpack(chunk, end)
-                .map_err(|_| UpstreamFault::broken_answer())?,
         };
         let Some(frames) = &mut self.frames else {
             return reader.push(chunk, end, ready);

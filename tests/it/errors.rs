@@ -5,7 +5,9 @@ use crate::support::{
     self, Act, Answer, CHAT, COUNT_TOKENS, Config, Ending, FORMATS, Gateway, MESSAGES, Provider,
     RESPONSES, Request, Upstream, closed_port, prompt,
 };
+use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
+use std::io::Write;
 use tollgate_sim::vendors::VENDORS;
 
 /// The table of `error.type`.
@@ -544,6 +546,63 @@ async fn compressed_answers_are_unfolded_and_huge_ones_pass() {
         let huge = gateway.ask(path, "test-model", "huge-3mb", more).await;
         huge.assert_ok();
         assert!(huge.body().len() > least, "{path}: {}", huge.body().len());
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_cannot_be_unpacked_keeps_its_status() {
+    let plain = br#"{"error":{"message":"no"}}"#;
+    // Only its checksum is missing.
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let policy = br#"{"error":{"message":"no","code":"content_policy_violation"}}"#;
+    encoder.write_all(policy).unwrap();
+    let mut cut = encoder.finish().unwrap();
+    cut.truncate(cut.len() - 6);
+    let unreadable = [("br", &plain[..]), ("gzip", plain), ("gzip", b"")];
+    let statuses = [
+        (400, 400, "upstream_error"),
+        (401, 502, "upstream_error"),
+        (429, 429, "rate_limit_exceeded"),
+        (503, 503, "service_unavailable"),
+    ];
+    let cases = unreadable
+        .into_iter()
+        .flat_map(|it| statuses.map(|status| (it, status)));
+    let cases: Vec<_> = cases
+        .chain([(("gzip", &*cut), (400, 400, "content_policy_violation"))])
+        .collect();
+    let healthy = Provider::start().await;
+    let mut config = Config::of(&healthy).with("routing.health", json!({"enabled": false}));
+    let mut upstreams = Vec::new();
+    for (number, ((coding, body), (status, ..))) in cases.iter().enumerate() {
+        let head = format!(
+            "HTTP/1.1 {status} No\r\ncontent-type: application/json\r\nretry-after: 7\r\n\
+             content-encoding: {coding}\r\nconnection: close\r\n\r\n"
+        );
+        let upstream = Upstream::playing([Act::send([head.as_bytes(), body].concat())]).await;
+        let name = format!("raw-{number}");
+        config = config
+            .provider(&name, support::provider(upstream.address))
+            .model(&format!("alone-{number}"), json!([name]))
+            .model(
+                &format!("two-{number}"),
+                json!([name, {"provider": "sim", "priority": 1}]),
+            );
+        upstreams.push(upstream);
+    }
+    let gateway = Gateway::start(config).await;
+    for (number, ((coding, _), (refused, status, code))) in cases.iter().enumerate() {
+        for more in [json!({}), json!({"stream": true})] {
+            let alone = format!("alone-{number}");
+            let answer = gateway.ask(CHAT, &alone, "", more.clone()).await;
+            let what = format!("{coding} {refused}");
+            assert_eq!(answer.error(), (*status, (*code).to_owned()), "{what}");
+            let waits = matches!(status, 429 | 503).then_some("7");
+            assert_eq!(answer.header("retry-after"), waits, "{what}");
+            let answer = gateway.ask(CHAT, &format!("two-{number}"), "", more).await;
+            let is_final = *refused == 400;
+            assert_eq!(answer.status, if is_final { 400 } else { 200 }, "{what}");
+        }
     }
 }
 
