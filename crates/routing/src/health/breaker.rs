@@ -278,8 +278,24 @@ impl Breaker {
             self.until.store(until, Ordering::Release);
             Change::Opened(cooldown)
         });
+        if change.is_none() {
+            self.prolong(severity, now);
+        }
         self.end_probe(pass);
         change
+    }
+
+    /// Keeps an open breaker open for as long as the provider asks. Requires the lock of the record.
+    fn prolong(&self, severity: Severity, now: u64) {
+        let Severity::Rests(asked) = severity else {
+            return;
+        };
+        let until = self.until.load(Ordering::Acquire);
+        let asked_until = now.saturating_add(millis(asked));
+        if now < until && until < asked_until {
+            self.is_resting.store(true, Ordering::Relaxed);
+            self.until.store(asked_until, Ordering::Release);
+        }
     }
 
     /// Ends an attempt without an outcome.

@@ -230,6 +230,30 @@ fn a_wait_that_was_asked_for_does_not_lengthen_the_next_cooldown() {
 }
 
 #[test]
+fn a_wait_that_was_asked_for_prolongs_a_shorter_cooldown() {
+    let breaker = Breaker::default();
+    let mut late = breaker.enter(SECOND).unwrap();
+    open(&breaker, SECOND);
+    let report = |pass: &mut Pass, wait, now| {
+        let severity = Severity::Rests(Duration::from_secs(wait));
+        breaker.failed(pass, severity, &policy(), now, MIDDLE)
+    };
+    let rests = || breaker.rests_until(2 * SECOND);
+    // The cooldown ends after six seconds.
+    assert_eq!(report(&mut breaker.force(), 3, 2 * SECOND), None);
+    assert_eq!(rests(), None);
+    assert_eq!(report(&mut breaker.force(), 60, 2 * SECOND), None);
+    assert_eq!(rests(), Some(62 * SECOND));
+    assert_eq!(report(&mut breaker.force(), 30, 3 * SECOND), None);
+    assert_eq!(rests(), Some(62 * SECOND));
+    // It began before the breaker opened.
+    assert_eq!(report(&mut late, 90, 3 * SECOND), None);
+    assert_eq!(rests(), Some(93 * SECOND));
+    assert_eq!(breaker.enter(92 * SECOND), None);
+    assert_eq!(succeed(&breaker, 93 * SECOND), Some(Change::Closed));
+}
+
+#[test]
 fn attempts_that_began_before_it_opened_neither_close_nor_prolong_it() {
     let breaker = Breaker::default();
     let mut late_success = breaker.enter(SECOND).unwrap();
