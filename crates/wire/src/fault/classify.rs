@@ -31,12 +31,16 @@ pub struct UpstreamAnswer<'a> {
 
 /// Classifies an answer that is not a success.
 pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
+    use FaultClass as C;
     let mut fields = ErrorFields::read(capped(answer.body, MAX_ERROR_BODY_BYTES));
     let amazon = answer.headers.get("x-amzn-errortype");
     if let Some(name) = amazon.and_then(|name| name.to_str().ok()) {
         fields.add_name(name);
     }
-    let class = class_of(&fields, Some(answer.status));
+    let class = match class_of(&fields, Some(answer.status)) {
+        C::Forbidden | C::Blocked if has_no_requests_left(answer) => rate(&fields),
+        class => class,
+    };
     UpstreamFault {
         class,
         status: Some(answer.status),
@@ -73,6 +77,12 @@ fn of_success(fields: ErrorFields) -> UpstreamFault {
         clock_ahead: None,
         provider_code: fields.code,
     }
+}
+
+/// Whether a 403 reports an exceeded rate limit, as GitHub documents it.
+fn has_no_requests_left(answer: &UpstreamAnswer<'_>) -> bool {
+    let left = answer.headers.get("x-ratelimit-remaining");
+    answer.status == 403 && left.is_some_and(|left| left == "0")
 }
 
 /// How far the clocks are apart, if that can be why the credential is refused.
@@ -184,8 +194,8 @@ fn named(name: &str) -> Option<FaultClass> {
         | "invalidprompt"
         | "cyberpolicy"
         | "biopolicy" => FaultClass::ContentPolicy,
-        "ratelimitexceeded" | "ratelimiterror" | "ramplimitexceeded" | "slowdown"
-        | "limitrequests" => FaultClass::RateLimit,
+        "ratelimitexceeded" | "ratelimitreached" | "ratelimiterror" | "ramplimitexceeded"
+        | "slowdown" | "limitrequests" => FaultClass::RateLimit,
         "overloadederror" | "serverisoverloaded" => FaultClass::Busy,
         "invalidapikey"
         | "apikeyinvalid"

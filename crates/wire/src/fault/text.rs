@@ -126,13 +126,15 @@ fn scaled(number: &str, seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64((value * seconds).min(MAX_WAIT.as_secs_f64())).ok()
 }
 
-/// "Please retry after 26 seconds", "Please try again in 1m30.5s", "… in 120ms".
+/// "Please retry after 26 seconds", "Please try again in 1m30.5s", "… in 120ms", "Please wait 46
+/// seconds before retrying".
 pub(super) fn wait_in_text(text: &str) -> Option<Duration> {
     [
         "retry after ",
         "try again in ",
         "retry in ",
         "try again after ",
+        "please wait ",
     ]
     .into_iter()
     .find_map(|phrase| wait_of(text.split_once(phrase)?.1))

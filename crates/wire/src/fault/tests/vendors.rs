@@ -230,6 +230,38 @@ fn rate_limits_are_recognised_and_are_not_context_errors() {
 }
 
 #[test]
+fn a_403_can_be_the_rate_limit_of_github() {
+    let by_code = openai(
+        "Rate limit of 10 per 60s exceeded for UserByModelByMinute. Please wait 46 seconds before retrying.",
+        "",
+        "RateLimitReached",
+    );
+    for status in [403, 429] {
+        let fault = upstream(status, &by_code);
+        assert_eq!(fault.class, C::RateLimit, "{status}");
+        assert_eq!(fault.retry_after, Some(Duration::from_secs(46)), "{status}");
+    }
+    let by_headers =
+        r#"{"message":"API rate limit exceeded for user ID 1.","documentation_url":"x"}"#;
+    let none_left = ("x-ratelimit-remaining", "0");
+    for body in [by_headers, ""] {
+        let fault = with_headers(403, &[none_left, ("retry-after", "60")], body);
+        assert_eq!(fault.class, C::RateLimit, "{body}");
+        assert_eq!(fault.retry_after, Some(Duration::from_secs(60)), "{body}");
+    }
+    let others = [
+        (403, ("x-ratelimit-remaining", "1"), C::Forbidden),
+        (403, ("retry-after", "60"), C::Forbidden),
+        (401, none_left, C::Credential),
+        (400, none_left, C::InvalidRequest),
+    ];
+    for (status, header, class) in others {
+        let fault = with_headers(status, &[header], by_headers);
+        assert_eq!(fault.class, class, "{status} {header:?}");
+    }
+}
+
+#[test]
 fn a_request_over_the_rate_is_never_to_be_sent_again() {
     let rate = openai(
         "Request too large for m in organization o on tokens per min (TPM): Limit 10000, Requested 24000.",
