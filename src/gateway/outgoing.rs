@@ -47,8 +47,8 @@ pub struct Outgoing {
     pub uri: Option<http::Uri>,
     /// The fields of the client's request that are left out.
     pub dropped: Vec<Cow<'static, str>>,
-    /// The output limit in tokens, if it is higher than the client's.
-    pub raised_limit: Option<u64>,
+    /// The output limit in tokens, if it is not the client's.
+    pub changed_limit: Option<u64>,
     /// The facts of the request that the translation of the answer needs.
     pub notes: Option<Arc<TranslationNotes>>,
     /// The same for embeddings in another API.
@@ -128,7 +128,7 @@ fn prepare_untranslated(
     let mut sent = Outgoing {
         body: Some(held(permit, body, patched)),
         dropped: made.dropped,
-        raised_limit: made.raised_limit,
+        changed_limit: made.changed_limit,
         ..Outgoing::default()
     };
     if let Some(api) = request.embeddings_format(deployment)? {
@@ -182,7 +182,7 @@ fn prepare_translated(
         kept: kept.flatten(),
         body: Some(held(permit, body, patched)),
         dropped,
-        raised_limit: request.raised_limit(made.output_limit),
+        changed_limit: request.changed_limit(made.output_limit),
         notes: Some(Arc::new(made.notes)),
         ..Outgoing::default()
     };

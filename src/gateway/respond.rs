@@ -310,7 +310,7 @@ fn own_headers(session: &Session, exchange: &Exchange, upstream: Option<&HeaderM
         headers.insert(COUNT_SOURCE, HeaderValue::from_static("upstream"));
     }
     headers.extend(request.answer_headers.iter().cloned());
-    if let Some(limit) = outgoing.raised_limit {
+    if let Some(limit) = outgoing.changed_limit {
         headers.insert(OUTPUT_LIMIT, HeaderValue::from(limit));
     }
     headers

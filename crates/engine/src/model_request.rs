@@ -197,10 +197,10 @@ impl<'a> ModelRequest<'a> {
         }
     }
 
-    /// The output limit that is sent, if it is higher than the client's.
-    pub fn raised_limit(&self, sent: Option<u64>) -> Option<u64> {
+    /// The output limit that is sent, if the client asked for another one.
+    pub fn changed_limit(&self, sent: Option<u64>) -> Option<u64> {
         let asked = self.peeked.facts.output_limit;
-        sent.filter(|sent| asked.is_some_and(|asked| asked < *sent))
+        sent.filter(|sent| asked.is_some_and(|asked| asked != *sent))
     }
 
     /// Logs that a body for the provider cannot be built, and returns the error for the client.

@@ -32,7 +32,7 @@ pub struct Translated {
     /// The body to send.
     pub body: Bytes,
     /// The output limit that the body gives, in tokens: the caller's own unless the target
-    /// needs one or another. What a reservation must cover.
+    /// needs one or another, or its model puts out less. What a reservation must cover.
     pub output_limit: Option<u64>,
     /// The fields that were left out or weakened with notice, by their paths in the table,
     /// each once: what goes into `x-dropped-fields`.
@@ -91,6 +91,9 @@ pub fn request(
     let rewritten = rewrites.rewritten(list.as_ref());
     let read = scope.source.read;
     let mut conversation = read(document.root(), &rewritten, &mut scope)?;
+    // A provider refuses more than its model can put out.
+    let most = target.max_output_tokens.unwrap_or(u64::MAX);
+    conversation.limit = conversation.limit.map(|limit| limit.min(most));
     instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;

@@ -597,6 +597,54 @@ fn encrypted_reasoning_is_asked_for_only_from_a_model_that_reasons() {
 }
 
 #[test]
+fn no_limit_exceeds_the_models_maximum() {
+    for (asked, most, limit) in [
+        (128_000, Some(16_384), 16_384),
+        (16_384, Some(16_384), 16_384),
+        (100, Some(16_384), 100),
+        (128_000, None, 128_000),
+    ] {
+        for to in [
+            Format::Chat,
+            Format::Responses,
+            Format::Gemini,
+            Format::Converse,
+        ] {
+            let target = Target {
+                max_output_tokens: most,
+                ..Target::new("upstream-model", "backend")
+            };
+            let request = json!({"model": "m", "max_tokens": asked,
+                "messages": [{"role": "user", "content": "Hi."}]});
+            let bytes = serde_json::to_vec(&request).unwrap();
+            let translated =
+                tollgate_translate::request(Format::Messages, to, &bytes, &target).unwrap();
+            let sent = body(&translated);
+            let fields = [
+                "/max_completion_tokens",
+                "/max_output_tokens",
+                "/generationConfig/maxOutputTokens",
+                "/inferenceConfig/maxTokens",
+            ];
+            let found = fields.iter().find_map(|field| sent.pointer(field));
+            assert_eq!(found, Some(&json!(limit)), "{to} {asked} {most:?}: {sent}");
+            assert_eq!(translated.output_limit, Some(limit));
+        }
+    }
+    // What responses accept goes before it.
+    let target = Target {
+        max_output_tokens: Some(8),
+        ..Target::new("upstream-model", "backend")
+    };
+    let request = json!({"model": "m", "max_tokens": 99,
+        "messages": [{"role": "user", "content": "Hi."}]});
+    let bytes = serde_json::to_vec(&request).unwrap();
+    let translated =
+        tollgate_translate::request(Format::Messages, Format::Responses, &bytes, &target);
+    assert_eq!(translated.unwrap().output_limit, Some(16));
+}
+
+#[test]
 fn the_answer_half_learns_that_one_json_object_was_promised() {
     let asked = |tools: Value| {
         json!({"model": "m", "messages": [{"role": "user", "content": "JSON."}],

@@ -80,6 +80,30 @@ async fn a_limit_below_the_formats_minimum_is_reported_as_raised() {
 }
 
 #[tokio::test]
+async fn a_limit_above_the_models_maximum_is_lowered_and_reported() {
+    let simulated = Provider::start().await;
+    let config = Config::of(&simulated)
+        .with("providers.sim.formats", json!(["chat"]))
+        .with("models.test-model.max_output_tokens", json!(1000));
+    let gateway = Gateway::start(config).await;
+    for (path, field, asked, limit, reported) in [
+        (MESSAGES, "max_tokens", 128_000, 1000, Some("1000")),
+        (MESSAGES, "max_tokens", 1000, 1000, None),
+        (RESPONSES, "max_output_tokens", 128_000, 1000, Some("1000")),
+        // In the provider's format a request stays as it is.
+        (CHAT, "max_completion_tokens", 128_000, 128_000, None),
+    ] {
+        let more = json!({field: asked});
+        let answer = gateway.ask(path, "test-model", "", more).await;
+        answer.assert_ok();
+        let sent: Value = serde_json::from_slice(&simulated.last().body).unwrap();
+        assert_eq!(sent["max_completion_tokens"], limit, "{path}: {sent}");
+        assert_eq!(answer.header("x-output-limit"), reported, "{path} {asked}");
+        assert_eq!(answer.header("x-dropped-fields"), None);
+    }
+}
+
+#[tokio::test]
 async fn a_stream_of_messages_begins_with_its_input_tokens() {
     let (_simulated, gateway) = gateway().await;
     let body = prompt(

@@ -31,8 +31,8 @@ pub struct Untranslated {
     pub body: Bytes,
     /// The fields of the client's request that are left out.
     pub dropped: Vec<Cow<'static, str>>,
-    /// The output limit in tokens, if it is higher than the client's.
-    pub raised_limit: Option<u64>,
+    /// The output limit in tokens, if it is not the client's.
+    pub changed_limit: Option<u64>,
 }
 
 /// A body after pass 1.
@@ -42,8 +42,8 @@ struct Edited {
     dropped: Vec<&'static str>,
     /// The settings for pass 2.
     sampling: Vec<&'static str>,
-    /// The output limit in tokens, if it is higher than the client's.
-    raised_limit: Option<u64>,
+    /// The output limit in tokens, if it is not the client's.
+    changed_limit: Option<u64>,
 }
 
 impl<'a> ModelRequest<'a> {
@@ -101,7 +101,7 @@ impl<'a> ModelRequest<'a> {
         Ok(Untranslated {
             body,
             dropped,
-            raised_limit: edited.raised_limit,
+            changed_limit: edited.changed_limit,
         })
     }
 
@@ -122,12 +122,12 @@ impl<'a> ModelRequest<'a> {
             _ => Vec::new(),
         };
         drop(whole);
-        let raised_limit = self.raised_limit(edits.output_limit());
+        let changed_limit = self.changed_limit(edits.output_limit());
         Ok(Edited {
             body: self.assemble(edits.into_splice())?,
             dropped,
             sampling,
-            raised_limit,
+            changed_limit,
         })
     }
 

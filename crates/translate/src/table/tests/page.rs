@@ -169,9 +169,9 @@ provider can only go back to that provider.
   input is refused.
 - **Input tokens in streams.** `message_start` has the gateway's count or estimate, unless the provider has reported them. The totals
   are in `message_delta`.
-- **An output limit too small for thinking.** A thinking budget needs at least 1,024 tokens and a larger output limit. If the client's
-  limit leaves no room, the effort is dropped with notice. For models that always think (`reasoning: extended`) the limit is raised.
-  Responses accepts no limit below 16 tokens: a smaller one becomes 16, which `x-output-limit` reports.
+- **Output limits.** A thinking budget needs at least 1,024 tokens and a larger limit. If the client's limit leaves no room, the effort
+  is dropped with notice; for models that always think (`reasoning: extended`) the limit is raised. A limit above the model's maximum
+  becomes the maximum; for responses, one below 16 tokens becomes 16. `x-output-limit` reports each change.
 ";
 
 /// The whole page.

@@ -92,16 +92,12 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// The output limit in tokens before the thinking: the client's, within that of the model.
+/// The output limit in tokens before the thinking: the client's, which is within that of the model.
 fn output_limit(asked: Option<u64>, target: &Target<'_>) -> u64 {
-    let most = target.max_output_tokens;
-    match asked {
-        Some(asked) => asked.min(most.unwrap_or(u64::MAX)),
-        None => {
-            let held = target.reserved_output.unwrap_or(u64::MAX);
-            most.unwrap_or(FALLBACK_LIMIT).min(held)
-        }
-    }
+    asked.unwrap_or_else(|| {
+        let held = target.reserved_output.unwrap_or(u64::MAX);
+        target.max_output_tokens.unwrap_or(FALLBACK_LIMIT).min(held)
+    })
 }
 
 /// The thinking that fits into an output limit. The limit is raised only for a model that thinks unasked:
@@ -126,10 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_output_limit_is_within_the_models_and_made_up_within_the_reservation() {
+    fn the_output_limit_is_the_clients_or_made_up_within_the_reservation() {
         for (asked, most, held, expected) in [
             (Some(10), Some(20), Some(5), 10),
-            (Some(30), Some(20), None, 20),
             (Some(30), None, None, 30),
             (None, Some(20), None, 20),
             (None, Some(20), Some(15), 15),
