@@ -2,7 +2,7 @@
 
 use crate::{
     features::target_features,
-    table::{CARRIED, mapped},
+    table::{CARRIED, Fate::Dropped, mapped},
 };
 
 const THOUGHTS: &str = "`reasoning_content` where this provider made it, else left out with notice";
@@ -64,7 +64,7 @@ target_features! {
     CacheRetention: CARRIED;
     Includes: mapped("encrypted reasoning as seals; log probabilities; what belongs to the provider's own tools is dropped with notice");
     Moderation: mapped("the provider checks the conversation, and its findings are left out with notice; refused if it has no moderation (`capabilities.chat.openai: false`)");
-    Metadata: CARRIED;
+    Metadata: Dropped("it accepts metadata only with `store`, and the gateway stores no translated request");
     UserId: CARRIED;
     ServiceTier: CARRIED;
 }

@@ -88,7 +88,6 @@ impl Writer<'_, '_> {
         let cache = &conversation.cache;
         for (path, is_given) in [
             ("text.verbosity", conversation.verbosity.is_some()),
-            ("metadata", conversation.user.metadata.is_some()),
             (
                 "service_tier",
                 conversation.service_tier.is_some_and(|it| !it.is("auto")),
