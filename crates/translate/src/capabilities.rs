@@ -11,11 +11,14 @@ use crate::{
         gemini::spelling::spelled,
         messages::thinking::{goes_on_unthought, without_members},
     },
-    request::{reasoning::beside_tools, write::shared::REMINDER},
+    request::{
+        reasoning::beside_tools,
+        write::shared::{REMINDER, short_call_id},
+    },
 };
 use bytes::Bytes;
 use memchr::memmem;
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 use tollgate_types::{Capabilities, Effort, Format, ReasoningMode, ThinkingRoom};
 use tollgate_wire::{json::Span, splice::Splice};
 
@@ -251,6 +254,7 @@ fn words(format: Format, can: &Capabilities, has_top_k: bool) -> Vec<&'static st
             unless(chat.developer_role, &["developer"]);
             unless(chat.system_in_the_middle, &["system", "developer"]);
             unless(chat.effort_with_tools, &["reasoning_effort", "tools"]);
+            unless(!chat.short_call_ids, &["tool_calls", "tool_call_id"]);
             unless(chat.openai, &NEWER_FIELDS);
             // Lists of parts.
             unless(chat.openai, &["moderation", "text"]);
@@ -441,6 +445,9 @@ impl Fitter<'_> {
             false => self.join_leading(messages),
         };
         for message in messages.elements().skip(joined) {
+            if can.short_call_ids {
+                self.shorten_call_ids(message);
+            }
             let Some(role) = message.get("role") else {
                 continue;
             };
@@ -475,6 +482,19 @@ impl Fitter<'_> {
                     None => {}
                 },
                 _ => {}
+            }
+        }
+    }
+
+    /// Shortens the ids of the calls of a message, and the one that its result names.
+    fn shorten_call_ids(&mut self, message: Value<'_>) {
+        let calls = message.get("tool_calls").into_iter();
+        let ids = calls
+            .flat_map(Value::elements)
+            .filter_map(|call| call.get("id"));
+        for id in ids.chain(message.get("tool_call_id")) {
+            if let Some(Cow::Owned(short)) = id.text().map(short_call_id) {
+                self.replace(id.span(), format!("\"{short}\""));
             }
         }
     }

@@ -124,6 +124,8 @@ pub(crate) struct TargetRules {
     pub(crate) call_id_length: usize,
     /// Whether ids consist of letters, digits, `_` and `-`, and each call has its own.
     pub(crate) has_plain_ids: bool,
+    /// Whether the provider takes ids of nine letters and digits alone.
+    pub(crate) has_short_ids: fn(&Target<'_>) -> bool,
 }
 
 /// Writes the members of the body.
@@ -152,6 +154,7 @@ impl TargetRules {
             tool_names: NameLimits::up_to(64),
             call_id_length: 64,
             has_plain_ids: false,
+            has_short_ids: |_| false,
         }
     }
 }

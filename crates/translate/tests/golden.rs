@@ -95,6 +95,7 @@ impl Setting {
                     reasoning_content: true,
                     top_k: true,
                     custom_tools: false,
+                    short_call_ids: false,
                     openai: false,
                 },
                 false => own.chat,

@@ -556,6 +556,47 @@ fn a_model_without_effort_beside_tools_gets_none_if_it_reasons_or_was_asked_to()
 }
 
 #[test]
+fn a_provider_of_short_call_ids_gets_nine_letters_and_digits() {
+    let target = Target {
+        chat: ChatCapabilities {
+            short_call_ids: true,
+            ..ChatCapabilities::ALL
+        },
+        ..Target::new("upstream-model", "backend")
+    };
+    let own = "D681PevKs";
+    for id in ["toolu_01A09q90qw90lq917835lq9", "call_0", own, "D681_evKs"] {
+        let image =
+            json!({"type": "image", "source": {"type": "url", "url": "https://a.example/i"}});
+        let request = json!({"model": "m", "max_tokens": 99, "messages": [
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": id, "name": "look", "input": {}},
+                {"type": "tool_use", "id": "toolu_02", "name": "look", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": id, "content": [image]},
+                {"type": "tool_result", "tool_use_id": "toolu_02", "content": "Seen."}]},
+        ], "tools": [{"name": "look", "input_schema": {"type": "object"}}]});
+        let bytes = serde_json::to_vec(&request).unwrap();
+        let translated =
+            tollgate_translate::request(Format::Messages, Format::Chat, &bytes, &target).unwrap();
+        let sent = body(&translated);
+        let at = |pointer: &str| sent.pointer(pointer).unwrap().as_str().unwrap();
+        let first = at("/messages/1/tool_calls/0/id");
+        let is_short = first.len() == 9 && first.bytes().all(|it| it.is_ascii_alphanumeric());
+        assert!(is_short, "{sent}");
+        assert_eq!(first == id, id == own, "{sent}");
+        assert_ne!(first, at("/messages/1/tool_calls/1/id"));
+        assert_eq!(first, at("/messages/2/tool_call_id"));
+        assert_eq!(
+            at("/messages/1/tool_calls/1/id"),
+            at("/messages/3/tool_call_id")
+        );
+        assert!(at("/messages/4/content/0/text").contains(first), "{sent}");
+    }
+}
+
+#[test]
 fn encrypted_reasoning_is_asked_for_only_from_a_model_that_reasons() {
     let low = [Effort::None, Effort::Low];
     let cases: [(ReasoningMode, &[Effort], Value, bool); 6] = [

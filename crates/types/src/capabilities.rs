@@ -67,6 +67,9 @@ pub struct ChatCapabilities {
     pub top_k: bool,
     /// Has tools with free text (`custom`); otherwise they are sent as functions.
     pub custom_tools: bool,
+    /// Accepts only nine letters and digits as the id of a tool call; the gateway replaces other ids by a part of
+    /// their hash.
+    pub short_call_ids: bool,
     /// Accepts newer fields of OpenAI: `safety_identifier`, `verbosity`, `prompt_cache_key`,
     /// `service_tier`, `metadata`, and lists of parts in every message; otherwise the fields are dropped
     /// with notice, and texts are joined.
@@ -84,6 +87,7 @@ impl ChatCapabilities {
         reasoning_content: false,
         top_k: false,
         custom_tools: true,
+        short_call_ids: false,
         openai: true,
     };
 }

@@ -133,6 +133,45 @@ fn chat_fits_what_its_provider_accepts() {
     assert_eq!(refusal.path, "moderation");
 }
 
+#[test]
+fn ids_of_calls_are_shortened_where_the_provider_takes_short_ones_alone() {
+    let can = Capabilities {
+        chat: ChatCapabilities {
+            short_call_ids: true,
+            ..ChatCapabilities::ALL
+        },
+        ..Capabilities::default()
+    };
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "Seen."});
+    let body = |ids: [&str; 3]| {
+        json!({"model": "m", "messages": [
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "tool_calls": ids.map(call), "content": null},
+            result(ids[2]), result(ids[0]), result(ids[1]),
+        ]})
+    };
+    let own = ["D681PevKs", "012345678", "abcdefghi"];
+    assert_eq!(sent(Format::Chat, &can, &body(own)), (body(own), vec![]));
+    let (found, dropped) = sent(
+        Format::Chat,
+        &can,
+        &body(["call_PTLP8xhu3uwZk4l3nlnrrJha", "D681PevKs", "call_\u{e9}"]),
+    );
+    let id = |at: usize| {
+        found["messages"][1]["tool_calls"][at]["id"]
+            .as_str()
+            .unwrap()
+    };
+    let ids = [id(0), id(1), id(2)];
+    for id in ids {
+        let is_short = id.len() == 9 && id.bytes().all(|it| it.is_ascii_alphanumeric());
+        assert!(is_short, "{found}");
+    }
+    assert_ne!(ids[0], ids[2]);
+    assert_eq!((&found, ids[1], dropped), (&body(ids), "D681PevKs", vec![]));
+}
+
 /// Some models refuse tools if they may reason.
 #[test]
 fn a_model_that_reasons_gets_no_effort_beside_tools() {

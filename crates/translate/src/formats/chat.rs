@@ -62,6 +62,7 @@ pub(crate) static RULES: FormatRules = FormatRules {
         has_effort_with_tools: |target| target.chat.effort_with_tools,
         has_top_k: |target| target.chat.top_k,
         call_id_length: 40,
+        has_short_ids: |target| target.chat.short_call_ids,
         ..TargetRules::of(&features::FEATURES, |writer, conversation| {
             writer.chat(conversation)
         })

@@ -195,6 +195,9 @@ impl Writer<'_, '_> {
 
     /// An id in the letters and the length that the target takes.
     fn plain_id<'d>(&self, id: Text<'d>) -> Cow<'d, str> {
+        if (self.scope.rules.has_short_ids)(self.scope.target) {
+            return short_call_id(id);
+        }
         let max_len = self.scope.rules.call_id_length;
         let is_plain = match self.scope.rules.has_plain_ids {
             true => NameLimits::up_to(max_len).allow(id.json()),
@@ -336,6 +339,18 @@ impl Writer<'_, '_> {
     pub(crate) fn has_custom_tools(&self) -> bool {
         (self.scope.rules.has_custom_tools)(self.scope.target)
     }
+}
+
+/// An id of nine letters and digits: `id` if it is one, else the beginning of its hash.
+pub(crate) fn short_call_id(id: Text<'_>) -> Cow<'_, str> {
+    const LENGTH: usize = 9;
+    let json = id.json();
+    if json.len() == LENGTH && json.iter().all(u8::is_ascii_alphanumeric) {
+        return id.decode();
+    }
+    let mut short = fingerprint(&id.decode());
+    short.truncate(LENGTH);
+    short.into()
 }
 
 /// The text around an instruction in the middle of a conversation, for targets that take instructions only at
