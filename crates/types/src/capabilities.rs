@@ -57,8 +57,8 @@ pub struct ChatCapabilities {
     /// Accepts several system messages, anywhere. Otherwise the gateway joins the leading ones and sends later
     /// ones as user messages in `<system-reminder>`. Templates of some open models refuse them.
     pub system_in_the_middle: bool,
-    /// Accepts `reasoning_effort` together with `tools`; otherwise a model that reasons is sent `none` beside
-    /// tools, unless its `efforts` lack that, and another effort is dropped with notice.
+    /// Accepts `reasoning_effort` together with `tools`; otherwise a model with `reasoning: adaptive` or `extended` is
+    /// sent `none` beside tools, unless its `efforts` lack that, and another effort is dropped with notice.
     pub effort_with_tools: bool,
     /// Needs its `reasoning_content` back with the tool calls that followed it, or a blank with those of
     /// another provider. Clients of chat return it themselves.

@@ -192,7 +192,8 @@ fn a_model_that_reasons_gets_no_effort_beside_tools() {
     for (mode, efforts, asked, sent, is_dropped) in [
         (ProviderDefault, &[] as &[Effort], &absent, &absent, false),
         (ProviderDefault, &[], &high, &none, true),
-        (ProviderDefault, with_none, &absent, &none, false),
+        (ProviderDefault, with_none, &absent, &absent, false),
+        (ProviderDefault, with_none, &high, &none, true),
         (ProviderDefault, without_none, &absent, &absent, false),
         (ProviderDefault, without_none, &high, &absent, true),
         (ProviderDefault, without_none, &none, &absent, true),

@@ -53,14 +53,16 @@ pub(crate) fn effort(
 }
 
 /// The effort of a request with tools for a provider that takes none beside them: `none`, if the model
-/// reasons and has it. Some models refuse tools if they may reason.
+/// has it, and its mode is to reason or an effort is asked for. Some models refuse tools if they may reason.
 pub(crate) fn beside_tools(
     is_asked: bool,
     mode: ReasoningMode,
     efforts: &[Effort],
 ) -> Option<Effort> {
     let is_known = efforts.is_empty() || efforts.contains(&Effort::None);
-    (is_known && (is_asked || reasons(mode, efforts))).then_some(Effort::None)
+    // Without a mode of its own the model is left to its default, which may take tools.
+    let reasons = matches!(mode, ReasoningMode::Adaptive | ReasoningMode::Extended);
+    (is_known && (is_asked || reasons)).then_some(Effort::None)
 }
 
 /// The effort that the caller asks for.
