@@ -248,6 +248,27 @@ async fn thinking_and_marks_of_messages_are_those_that_the_provider_accepts() {
 }
 
 #[tokio::test]
+async fn an_effort_that_is_changed_twice_is_named_once() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.formats", json!(["chat"]))
+        .with(
+            "providers.sim.capabilities.chat.effort_with_tools",
+            json!(false),
+        )
+        .with("models.test-model.efforts", json!(["none", "low", "high"]));
+    let gateway = Gateway::start(config).await;
+    let tool = json!({"type": "function", "function": {"name": "look"}});
+    let more = json!({"reasoning_effort": "max", "tools": [tool]});
+    let answer = gateway
+        .post(CHAT, &prompt(CHAT, "test-model", "Hi.", more))
+        .await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-dropped-fields"), Some("reasoning_effort"));
+    assert_eq!(sent(&provider)["reasoning_effort"], "none");
+}
+
+#[tokio::test]
 async fn a_field_that_must_not_be_dropped_is_refused() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("translation.strict", json!(["top_k"]));

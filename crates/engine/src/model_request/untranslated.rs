@@ -95,7 +95,10 @@ impl<'a> ModelRequest<'a> {
             self.peeked.has_top_k,
             self.strict(),
         )?;
-        dropped.extend(fitted.dropped);
+        // One field can be changed twice: an effort, for its model and beside tools.
+        let more = fitted.dropped.into_iter();
+        let more: Vec<_> = more.filter(|path| !dropped.contains(path)).collect();
+        dropped.extend(more);
         let mut dropped = dropped.into_iter().map(Cow::Borrowed).collect();
         let body = self.without_refused(deployment, fitted.body, &mut dropped)?;
         Ok(Untranslated {
