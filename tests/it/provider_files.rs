@@ -378,6 +378,100 @@ async fn a_model_gets_only_what_its_provider_documents_for_it() {
     }
 }
 
+/// Claude Code marks what is worth caching and names calls in its own way; it asks for much output, for more
+/// effort than most models have, and for management of the context.
+#[tokio::test]
+async fn a_model_gets_no_habit_of_an_agent_that_its_provider_refuses() {
+    const MARK: &str = "prompt_cache_breakpoint";
+    let agent = |model: &str, effort: &str| {
+        json!({
+            "model": model, "max_tokens": 128_000, "thinking": {"type": "adaptive"},
+            "output_config": {"effort": effort},
+            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+            "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+            "messages": [
+                {"role": "user", "content": [
+                    {"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}]},
+                {"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "toolu_01", "name": "look", "input": {}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_01", "content": "Seen."}]},
+            ],
+        })
+    };
+    let (effort, chat) = ("/reasoning/effort", "/reasoning_effort");
+    let of_claude = "/output_config/effort";
+    let none = Value::Null;
+    // An effort, and a member of the body that is sent, by its JSON pointer.
+    for (name, model, asked, at, expected) in [
+        ("openai", "gpt-5.5", "max", effort, json!("xhigh")),
+        ("openai", "gpt-5.6-sol", "max", effort, json!("max")),
+        ("openai", "gpt-5.1", "xhigh", effort, json!("high")),
+        ("azure-openai", "gpt-5.5", "max", effort, json!("xhigh")),
+        (
+            "openai",
+            "gpt-4o",
+            "max",
+            "/max_output_tokens",
+            json!(16_384),
+        ),
+        (
+            "mistral",
+            "mistral-small-latest",
+            "low",
+            chat,
+            json!("high"),
+        ),
+        ("mistral", "devstral-latest", "max", chat, none.clone()),
+        ("groq", "openai/gpt-oss-20b", "max", chat, json!("high")),
+        ("groq", "qwen/qwen3.8-27b", "max", chat, none.clone()),
+        ("xai", "grok-4.3", "max", effort, json!("high")),
+        (
+            "anthropic",
+            "claude-opus-4-6",
+            "xhigh",
+            of_claude,
+            json!("high"),
+        ),
+        (
+            "anthropic",
+            "claude-opus-4-6",
+            "max",
+            of_claude,
+            json!("max"),
+        ),
+        (
+            "anthropic",
+            "claude-opus-4-7",
+            "xhigh",
+            of_claude,
+            json!("xhigh"),
+        ),
+        (
+            "bedrock-runtime",
+            "global.anthropic.claude-opus-4-6-v1",
+            "max",
+            "/context_management",
+            none,
+        ),
+    ] {
+        let stand_in = Provider::start().await;
+        let file = FILES.iter().find(|it| it.file == name).unwrap();
+        let gateway = including(file, stand_in.address, &Issuer::start().await).await;
+        let answer = gateway.post(MESSAGES, &agent(model, asked)).await;
+        let sent: Value = serde_json::from_slice(&stand_in.last().body).unwrap();
+        let found = sent.pointer(at).unwrap_or(&Value::Null);
+        assert_eq!(found, &expected, "{name} {model}: {sent}\n{answer:?}");
+        let is_marked = sent.to_string().contains(MARK);
+        assert_eq!(is_marked, model == "gpt-5.6-sol", "{model}: {sent}");
+        if name == "mistral" {
+            let id = &sent["messages"][1]["tool_calls"][0]["id"];
+            assert_eq!(id.as_str().unwrap().len(), 9, "{sent}");
+            assert_eq!(id, &sent["messages"][2]["tool_call_id"], "{sent}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn all_files_together_boot_and_list_every_model() {
     let stand_in = Provider::start().await;
