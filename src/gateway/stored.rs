@@ -218,7 +218,7 @@ pub async fn reserve_due(
     let Some(paying) = paying else {
         return if is_seen { Ok(()) } else { Err(not_settled()) };
     };
-    let model = snapshot.catalog.catalog().resolve(&due.served);
+    let model = snapshot.catalog.catalog().served(&due.served);
     let stored_at = exchange
         .stage
         .request()

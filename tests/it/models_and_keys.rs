@@ -199,6 +199,31 @@ async fn a_model_with_a_slash_in_its_name_is_retrieved_and_paged_over() {
 }
 
 #[tokio::test]
+async fn a_name_under_a_pattern_is_retrieved_by_itself_and_the_pattern_is_unknown() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).model("vendor/*", json!(["sim"]));
+    let gateway = Gateway::start(config).await;
+    let name = "vendor/qwen3:8b";
+    let model = gateway.get(&format!("/v1/models/{name}")).await.json();
+    for field in ["id", "display_name"] {
+        assert_eq!(model[field], name, "{model}");
+    }
+    let model = gateway.get(&format!("/v1beta/models/{name}")).await.json();
+    assert_eq!(model["name"], format!("models/{name}"), "{model}");
+    for field in ["baseModelId", "displayName"] {
+        assert_eq!(model[field], name, "{model}");
+    }
+    assert!(!ids(&gateway.get("/v1/models").await).contains(&name.to_owned()));
+    for pattern in ["vendor/*", "vendor/%2A"] {
+        let answer = gateway.get(&format!("/v1/models/{pattern}")).await;
+        answer.assert_error(404, "invalid_model");
+    }
+    let answer = gateway.ask(CHAT, "vendor/*", "echo", json!({})).await;
+    answer.assert_error(404, "invalid_model");
+    assert_eq!(provider.received().len(), 0);
+}
+
+#[tokio::test]
 async fn every_name_of_a_model_leads_to_it() {
     let (provider, gateway) = gateway().await;
     for (name, upstream, model) in [

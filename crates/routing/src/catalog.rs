@@ -57,8 +57,11 @@ impl Catalog {
 
     /// The model of the longest prefix that fits. OpenRouter reads switches in names: a suffix (`:nitro`) serves
     /// the same model in another way, and `@preset/` names settings with models of their own. Neither avoids the
-    /// group and the weights of an exact name.
+    /// group and the weights of an exact name. A pattern names no model: it would be sent to the provider.
     fn wildcard(&self, name: &str) -> Option<&Arc<Model>> {
+        if name.contains('*') {
+            return None;
+        }
         let mut wildcards = self.wildcards.iter();
         let (prefix, model) = wildcards.find(|(prefix, _)| name.starts_with(&**prefix))?;
         let matched = name.get(prefix.len()..)?;
@@ -73,6 +76,13 @@ impl Catalog {
         });
         let is_switched = is_variant || matched.contains("@preset/");
         (!is_switched).then_some(model)
+    }
+
+    /// The model with this identifier in a usage record, where a pattern stands for its names.
+    pub fn served(&self, id: &str) -> Option<&Arc<Model>> {
+        let mut wildcards = self.wildcards.iter().map(|(_, model)| model);
+        self.resolve(id)
+            .or_else(|| wildcards.find(|model| &*model.id == id))
     }
 
     /// The list of `GET /v1/models`: every model that has a deployment, the listed

@@ -170,7 +170,12 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
 /// the key may not use.
 pub fn retrieve(catalog: &Catalog, identity: &Identity, id: &str) -> Result<Vec<u8>, PublicError> {
     let model = models::find(catalog, identity, id)?;
-    Ok(serde_json::to_vec(&Entry::of(catalog, model)).unwrap_or_default())
+    let mut entry = Entry::of(catalog, model);
+    if let Some(name) = models::name_under_pattern(model, id) {
+        entry.name = format!("models/{name}");
+        (entry.base_model_id, entry.display_name) = (name, name);
+    }
+    Ok(serde_json::to_vec(&entry).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tollgate_routing::{Catalog, Model};
+use tollgate_routing::{Catalog, Model, ModelKind};
 use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode};
 use tollgate_wire::address;
 
@@ -168,7 +168,19 @@ pub fn list(catalog: &Catalog, identity: &Identity, query: &str) -> Result<Vec<u
 /// for one that the key may not use.
 pub fn retrieve(catalog: &Catalog, identity: &Identity, id: &str) -> Result<Vec<u8>, PublicError> {
     let model = find(catalog, identity, id)?;
-    Ok(serde_json::to_vec(&Entry::of(model)).unwrap_or_default())
+    let mut entry = Entry::of(model);
+    if let Some(name) = name_under_pattern(model, id) {
+        (entry.id, entry.display_name) = (name, name);
+    }
+    Ok(serde_json::to_vec(&entry).unwrap_or_default())
+}
+
+/// The name of a model that answers to every name of a pattern: that of the request.
+pub(super) const fn name_under_pattern<'a>(model: &Model, asked: &'a str) -> Option<&'a str> {
+    match model.kind {
+        ModelKind::Wildcard { .. } => Some(asked),
+        ModelKind::Model | ModelKind::Alias { .. } | ModelKind::Auto => None,
+    }
 }
 
 /// The model of this name, if the key may use it.

@@ -128,6 +128,17 @@ fn a_pattern_matches_no_name_that_leaves_none_for_the_provider() {
 }
 
 #[test]
+fn a_pattern_is_no_name_of_a_model_but_usage_records_have_it() {
+    let catalog = with_models(&json!({"loc/*": {"family": "f", "deployments": ["a/*"]}}));
+    for name in ["loc/*", "loc/x*", "loc/*x"] {
+        assert_eq!(id(&catalog, name), None, "{name}");
+    }
+    let served = |id: &str| catalog.served(id).map(|model| &*model.id);
+    assert_eq!(served("loc/*"), Some("loc/*"));
+    assert_eq!(served("loc/x*"), None);
+}
+
+#[test]
 fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_models_without_deployments()
 {
     let catalog = build(base(&json!({
