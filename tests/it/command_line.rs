@@ -236,6 +236,16 @@ async fn check_finds_what_a_start_would_fail_on() {
     let other = "another-pepper-than-that-of-the-keys";
     same("tollgate.yaml", Some(other), "created with another pepper").await;
 
+    // An older copy of it.
+    let ledger = folder.path().join("tollgate.db");
+    let older = fs::read(&ledger).unwrap();
+    let made = Output::of(&mut command(&["keys", "create", "two"], folder.path())).await;
+    assert!(made.status.success(), "{made:?}");
+    let newer = fs::read(&ledger).unwrap();
+    fs::write(&ledger, older).unwrap();
+    same("tollgate.yaml", None, "tollgate.db lacks ").await;
+    fs::write(&ledger, newer).unwrap();
+
     let text = format!("store: {{ path: nowhere/tollgate.db }}\n{MINIMAL}");
     fs::write(folder.path().join("nowhere.yaml"), text).unwrap();
     let wanted = "nowhere.yaml:1:16: store.path: there is no folder nowhere";

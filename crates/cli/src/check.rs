@@ -7,9 +7,13 @@ use rustix::fs::{Access, access};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tollgate_config::{self as config, Change, Config};
 use tollgate_engine::keys::{self, OpenError};
 use tollgate_ledger::StoreError;
+
+/// How long the structure of the ledger's file is looked at.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The arguments of `check`.
 #[derive(Args)]
@@ -77,10 +81,12 @@ fn check_file(config: &Config) -> Outcome {
     if !config.store.path.exists() {
         return Ok(());
     }
-    let checked = keys::check_pepper(config).and_then(|()| keys::check_plans_of_file(config));
+    let checked = keys::check_pepper(config)
+        .and_then(|()| keys::glance(config, PATIENCE))
+        .and_then(|_| keys::check_plans_of_file(config));
     match checked {
         Err(OpenError::Store(fault)) if !is_unusable(&fault) => print_line(format_args!(
-            "not checked: whether the pepper and the plans of the keys are right ({fault})"
+            "not checked: whether the file is whole, and the pepper and the plans of the keys are right ({fault})"
         )),
         checked => Ok(checked?),
     }
@@ -103,7 +109,10 @@ fn note_folder(store: &Path) -> Outcome {
 const fn is_unusable(fault: &StoreError) -> bool {
     matches!(
         fault,
-        StoreError::NotALedger { .. } | StoreError::Newer { .. } | StoreError::Damaged { .. }
+        StoreError::NotALedger { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::CommitsMissing { .. }
     )
 }
 
