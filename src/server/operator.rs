@@ -164,7 +164,7 @@ impl Exit {
     fn be_ready(&self, accept: oneshot::Sender<()>) -> bool {
         let is_to = self.stop.borrow().is_none();
         if is_to {
-            self.readiness.set(true);
+            self.readiness.serve();
             // Without a predecessor there is no receiver.
             let _ = accept.send(());
         }
@@ -173,7 +173,7 @@ impl Exit {
 
     /// Ends the process within this time. The other processes get its unused leases.
     fn begin(&self, grace: Duration) {
-        self.readiness.set(false);
+        self.readiness.end();
         self.begin_ready(End::within(grace, Duration::ZERO));
     }
 

@@ -10,25 +10,40 @@ use axum::routing::get;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tollgate_ledger::{Ledger, Limiter, Memory};
 use tollgate_telemetry::events::families::{Labels, gauges};
 use tollgate_telemetry::events::{self, PageFormat};
 
-/// Whether the gateway accepts new clients.
+/// Whether the gateway accepts new clients, and if not, why.
 #[derive(Clone, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub struct Readiness(Arc<AtomicU8>);
 
 impl Readiness {
-    /// Sets whether it does.
-    pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Release);
+    const SERVES: u8 = 1;
+    const ENDS: u8 = 2;
+
+    /// The process, which has started, accepts new clients.
+    pub fn serve(&self) {
+        self.0.store(Self::SERVES, Ordering::Release);
     }
 
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    /// The process ends.
+    pub fn end(&self) {
+        self.0.store(Self::ENDS, Ordering::Release);
+    }
+
+    /// The answer of `/readyz`.
+    fn answer(&self, is_fenced: bool) -> (StatusCode, &'static str) {
+        let reason = match self.0.load(Ordering::Acquire) {
+            _ if is_fenced => "not ready: this process is fenced in the ledger, and ends\n",
+            Self::SERVES => return (StatusCode::OK, "ready\n"),
+            Self::ENDS => "not ready: this process ends\n",
+            _ => "not ready: this process starts\n",
+        };
+        (StatusCode::SERVICE_UNAVAILABLE, reason)
     }
 }
 
@@ -78,7 +93,7 @@ pub async fn serve(
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
             "/readyz",
-            get(move || async move { ready(&readiness, fenced.is_fenced()) }),
+            get(move || async move { readiness.answer(fenced.is_fenced()) }),
         );
     let listener = tokio::net::TcpListener::from_std(listener)?;
     // A stream of the dashboard has no end of its own.
@@ -116,7 +131,7 @@ impl Metrics {
     }
 
     fn page(&self, format: PageFormat) -> String {
-        let (status, _) = ready(&self.readiness, self.ledger.is_fenced());
+        let (status, _) = self.readiness.answer(self.ledger.is_fenced());
         let mut families = ledger_metrics::families(&self.ledger.stats());
         families.push(gauges(
             "tollgate_ready",
@@ -130,15 +145,23 @@ impl Metrics {
     }
 }
 
-fn ready(readiness: &Readiness, is_fenced: bool) -> (StatusCode, &'static str) {
-    if is_fenced {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: this process is fenced in the ledger, and ends\n",
-        )
-    } else if readiness.get() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_not_ready_has_a_reason() {
+        let readiness = Readiness::default();
+        let answer = |is_fenced| {
+            let (status, line) = readiness.answer(is_fenced);
+            (status.as_u16(), line)
+        };
+        assert_eq!(answer(false), (503, "not ready: this process starts\n"));
+        readiness.serve();
+        assert_eq!(answer(false), (200, "ready\n"));
+        let (status, line) = answer(true);
+        assert!(status == 503 && line.contains("fenced"), "{line}");
+        readiness.end();
+        assert_eq!(answer(false), (503, "not ready: this process ends\n"));
     }
 }

@@ -16,6 +16,8 @@ async fn a_stop_lets_a_stream_end_and_then_is_prompt() {
     gateway.signal("TERM").await;
     let draining = async || (gateway.operator("/readyz").await.status == 503).then_some(());
     eventually("it is not ready any more", draining).await;
+    let reason = gateway.operator("/readyz").await.text();
+    assert_eq!(reason, "not ready: this process ends\n");
     assert_eq!(gateway.operator("/healthz").await.status, 200);
     connection.read_body(&mut answer).await;
     assert_eq!(answer.ending, Ending::Complete);
