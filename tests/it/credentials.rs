@@ -201,6 +201,15 @@ async fn a_token_that_cannot_be_renewed_is_used_to_its_end_and_then_its_candidat
     assert!(gateway.sample(&refreshes("refused")).await.unwrap() > 0.0);
     let health = api(&gateway, Request::get("/api/v1/health")).await.text();
     assert!(health.contains("the service is down"), "{health}");
+    let mut status = tollgate();
+    status.args(["status", "--at", &format!("http://{}", gateway.admin)]);
+    let status = Output::of(status.env("TOLLGATE_ADMIN_TOKEN", ADMIN)).await;
+    let warning = "WARNING  provider a, credential main: no token (";
+    let line = status.stdout.lines().find(|it| it.starts_with(warning));
+    assert!(
+        line.is_some_and(|it| it.contains("the service is down")),
+        "{status:?}"
+    );
     shows_no_secret(&gateway).await;
 
     // It recovers without a restart.
@@ -459,6 +468,58 @@ async fn a_check_finds_faults_offline_with_their_place_and_without_a_secret() {
         assert!(output.stderr.contains(&place), "{output:?}");
         assert!(output.stderr.contains(wanted), "{wanted}: {output:?}");
         assert!(!output.stderr.contains("s3cret"), "{output:?}");
+    }
+    std::fs::write(folder.path().join("plain"), "#!/bin/sh\n").unwrap();
+    let web_identity = json!({"region": "us-east-1", "web_identity_token_file": "file:later",
+                              "role": "arn:aws:iam::123456789012:role/gateway"});
+    let profile = json!({"region": "us-east-1", "profile_file": "file:later"});
+    let federated = json!({"tenant": "t", "client": "c", "federated_token_file": "file:later"});
+    for (credential, is_fault, wanted) in [
+        (
+            json!({"command": {"run": ["./nope"]}}),
+            true,
+            "command.run: ",
+        ),
+        (
+            json!({"command": {"run": ["./plain"]}}),
+            true,
+            "plain is not executable",
+        ),
+        (
+            json!({"command": {"run": ["no-such-program-anywhere"]}}),
+            false,
+            "command.run: no-such-program-anywhere is in no folder of PATH",
+        ),
+        (
+            json!({"aws": web_identity}),
+            false,
+            "aws.web_identity_token_file: ",
+        ),
+        (json!({"aws": profile}), false, "aws.profile_file: "),
+        (
+            json!({"azure": federated}),
+            false,
+            "azure.federated_token_file: ",
+        ),
+    ] {
+        write(&json!([credential]));
+        let output = check().await;
+        assert_eq!(output.status.success(), !is_fault, "{output:?}");
+        let said = match is_fault {
+            true => &output.stderr,
+            false => &output.stdout,
+        };
+        let place = format!("{}:1:", file.display());
+        assert!(said.contains(&place), "{output:?}");
+        assert!(said.contains("providers.a.credentials[0]."), "{output:?}");
+        assert!(said.contains(wanted), "{wanted}: {output:?}");
+        assert_eq!(said.contains("WARNING"), !is_fault, "{output:?}");
+        let mut doctor = tollgate();
+        doctor.args(["doctor", "--offline", "--config"]).arg(&file);
+        let output = Output::of(&mut doctor).await;
+        let verdict = if is_fault { "fail" } else { "warn" };
+        let wanted = format!("{verdict}  provider a: providers.a.credentials[0].");
+        assert!(output.stdout.contains(&wanted), "{wanted}: {output:?}");
     }
     assert_eq!(issuer.asked(), 0, "a check asks nobody");
 }

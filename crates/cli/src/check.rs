@@ -8,9 +8,10 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tollgate_config::{self as config, Change, Config};
+use tollgate_config::{self as config, Answering, Change, Config};
 use tollgate_engine::keys::{self, OpenError};
 use tollgate_ledger::StoreError;
+use tollgate_settings::{Fault, KeyPath};
 
 /// How long the structure of the ledger's file is looked at.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -52,10 +53,21 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
         None => check_file(&config)?,
     }
     note_folder(&config.store.path)?;
+    let (lasting, passing): (Vec<_>, Vec<_>) =
+        obstacles(&config).into_iter().partition(|it| it.is_lasting);
+    let located = |obstacles: Vec<CredentialObstacle>| {
+        config.locate(obstacles.into_iter().map(|it| it.fault))
+    };
+    if !lasting.is_empty() {
+        return Err(located(lasting).into());
+    }
     if arguments.online {
         keys::check_limit_server(&config)?;
     }
     print(summary(file, &config))?;
+    for warning in located(passing).iter() {
+        print_line(format_args!("WARNING  {warning}"))?;
+    }
     if let Some(against) = &arguments.against {
         let difference = if against.contains("://") {
             let authority = operator::authority(against)?.to_owned();
@@ -90,6 +102,35 @@ fn check_file(config: &Config) -> Outcome {
         )),
         checked => Ok(checked?),
     }
+}
+
+/// What prevents a credential from giving tokens.
+pub(super) struct CredentialObstacle {
+    pub(super) provider: String,
+    pub(super) fault: Fault,
+    pub(super) is_lasting: bool,
+}
+
+/// Looks at the programs and files from which credentials get tokens. Runs no program.
+pub(super) fn obstacles(config: &Config) -> Vec<CredentialObstacle> {
+    let mut found = Vec::new();
+    for provider in config.catalog.providers() {
+        let path = KeyPath::root().key("providers").key(&*provider.name);
+        let path = path.key("credentials");
+        for (index, credential) in provider.credentials.iter().enumerate() {
+            let Some(obstacle) = credential.obstacle(&Answering) else {
+                continue;
+            };
+            let [source, setting] = obstacle.setting;
+            let path = path.index(index).key(source).key(setting);
+            found.push(CredentialObstacle {
+                provider: provider.name.to_string(),
+                fault: path.fault(obstacle.message),
+                is_lasting: obstacle.is_lasting,
+            });
+        }
+    }
+    found
 }
 
 /// Reports a folder that this user cannot write to: the gateway may run as another user.

@@ -8,6 +8,7 @@ mod network;
 mod report;
 mod store;
 
+use super::check::obstacles;
 use super::http::wait;
 use super::operator::{Operator, load_without_secrets};
 use super::{ConfigFile, Edge, Outcome};
@@ -56,6 +57,7 @@ pub(super) fn run(arguments: &Arguments, edge: &Edge) -> Outcome {
         if !arguments.offline {
             store::limits(config, *has_secrets, &mut report);
         }
+        credentials(config, &mut report);
         gateway(config, &mut report);
         if !arguments.offline {
             network::check(config.catalog.providers(), &mut report)?;
@@ -100,6 +102,22 @@ fn configuration(
     }
     let config = load_without_secrets(path).ok()?;
     Some((config, false))
+}
+
+/// Programs and files of credentials that are missing.
+fn credentials(config: &Config, report: &mut Report) {
+    for obstacle in obstacles(config) {
+        let check = format!("provider {}", obstacle.provider);
+        let message = obstacle.fault.to_string();
+        match obstacle.is_lasting {
+            true => report.fail(check, message, "install the program, or correct the file"),
+            false => report.warn(
+                check,
+                message,
+                "check the path and the program that writes the file",
+            ),
+        }
+    }
 }
 
 /// Whether a gateway runs with this configuration, or could.

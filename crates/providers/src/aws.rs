@@ -186,6 +186,19 @@ impl Way {
 }
 
 impl Aws {
+    /// The file that others write while the gateway runs, and its setting.
+    pub(crate) const fn file(&self) -> Option<([&'static str; 2], &SecretSource)> {
+        match &self.way {
+            Way::Profile { file, .. } => Some((["aws", "profile_file"], file)),
+            Way::WebIdentity { token, .. } => Some((["aws", "web_identity_token_file"], token)),
+            Way::Container {
+                token: Some(ContainerToken::File(file)),
+                ..
+            } => Some((["aws", "container"], file)),
+            Way::Container { .. } | Way::Instance { .. } => None,
+        }
+    }
+
     pub(crate) async fn fetch(&self, tools: &Tools) -> Result<Fetched, FetchError> {
         let (keys, lifetime) = match &self.way {
             Way::Profile { file, name } => {

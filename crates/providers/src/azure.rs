@@ -107,6 +107,17 @@ impl Azure {
         })
     }
 
+    /// The file that others write while the gateway runs.
+    pub(crate) const fn file(&self) -> Option<&SecretSource> {
+        match &self.way {
+            Way::Application {
+                proof: Proof::Federated(source),
+                ..
+            } => Some(source),
+            Way::Application { .. } | Way::ManagedIdentity { .. } => None,
+        }
+    }
+
     pub(crate) async fn fetch(&self, tools: &Tools) -> Result<Fetched, FetchError> {
         match &self.way {
             Way::Application {

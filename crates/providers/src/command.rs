@@ -1,12 +1,14 @@
 //! A program of the operator's that prints a token.
 
 use crate::error::{FetchError, FetchFault};
-use crate::source::{Building, Fetched};
+use crate::source::{Building, Fetched, Obstacle};
 use rustix::process::{Pid, Signal, kill_process_group};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -62,6 +64,27 @@ impl Command {
         })
     }
 
+    /// Why the program cannot be run. One that is named without a folder may be in the `PATH` of the gateway.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        let program = &self.program;
+        let has_folder = program.components().nth(1).is_some();
+        let message = if has_folder {
+            unrunnable(program)?
+        } else {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            let mut folders = std::env::split_paths(&folders);
+            if folders.any(|folder| unrunnable(&folder.join(program)).is_none()) {
+                return None;
+            }
+            format!("{} is in no folder of PATH", program.display())
+        };
+        Some(Obstacle {
+            setting: ["command", "run"],
+            message,
+            is_lasting: has_folder,
+        })
+    }
+
     pub(crate) async fn fetch(&self) -> Result<Fetched, FetchError> {
         let program = self.program.display();
         let local = |message: String| FetchError::new(FetchFault::Local, message);
@@ -104,6 +127,21 @@ impl Command {
             );
             FetchError::new(FetchFault::Answer, message)
         })
+    }
+}
+
+/// Why no user can run a file. `None` also if this user may not look at it.
+fn unrunnable(program: &Path) -> Option<String> {
+    let shown = program.display();
+    match program.metadata() {
+        Ok(file) if !file.is_file() => Some(format!("{shown} is not a file")),
+        Ok(file) if file.mode() & 0o111 == 0 => {
+            Some(format!("{shown} is not executable: chmod +x {shown}"))
+        }
+        Err(cause) if cause.kind() != ErrorKind::PermissionDenied => {
+            Some(format!("{shown} cannot be run: {cause}"))
+        }
+        Ok(_) | Err(_) => None,
     }
 }
 

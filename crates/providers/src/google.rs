@@ -133,6 +133,17 @@ impl Google {
         })
     }
 
+    /// The file that others write while the gateway runs.
+    pub(crate) const fn file(&self) -> Option<&SecretSource> {
+        match &self.way {
+            Way::WorkloadIdentity(WorkloadIdentity {
+                subject: Subject::File(source),
+                ..
+            }) => Some(source),
+            Way::ServiceAccount(_) | Way::WorkloadIdentity(_) | Way::Metadata => None,
+        }
+    }
+
     pub(crate) async fn fetch(&self, tools: &Tools) -> Result<Fetched, FetchError> {
         match &self.way {
             Way::ServiceAccount(account) => self.assert(account, tools).await,

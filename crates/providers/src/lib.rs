@@ -23,5 +23,5 @@ pub use command::CommandSettings;
 pub use error::{FetchError, FetchFault};
 pub use google::GoogleSettings;
 pub use refresh::{Refresher, Report};
-pub use source::{Building, Source};
+pub use source::{Building, Obstacle, Source};
 pub use token::{Lack, Missing, Proof, QuerySecret, Token};

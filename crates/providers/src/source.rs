@@ -141,6 +141,23 @@ impl Source {
         }
     }
 
+    /// Why it cannot give tokens now, as far as this machine shows: a program or a file that is missing.
+    /// Reads the file, runs nothing.
+    pub fn obstacle(&self, environment: &dyn Environment) -> Option<Obstacle> {
+        let (setting, file) = match &self.kind {
+            Kind::Aws(aws) => aws.file()?,
+            Kind::Google(google) => (["google", "workload_identity"], google.file()?),
+            Kind::Azure(azure) => (["azure", "federated_token_file"], azure.file()?),
+            Kind::Command(command) => return command.obstacle(),
+        };
+        let missing = file.text(environment, "".as_ref()).err()?;
+        Some(Obstacle {
+            setting,
+            message: format!("no token can be fetched now: {missing}"),
+            is_lasting: false,
+        })
+    }
+
     pub(crate) async fn fetch(&self, tools: &Tools) -> Result<Fetched, FetchError> {
         match &self.kind {
             Kind::Aws(aws) => aws.fetch(tools).await,
@@ -168,6 +185,18 @@ impl fmt::Debug for Source {
             Kind::Command(_) => "Command",
         })
     }
+}
+
+/// What prevents a source from giving tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The keys of its setting, below those of the credential.
+    pub setting: [&'static str; 2],
+    /// What is missing.
+    pub message: String,
+    /// Whether it is there until an operator acts. Otherwise the gateway may see more than this process, or
+    /// another program may write the file later.
+    pub is_lasting: bool,
 }
 
 /// A token or keys, and how long they are valid from now on.

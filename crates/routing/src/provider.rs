@@ -5,7 +5,8 @@ use crate::{FormatSet, PriceList, settings::EmbeddingsApi, settings::ModelTimeou
 use crate::{Passthrough, PassthroughRule};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_providers::{Proof, QuerySecret, Signer, Source, Token};
+use tollgate_providers::{Obstacle, Proof, QuerySecret, Signer, Source, Token};
+use tollgate_settings::Environment;
 use tollgate_types::{AskedTier, Capabilities, Format, PerFormat, ServiceTier, Tokenizer};
 
 /// A service that answers.
@@ -272,6 +273,14 @@ impl Credential {
         let names = [Arc::clone(provider), Arc::clone(&self.name)];
         let token = Token::new(Arc::clone(source), header.clone(), names);
         Some(Arc::new(token))
+    }
+
+    /// Why its source cannot give tokens now, as far as this machine shows.
+    pub fn obstacle(&self, environment: &dyn Environment) -> Option<Obstacle> {
+        match &self.login {
+            LogIn::Tokens { source, .. } => source.obstacle(environment),
+            LogIn::Fixed(_) | LogIn::Query(_) | LogIn::Signed(_) => None,
+        }
     }
 
     /// Whether it logs in as another one does: of the same secret or source, in the same headers.

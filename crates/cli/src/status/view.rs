@@ -65,6 +65,9 @@ struct ProviderStatus {
     in_flight: u64,
     breaker: Breaker,
     open: Vec<Open>,
+    /// Warnings of credentials without a token.
+    #[serde(skip)]
+    without_token: Vec<String>,
 }
 
 /// A breaker below that of the provider.
@@ -119,6 +122,14 @@ struct Credential {
     #[serde(alias = "credential")]
     name: Option<String>,
     breaker: Breaker,
+    /// Only of a provider.
+    token: Option<Token>,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    valid_for_ms: Option<u64>,
+    failure: Option<String>,
 }
 
 impl Status {
@@ -227,6 +238,7 @@ impl Status {
                 let name = &provider.name;
                 warnings.push(format!("the host of provider {name} cannot be resolved"));
             }
+            warnings.extend(provider.without_token.iter().cloned());
         }
         warnings
     }
@@ -274,7 +286,21 @@ fn providers(health: Health) -> Vec<ProviderStatus> {
                 note(Some(&deployment.name), name, &credential.breaker);
             }
         }
+        let mut without_token = Vec::new();
+        for credential in &provider.credentials {
+            if let Some(token) = &credential.token
+                && token.valid_for_ms.is_none()
+            {
+                let credential = credential.name.as_deref().unwrap_or_default();
+                let reason = token.failure.as_deref().unwrap_or("none was fetched yet");
+                let name = &provider.name;
+                without_token.push(format!(
+                    "provider {name}, credential {credential}: no token ({reason})"
+                ));
+            }
+        }
         ProviderStatus {
+            without_token,
             name: provider.name,
             addresses: provider.addresses,
             in_flight,
