@@ -89,11 +89,12 @@ impl Succession {
         let mut listener = Control::bind(&self.socket);
         loop {
             let outcome = tokio::select! {
-                Some(()) = quit.recv() => self.start(None, service).await,
+                Some(()) = quit.recv() => self.start(None, service).await.map(Some),
                 Some(peer) = listener.accept() => self.answer(peer, service).await,
             };
             match outcome {
-                Ok(succeeded) => {
+                Ok(None) => {}
+                Ok(Some(succeeded)) => {
                     service.send_replace(Service::Theirs);
                     if let Some(file) = listener.file.take() {
                         file.leave();
@@ -109,27 +110,31 @@ impl Succession {
         }
     }
 
-    /// Carries out the request of a client of the socket.
+    /// Carries out the request of a client of the socket. `None`: it had no request, such as a gateway that looks
+    /// whether another one listens.
     async fn answer(
         &self,
         mut peer: Peer,
         service: &watch::Sender<Service>,
-    ) -> Result<Succeeded, String> {
+    ) -> Result<Option<Succeeded>, String> {
         let first = timeout(FIRST_WORD, hear(&mut peer)).await;
-        let first = first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        match first.map_err(|fault| fault.to_string())?.as_str() {
+        let first = match first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            first => first.map_err(|fault| fault.to_string())?,
+        };
+        match first.as_str() {
             TAKE => {
                 service.send_replace(Service::Passing);
                 notify::upgrading();
                 let may_leave = async |_: &mut Peer| may_leave(std::process::id());
                 let pid = self.hand_over(&mut peer, &mut false, may_leave).await?;
-                Ok(Succeeded {
+                Ok(Some(Succeeded {
                     pid,
                     successor: peer,
                     client: None,
-                })
+                }))
             }
-            UPGRADE => self.start(Some(peer), service).await,
+            UPGRADE => self.start(Some(peer), service).await.map(Some),
             other => Err(format!(
                 "expected a message of the hand-over, received '{other:.100}'"
             )),

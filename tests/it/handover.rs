@@ -93,7 +93,8 @@ async fn wherever_the_new_process_dies_the_old_one_goes_on() {
     let mut failures = 0;
     for steps in 0..NEW.len() {
         drop(new_process(&gateway, steps).await);
-        failures += 1;
+        // Without a word it is no failure: a process that starts looks in this way whether a gateway listens.
+        failures += usize::from(steps > 0);
         goes_on(&gateway, failures).await;
     }
     // And where its last message is not answered yet.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 async fn gateway() -> (Provider, Gateway) {
@@ -112,6 +113,22 @@ async fn a_process_that_cannot_start_changes_nothing_and_says_why() {
     let mut gateway = gateway;
     gateway.upgrade().await;
     gateway.get("/v1").await.assert_ok();
+}
+
+/// As a second gateway on the same ledger does.
+#[tokio::test]
+async fn a_look_at_the_socket_is_no_failed_upgrade() {
+    let (_provider, mut gateway) = gateway().await;
+    let socket = gateway.folder.path().join("tollgate.db.upgrade.sock");
+    // It listens there once it serves.
+    let there = eventually("the gateway's socket", async || {
+        UnixStream::connect(&socket).await.ok()
+    });
+    drop(there.await);
+    // Requests are answered in turn.
+    gateway.upgrade().await;
+    let output = gateway.output();
+    assert!(!output.contains("no other process takes over"), "{output}");
 }
 
 #[tokio::test]
