@@ -34,6 +34,8 @@ const SHARING: Duration = Duration::from_secs(2);
 const CONFIRMING: Duration = Duration::from_secs(10);
 /// How long the new process may take to receive a refusal.
 const REFUSING: Duration = Duration::from_secs(1);
+/// How long a new process may take to end after it has closed its end of the connection.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// How to start this program again.
 #[derive(Clone, Debug)]
@@ -168,7 +170,7 @@ impl Succession {
 
     async fn try_start(&self) -> Result<(u32, Peer), String> {
         may_leave(std::process::id())?;
-        let (child, mut peer) = self.spawn().map_err(|fault| {
+        let (mut child, mut peer) = self.spawn().map_err(|fault| {
             let file = self.program.file.to_string_lossy();
             format!("{file} cannot be started: {fault}")
         })?;
@@ -176,6 +178,9 @@ impl Succession {
         let asked = async |peer: &mut Peer| match hear(peer).await {
             Ok(first) if first == TAKE => Ok(()),
             Ok(other) => Err(failure(&other)),
+            Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(how_ended(&mut child).await)
+            }
             Err(fault) => Err(format!("the new process has ended: {fault}")),
         };
         let given = self.hand_over(&mut peer, &mut may_serve, asked).await;
@@ -445,6 +450,14 @@ async fn confirm(peer: &mut Peer) -> Result<(), String> {
     }
 }
 
+/// How a new process that has closed its end has ended.
+async fn how_ended(child: &mut Child) -> String {
+    match timeout(ENDING, child.wait()).await {
+        Ok(Ok(status)) => format!("the new process has ended ({status}): see its log"),
+        Ok(Err(_)) | Err(_) => "the new process has ended: see its log".to_owned(),
+    }
+}
+
 /// Waits until a refused process ends, and kills it after `patience`.
 async fn end(mut child: Child, patience: Duration) {
     if patience.is_zero() || timeout(patience, child.wait()).await.is_err() {
@@ -494,5 +507,12 @@ mod tests {
     fn the_first_process_of_a_container_is_not_left_alone_with_its_end() {
         assert!(may_leave(1).is_err());
         assert!(may_leave(2).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_new_process_that_ends_at_once_leaves_its_status() {
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let expected = "the new process has ended (exit status: 3): see its log";
+        assert_eq!(how_ended(&mut child).await, expected);
     }
 }
