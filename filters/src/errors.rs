@@ -9,6 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use tollgate_filter::{
     Built, Filter, FilterKind, Phases, RequestContext, Services, SettingsFault, settings,
 };
+use tollgate_settings::{KeyPath, unknown_name};
 use tollgate_types::{ErrorCode, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
@@ -28,7 +29,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
 #[serde(deny_unknown_fields, default)]
 struct Settings {
     /// The message of a code, instead of the gateway's.
-    messages: BTreeMap<ErrorCode, String>,
+    messages: BTreeMap<String, String>,
 }
 
 struct Errors {
@@ -39,23 +40,31 @@ struct Errors {
 const COMPOSED: &[ErrorCode] = &[ErrorCode::ContextLengthExceeded, ErrorCode::InvalidRequest];
 
 fn build(value: &Value, _: &Services) -> Built {
-    let Settings { messages } = settings(value)?;
-    let faults: Vec<_> = messages
-        .iter()
-        .filter_map(|(code, text)| {
-            let message = if COMPOSED.contains(code) {
+    let settings: Settings = settings(value)?;
+    let mut messages = BTreeMap::new();
+    let mut faults = Vec::new();
+    for (name, text) in settings.messages {
+        let code = ErrorCode::ALL.iter().find(|code| code.as_str() == name);
+        let message = match code {
+            None => unknown_name(
+                "error code",
+                &name,
+                ErrorCode::ALL.iter().map(|it| it.as_str()),
+            ),
+            Some(code) if COMPOSED.contains(code) => {
                 format!("the message of {code} is composed for each request and cannot be replaced")
-            } else if text.trim().is_empty() {
-                "a message cannot be empty".to_owned()
-            } else {
-                return None;
-            };
-            Some(SettingsFault {
-                path: format!("messages.{code}"),
-                message,
-            })
-        })
-        .collect();
+            }
+            Some(_) if text.trim().is_empty() => "a message cannot be empty".to_owned(),
+            Some(code) => {
+                messages.insert(*code, text);
+                continue;
+            }
+        };
+        faults.push(SettingsFault {
+            path: KeyPath::root().key("messages").key(name).to_string(),
+            message,
+        });
+    }
     if faults.is_empty() {
         Ok(Errors { messages }.into())
     } else {
@@ -92,13 +101,17 @@ mod tests {
 
     #[test]
     fn an_unknown_code_and_a_composed_message_are_faults() {
-        let unknown = faults(&KIND, r#"{"messages": {"quota_gone": "x"}}"#);
-        assert!(unknown[0].message.contains("quota_gone"), "{unknown:?}");
+        let unknown = faults(&KIND, r#"{"messages": {"quota_exausted": "x"}}"#);
+        assert_eq!(unknown[0].path, "messages.quota_exausted");
+        assert_eq!(
+            unknown[0].message,
+            "no error code 'quota_exausted'; did you mean 'quota_exhausted'?"
+        );
         let composed = faults(
             &KIND,
             r#"{"messages": {"invalid_request": "x", "not_found": " "}}"#,
         );
         let paths: Vec<&str> = composed.iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(paths, ["messages.not_found", "messages.invalid_request"]);
+        assert_eq!(paths, ["messages.invalid_request", "messages.not_found"]);
     }
 }
