@@ -568,6 +568,10 @@ fn parse_address(text: &str) -> Result<Address, String> {
     if uri.query().is_some() {
         return Err("an address has no query".to_owned());
     }
+    // `Uri` drops it.
+    if text.contains('#') {
+        return Err("an address has no fragment (#)".to_owned());
+    }
     if uri.path().contains(crate::MODEL) {
         return Err("an address names no model: put {model} into `path` of a format".to_owned());
     }

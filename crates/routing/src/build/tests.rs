@@ -272,6 +272,7 @@ fn every_fault_in_providers_is_reported() {
             "d": {"address": "http://x", "formats": ["chat"], "tls": {"verify": false},
                 "capabilities": {"stream_events": ["vendor.chunk", "", "two words", "error"]}},
             "e": {"address": "https://x", "formats": ["chat"], "tls": {"server_name": ""}},
+            "f": {"address": "http://x/v1#y", "formats": ["chat"]},
         },
     }))
     .unwrap_err();
@@ -300,6 +301,7 @@ fn every_fault_in_providers_is_reported() {
         "providers.d.capabilities.stream_events[3]: 'error' is an error of the provider, which never passes",
         "providers.d.tls: the address is not https, so these settings would do nothing",
         "providers.e.tls.server_name: an empty name would turn verification off",
+        "providers.f.address: an address has no fragment (#)",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }
