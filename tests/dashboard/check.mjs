@@ -157,7 +157,9 @@ try {
       await page.getByRole("dialog").getByText("Failed attempts").first().waitFor();
       const one = await page.getByRole("dialog").innerText();
       for (const it of [/Attempts\s+2/, /a\/m\s+server error\s+500/, /Route\s+b\/m .*: only one of its rank/, /charged\s+15/]) assert.match(one, it);
-      await page.keyboard.press("Escape");
+      await page.goBack();
+      await page.getByRole("dialog").waitFor({ state: "hidden" });
+      await page.goForward();
       await page.getByLabel("Request by id").fill(FIRST);
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").getByText("Not one of the last 100 requests").waitFor();

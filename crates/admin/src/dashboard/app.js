@@ -155,7 +155,7 @@
     if (view === "keys") showKeys();
     if (last) show(last);
   };
-  addEventListener("hashchange", () => { route(); scrollTo(0, 0); });
+  addEventListener("hashchange", () => { $("one").close(); route(); scrollTo(0, 0); });
 
   // Tables: rows keep their elements, so that focus and selection survive an update.
   const table = (id, caption, columns, key) => {
@@ -503,7 +503,8 @@
     const box = $("answer");
     box.replaceChildren();
     try {
-      const request = JSON.parse($("ask-body").value);
+      const body = $("ask-body").value.trim();
+      const request = body ? JSON.parse(body) : null;
       const order = { key: $("ask-key").value.trim(), path: $("ask-path").value.trim(), session: $("ask-session").value || null, request };
       const answer = await ask("/api/v1/explain", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(order) });
       const it = await answer.json(), card = el("div", null, "card"), what = it.outcome;
