@@ -68,7 +68,8 @@ impl Environment for BuiltIn {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    std::fs::create_dir_all(&arguments.state_dir)?;
+    let folder = &arguments.state_dir;
+    std::fs::create_dir_all(folder).map_err(|cause| format!("{}: {cause}", folder.display()))?;
     let provider = start_provider()?;
     let load = loader(arguments, provider)?;
     let config = load(&mut Sources::default())?;

@@ -509,3 +509,25 @@ async fn the_log_names_the_key_that_an_operator_changes_and_marks_a_dry_run() {
     let real = admin("POST", "/api/v1/reload", None).await;
     assert_eq!(real.json()["dry_run"], false);
 }
+
+#[tokio::test]
+async fn a_failed_start_of_the_simulation_names_the_path_or_the_address() {
+    let folder = TempDir::new().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (arguments, wanted) in [
+        (
+            &["demo", "--state-dir", "/dev/null/x"][..],
+            "/dev/null/x: Not a directory",
+        ),
+        (&["sim", "--replay", "nope"], "nope: No such file"),
+        (
+            &["sim", "--listen", &address],
+            &format!("cannot listen on {address}: "),
+        ),
+    ] {
+        let output = Output::of(&mut command(arguments, folder.path())).await;
+        assert!(!output.status.success(), "{output:?}");
+        assert!(output.stderr.contains(wanted), "{wanted}: {output:?}");
+    }
+}

@@ -56,7 +56,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         runtime.worker_threads(threads.get());
     }
     runtime.enable_all().build()?.block_on(async {
-        let sim = Sim::bind(arguments.listen, options).await?;
+        let address = arguments.listen;
+        let sim = Sim::bind(address, options).await;
+        let sim = sim.map_err(|cause| format!("cannot listen on {address}: {cause}"))?;
         print_line(format_args!("listening on {}", sim.local_addr()?))?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

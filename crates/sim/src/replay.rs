@@ -44,7 +44,9 @@ impl Recordings {
     /// # Errors
     /// If the file cannot be read, or a line of it is no recording: the message says which.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let text = std::fs::read_to_string(path)?;
+        let text = std::fs::read_to_string(path).map_err(|fault| {
+            io::Error::new(fault.kind(), format!("{}: {fault}", path.display()))
+        })?;
         let lines = text
             .lines()
             .enumerate()
