@@ -531,3 +531,18 @@ async fn a_failed_start_of_the_simulation_names_the_path_or_the_address() {
         assert!(output.stderr.contains(wanted), "{wanted}: {output:?}");
     }
 }
+
+#[tokio::test]
+async fn a_variable_that_is_no_text_is_not_called_unset() {
+    use std::os::unix::ffi::OsStrExt;
+    let text = format!("keys: {{ pepper: 'env:BYTES' }}\n{MINIMAL}");
+    let folder = folder_with("tollgate.yaml", &text);
+    let mut check = command(&["check"], folder.path());
+    check.env(
+        "BYTES",
+        std::ffi::OsStr::from_bytes(b"\xff-and-more-than-sixteen-bytes"),
+    );
+    let output = Output::of(&mut check).await;
+    let wanted = "the environment variable BYTES is not valid UTF-8";
+    assert!(output.stderr.contains(wanted), "{output:?}");
+}

@@ -22,6 +22,10 @@ impl Environment for Answering {
         ProcessEnvironment.variable(name)
     }
 
+    fn is_not_text(&self, name: &str) -> bool {
+        ProcessEnvironment.is_not_text(name)
+    }
+
     fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         /// How long a file may take.
         const PATIENCE: Duration = Duration::from_secs(5);

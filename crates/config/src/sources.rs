@@ -119,6 +119,10 @@ impl Environment for Recording<'_> {
         value
     }
 
+    fn is_not_text(&self, name: &str) -> bool {
+        self.environment.is_not_text(name)
+    }
+
     fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         let (bytes, look) = Look::at(path, max_bytes, self.environment);
         let mut sources = self.sources.borrow_mut();

@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{
     borrow::Cow,
+    env::VarError,
     fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -50,6 +51,9 @@ pub enum SecretError {
     /// The environment has no such variable.
     #[error("the environment variable {0} is not set")]
     UnsetVariable(String),
+    /// The variable is set to bytes that are no text.
+    #[error("the environment variable {0} is not valid UTF-8")]
+    VariableNotText(String),
     /// The variable or file is there and holds nothing.
     #[error("the secret in {0} is empty")]
     Empty(String),
@@ -70,6 +74,12 @@ pub enum SecretError {
 pub trait Environment {
     /// The environment variable `name`, where set.
     fn variable(&self, name: &str) -> Option<String>;
+
+    /// Whether the environment variable `name` is set to bytes that are not UTF-8.
+    fn is_not_text(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 
     /// Reads a file of at most `max_bytes`. The caller resolves relative paths.
     ///
@@ -100,6 +110,10 @@ pub struct ProcessEnvironment;
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+
+    fn is_not_text(&self, name: &str) -> bool {
+        matches!(std::env::var(name), Err(VarError::NotUnicode(_)))
     }
 
     fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
@@ -174,9 +188,13 @@ impl SecretSource {
         folder: &Path,
     ) -> Result<Secret, SecretError> {
         let text = match self {
-            Self::Env(name) => environment
-                .variable(name)
-                .ok_or_else(|| SecretError::UnsetVariable(name.clone()))?,
+            Self::Env(name) => match environment.variable(name) {
+                Some(text) => text,
+                None if environment.is_not_text(name) => {
+                    return Err(SecretError::VariableNotText(name.clone()));
+                }
+                None => return Err(SecretError::UnsetVariable(name.clone())),
+            },
             Self::File(path) => {
                 let path = folder.join(path);
                 environment
@@ -268,6 +286,33 @@ mod tests {
             let secret = source.resolve(&ProcessEnvironment, folder.path()).unwrap();
             assert_eq!(secret.expose(), "s3cret");
         }
+    }
+
+    #[test]
+    fn a_variable_that_is_no_text_is_not_called_unset() {
+        struct Bytes;
+        impl Environment for Bytes {
+            fn variable(&self, _: &str) -> Option<String> {
+                None
+            }
+
+            fn is_not_text(&self, name: &str) -> bool {
+                name == "BYTES"
+            }
+
+            fn read_bytes(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+                Err(io::ErrorKind::NotFound.into())
+            }
+        }
+        let fault = |name: &str| {
+            let source = SecretSource::Env(name.to_owned());
+            source.text(&Bytes, Path::new("")).unwrap_err().to_string()
+        };
+        assert_eq!(
+            fault("BYTES"),
+            "the environment variable BYTES is not valid UTF-8"
+        );
+        assert_eq!(fault("UNSET"), "the environment variable UNSET is not set");
     }
 
     #[test]
