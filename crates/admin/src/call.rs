@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tollgate_ledger::{KeySelector, OrderName};
+use tollgate_settings::without_rust_types;
 use tollgate_types::{ErrorCode, PublicError};
 
 /// The longest body: a key with all that it can be limited to is a tenth of it.
@@ -99,7 +100,8 @@ impl Call {
         let read = serde_path_to_error::deserialize(&mut json);
         let value = read.map_err(|fault| {
             let place = fault.path().to_string();
-            let cause = fault.into_inner();
+            let cause = fault.into_inner().to_string();
+            let cause = without_rust_types(&cause);
             PublicError::invalid_request(match place.as_str() {
                 "." => format!("the body: {cause}"),
                 place => format!("'{place}': {cause}"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use tollgate_filters::{KINDS, kinds};
-use tollgate_settings::{Fault, KeyPath, unknown_name};
+use tollgate_settings::{Fault, KeyPath, unknown_name, without_rust_types};
 
 /// One entry of `filters`.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,8 @@ impl FilterEntry {
     pub fn fault(&self, path: &str, message: impl Into<String>) -> Fault {
         // A path that cannot be read still has its entry.
         let inner: KeyPath = path.parse().unwrap_or_default();
-        inner.under(&self.path).fault(message)
+        let message: String = message.into();
+        inner.under(&self.path).fault(without_rust_types(&message))
     }
 }
 

@@ -67,7 +67,9 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings, RoutingSettings},
 };
-use tollgate_settings::{ByteSize, Environment, Fault, KeyPath, Secret, SecretError, unknown_name};
+use tollgate_settings::{
+    ByteSize, Environment, Fault, KeyPath, Secret, SecretError, unknown_name, without_rust_types,
+};
 use tree::{Node, NodeValue, Part};
 
 /// The whole file.
@@ -527,7 +529,7 @@ fn read_types(value: &serde_json::Value) -> Result<Settings, Fault> {
                 Step::Map { key } => path.key(key),
                 Step::Enum { .. } | Step::Unknown => path,
             });
-        path.fault(fault.inner().to_string())
+        path.fault(without_rust_types(&fault.inner().to_string()))
     })
 }
 

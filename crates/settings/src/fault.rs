@@ -1,6 +1,6 @@
 //! A fault in a configuration and the key path where it stands.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 /// One step of a [`KeyPath`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -152,6 +152,29 @@ pub struct Fault {
     pub message: String,
 }
 
+/// A message of serde in which the names of Rust's types are words that an operator knows.
+pub fn without_rust_types(message: &str) -> Cow<'_, str> {
+    let Some((given, expected)) = message.rsplit_once(", expected ") else {
+        return Cow::Borrowed(message);
+    };
+    let end = expected.find(" at line ").unwrap_or(expected.len());
+    let (expected, place) = expected.split_at(end);
+    let plain = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "a nonzero u8" => "a whole number from 1 to 255",
+        "a nonzero u16" => "a whole number from 1 to 65535",
+        "a nonzero u32" => "a whole number from 1 to 4294967295",
+        _ if expected.starts_with("a nonzero ") => "a whole number from 1",
+        _ if expected.starts_with("struct ") => return format!("expected a mapping{place}").into(),
+        _ => return Cow::Borrowed(message),
+    };
+    format!("{given}, expected {plain}{place}").into()
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.segments().is_empty() {
@@ -178,6 +201,35 @@ mod tests {
             fault.to_string(),
             r#"models."gamma-4.5".deployments[0].provider: no such provider"#
         );
+    }
+
+    #[test]
+    fn a_message_names_no_type_of_rust() {
+        for (message, plain) in [
+            (
+                "invalid type: floating point `1000.0`, expected u64",
+                "invalid type: floating point `1000.0`, expected a whole number from 0",
+            ),
+            (
+                "invalid value: integer `-1`, expected u16",
+                "invalid value: integer `-1`, expected a whole number from 0 to 65535",
+            ),
+            (
+                "invalid value: integer `0`, expected a nonzero u32 at line 1 column 9",
+                "invalid value: integer `0`, expected a whole number from 1 to 4294967295 at line 1 column 9",
+            ),
+            (
+                "invalid length 0, expected struct ExplainOrder with 4 elements at line 1 column 2",
+                "expected a mapping at line 1 column 2",
+            ),
+            ("missing field `key`", "missing field `key`"),
+            (
+                "invalid type: null, expected a string",
+                "invalid type: null, expected a string",
+            ),
+        ] {
+            assert_eq!(without_rust_types(message), plain);
+        }
     }
 
     #[test]

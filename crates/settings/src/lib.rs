@@ -14,7 +14,7 @@ mod secret;
 mod units;
 
 pub use date::Date;
-pub use fault::{Fault, KeyPath, KeyPathError, Segment};
+pub use fault::{Fault, KeyPath, KeyPathError, Segment, without_rust_types};
 pub use name::{did_you_mean, unknown_name};
 pub use secret::{Environment, ProcessEnvironment, Secret, SecretError, SecretSource};
 pub use units::{ByteSize, Duration, TokenCount, UnitError};

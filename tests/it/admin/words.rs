@@ -46,7 +46,13 @@ async fn unknown_parameters_are_refused_by_name() {
             keys.clone(),
             json!({"name": "x", "limits": {"requests": 0}}),
             400,
-            "'limits.requests'",
+            "expected a whole number from 1 to 4294967295",
+        ),
+        (
+            "/api/v1/explain".to_owned(),
+            json!([]),
+            400,
+            "the body: expected a mapping",
         ),
         (
             keys.clone(),

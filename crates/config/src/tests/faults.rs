@@ -246,7 +246,7 @@ fn a_fault_inside_an_entry_with_a_short_form_keeps_its_message_and_place() {
         reported,
         [
             "x.yaml:2:93: providers.a.credentials[0].weight: invalid type: floating point `1.0`, \
-             expected u16"
+             expected a whole number from 0 to 65535"
         ]
     );
 }
