@@ -172,8 +172,8 @@ pub enum StoreError {
     },
     /// The key was made when the order came first; its text was shown then.
     #[error(
-        "{id} was made of this order before, and its text was shown then; it is {state}: \
-         where the text was lost, {advice}send the order under another name",
+        "the first request with this Idempotency-Key created {id} and returned its text; it is {state}. \
+         If the text was lost, {advice}send the request with another Idempotency-Key",
         advice = if *state == KeyState::Active { "revoke it and " } else { "" }
     )]
     KeyMade {
