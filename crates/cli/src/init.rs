@@ -175,11 +175,17 @@ impl Plan {
         };
         let mut files: Vec<_> = choices.iter().map(file).collect();
         files.push((config.clone(), text(arguments, &choices)));
-        let of_providers = choices.iter().filter_map(|choice| choice.file.variable());
+        let mut variables = Vec::new();
+        for variable in choices.iter().filter_map(|choice| choice.file.variable()) {
+            // Two files may have the same credential.
+            if !variables.contains(&variable) {
+                variables.push(variable);
+            }
+        }
         Ok(Self {
             config,
             files,
-            variables: of_providers.collect(),
+            variables,
         })
     }
 

@@ -279,3 +279,12 @@ async fn beside_the_secrets_of_a_package_it_makes_no_others() {
     }
     assert!(!output.stdout.contains("openssl"), "{output:?}");
 }
+
+#[tokio::test]
+async fn a_variable_of_two_files_is_exported_once() {
+    let folder = TempDir::new().unwrap();
+    let both = ["--provider", "bedrock", "--provider", "bedrock-runtime"];
+    let output = run(&[&["init"], &both[..]].concat(), folder.path()).await;
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(exported(&output), ["AWS_BEARER_TOKEN_BEDROCK"]);
+}
