@@ -10,20 +10,22 @@ use crate::{
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 use std::{io, sync::Arc};
-use tollgate_types::{ErrorCode, Format, Money, PerUnit, RequestId, Unit, Usage};
+use tollgate_types::{
+    ErrorCode, Format, MAX_MODEL_NAME_BYTES, Money, PerUnit, RequestId, Unit, Usage,
+};
 
 /// A store panics when it enters a request for this model.
 #[cfg(test)]
 pub(crate) const PANICS: &str = "panics";
 
-/// Names longer than this are cut, so that every record fits into its slot.
-const MAX_MODEL_LEN: usize = 96;
+/// Names that no model and no pattern has are cut, so that every record fits into its slot.
+const MAX_MODEL_LEN: usize = MAX_MODEL_NAME_BYTES + 1;
 
 /// Reasons for a choice are cut likewise.
 const MAX_REASON_LEN: usize = 160;
 
 /// The length of the longest record without its pieces and its reason, in bytes.
-const MOST_BYTES: usize = 357;
+const MOST_BYTES: usize = 165 + 2 * MAX_MODEL_LEN;
 /// The most pieces: those of every unit.
 const MOST_PIECES: usize = Unit::ALL.len() * MAX_PIECES;
 /// The length of a piece, in bytes.

@@ -47,7 +47,7 @@ pub use identity::{Allowance, Identity};
 pub use input::{InputCount, LARGEST_WINDOW, MOST_OF_A_MEDIUM, MOST_ROUNDS, is_free_of_tokens};
 pub use limits::{Denied, Dimension, LimitHit, Limited, Limits};
 pub use maybe_ready::MaybeReady;
-pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
+pub use model::{Effort, MAX_MODEL_NAME_BYTES, ReasoningMode, Thinking, ThinkingStyle};
 pub use money::{InvalidMoney, Money};
 pub use prices::{LongPrompt, Prices, SpecialPrices};
 pub use request::{

@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// The longest name of a model in bytes, without the `*` of a pattern. A usage record has two of them, and shares its
+/// slot of the settlement file with the payments.
+pub const MAX_MODEL_NAME_BYTES: usize = 96;
+
 crate::named! {
     /// How a model reasons (specification, section 2).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -482,7 +482,7 @@ fn every_fault_in_profiles_is_reported() {
         "models.bad.price.changes[1].from: expected a later date than the one before",
         "auto.profiles.auto: 'auto' is reserved; configure its candidates under `auto`",
         "auto.profiles.light: 'light' is a model; a profile needs a name that is free",
-        "auto.profiles.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
+        "auto.profiles.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 96 of them",
         "auto.rules[0].name: the name of a rule begins with a letter",
         "auto.rules[0].when: a rule needs a condition; `candidates` decides if no rule does",
         "auto.rules[0].use[0]: no model 'lihgt'; did you mean 'light'?",

@@ -1,5 +1,7 @@
 //! Which names models, providers and groups may have.
 
+use tollgate_types::MAX_MODEL_NAME_BYTES;
+
 /// The model name that leaves the choice to the gateway.
 pub(super) const AUTO: &str = "auto";
 /// The name for all groups in plans.
@@ -21,7 +23,13 @@ pub(super) fn check_model(name: &str) -> Result<(), String> {
             "'{AUTO}' is reserved; configure its candidates under `auto`"
         ));
     }
-    check(name, "a model name", ".-_:/@+", MAX_BYTES)
+    if name.len() > MAX_MODEL_NAME_BYTES {
+        return Err(format!(
+            "a model name has at most {MAX_MODEL_NAME_BYTES} bytes; choose a shorter one, and name the provider's as \
+             `upstream_model`"
+        ));
+    }
+    check(name, "a model name", ".-_:/@+", MAX_MODEL_NAME_BYTES)
 }
 
 /// A provider or family name.

@@ -556,7 +556,7 @@ fn every_fault_in_models_is_reported_once() {
         "models.d.group: 'all' means every group; give this one a name of its own",
         "families.f.deployments[1]: no provider 'nowhere'; known are a, b",
         "models.auto: 'auto' is reserved; configure its candidates under `auto`",
-        "models.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
+        "models.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 96 of them",
         "models.none: 'family' is missing",
         "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
         "models.mute.context_window: must be at least 1",
