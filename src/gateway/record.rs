@@ -134,6 +134,9 @@ fn write_line(line: &mut Fields<'_>, exchange: &Exchange, facts: &Facts<'_>) {
     let identity = exchange.stage.identity();
     line.word("time", clock::now().as_str());
     line.word("id", exchange.id.as_str());
+    if let Some(record) = exchange.settlement.record() {
+        line.word("record", record.as_str());
+    }
     if let Some(trace_id) = facts.trace_id {
         line.word("trace_id", trace_id);
     }

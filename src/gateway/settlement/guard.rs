@@ -19,6 +19,8 @@ pub struct SettlementGuard {
     due: Option<Box<(Payable, Paying)>>,
     /// The model that made it.
     made_by: Option<Arc<str>>,
+    /// The id of the record, if it has one of its own.
+    record: Option<RequestId>,
     settled: Option<(BillingState, Settled)>,
     /// The weight of one token of output in the limits, if the charge is fixed.
     fixed: Option<u64>,
@@ -52,6 +54,11 @@ impl SettlementGuard {
     /// The model that made the stored response that the request pays for.
     pub const fn made_by(&self) -> Option<&Arc<str>> {
         self.made_by.as_ref()
+    }
+
+    /// The id of the request's record, if the request has paid for a stored response.
+    pub const fn record(&self) -> Option<RequestId> {
+        self.record
     }
 
     /// Whether the client has got the stored response before that is to be paid for.
@@ -170,6 +177,7 @@ impl SettlementGuard {
             };
         };
         paying.done();
+        self.record = Some(due.request);
         Ending {
             reported: Some(due.rest(&whole)),
             details: ending.details,
