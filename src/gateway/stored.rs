@@ -218,19 +218,9 @@ pub async fn reserve_due(
     let Some(paying) = paying else {
         return if is_seen { Ok(()) } else { Err(not_settled()) };
     };
+    // An item of a response cannot be retrieved like one.
+    let tariff = *due.tariff.as_deref().ok_or_else(unknown)?;
     let model = snapshot.catalog.catalog().served(&due.served);
-    let stored_at = exchange
-        .stage
-        .request()
-        .and_then(|request| request.stored_at.as_ref());
-    let provider = stored_at.map(|at| &*at.provider);
-    // As the request that made it was charged.
-    let prices = model.and_then(|model| model.prices_at(provider, due.request.time()));
-    let tariff = Tariff {
-        weights: model.map(|model| model.weights).unwrap_or_default(),
-        prices,
-        ..Tariff::default()
-    };
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
     let window = model.and_then(|model| model.context_window);
@@ -337,7 +327,7 @@ pub fn note(exchange: &mut Exchange) {
     };
     let remember = |ids: &[Box<str>], noted: &mut usize, tokens, request| {
         for id in ids.get(*noted..).unwrap_or_default() {
-            owned.remember(&identity.key, id, &at(), tokens, request);
+            owned.remember(&identity.key, id, &at(), tokens, request, None);
         }
         *noted = ids.len();
     };
@@ -351,7 +341,15 @@ pub fn note(exchange: &mut Exchange) {
         return;
     }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
-        owned.remember(&identity.key, id, &at(), None, charged);
+        noted.tariff = exchange.stage.admitted().map(|admitted| {
+            Arc::new(Tariff {
+                weights: admitted.model.weights,
+                prices: exchange.settlement.prices(),
+                ..Tariff::default()
+            })
+        });
+        let tariff = noted.tariff.clone();
+        owned.remember(&identity.key, id, &at(), None, charged, tariff);
         owned.remember_shown(&identity.key, id, &at(), &noted.unpaid);
         noted.has_id = true;
     }
@@ -375,8 +373,14 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
     };
     let within = facts.stored_ids.get(..noted.within).unwrap_or_default();
     let charged = exchange.settlement.charged(exchange.id);
-    for id in facts.id.iter().chain(within) {
-        owned.remember(&identity.key, id, &at, Some(tokens), charged);
+    let remember = |id: &str, tariff| {
+        owned.remember(&identity.key, id, &at, Some(tokens), charged, tariff);
+    };
+    if let Some(id) = &facts.id {
+        remember(id, noted.tariff.clone());
+    }
+    for id in within {
+        remember(id, None);
     }
 }
 
@@ -401,6 +405,8 @@ pub struct StoredNotes {
     is_over: bool,
     /// The ledger knows the response.
     has_id: bool,
+    /// The weights and prices of its request, once it is known.
+    tariff: Option<Arc<Tariff>>,
     /// How many items of the response it knows.
     within: usize,
     /// How many containers it knows.

@@ -31,7 +31,7 @@ impl Owned {
     }
 
     /// Remembers that a provider has stored an item for a key. `tokens`: its size as input of a later request, if
-    /// known. `request`: the request that made it, for a response.
+    /// known. `request`: the request that made it, for a response or an item of one; `tariff`: that of a response.
     pub fn remember(
         &self,
         key: &KeyId,
@@ -39,10 +39,12 @@ impl Owned {
         at: &StoredAt,
         tokens: Option<u64>,
         request: Option<RequestId>,
+        tariff: Option<Arc<Tariff>>,
     ) {
         self.ownership.remember(tollgate_ledger::Stored {
             tokens,
             request,
+            tariff,
             ..stored(key, id, at)
         });
     }
@@ -186,6 +188,7 @@ fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
         credential: Arc::clone(&at.credential),
         tokens: None,
         request: None,
+        tariff: None,
     }
 }
 

@@ -28,7 +28,7 @@ use misses::Misses;
 use payment::Paid;
 use std::{collections::HashMap, sync::Arc};
 pub use tollgate_types::{Claim, OwnerFailure};
-use tollgate_types::{KeyId, MaybeReady, NamedItem, RequestId};
+use tollgate_types::{KeyId, MaybeReady, NamedItem, RequestId, Tariff};
 
 /// An item that a provider stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Stored {
     pub tokens: Option<u64>,
     /// The request that made it, for a response or an item of one.
     pub request: Option<RequestId>,
+    /// The weights and prices of that request, for a response.
+    pub tariff: Option<Arc<Tariff>>,
 }
 
 /// Longest id that is remembered or looked up, in bytes.

@@ -145,7 +145,7 @@ impl Profile {
             return false;
         }
         let now = SystemTime::now();
-        let prices = model.prices_at(None, now);
+        let prices = model.prices_at(now);
         let is_above = |cap: Option<Money>, price: fn(&Prices) -> Money| {
             // The configuration was checked for candidates without a price.
             cap.is_some_and(|cap| prices.as_ref().is_none_or(|it| price(it) > cap))

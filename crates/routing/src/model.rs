@@ -159,9 +159,9 @@ impl Model {
         })
     }
 
-    /// The same at a time, in any tier.
-    pub fn prices_at(&self, provider: Option<&str>, time: SystemTime) -> Option<Prices> {
-        self.prices(provider, |_, list| *list.at(time))
+    /// Of each kind of tokens the highest price of its deployments at a time, in any tier.
+    pub fn prices_at(&self, time: SystemTime) -> Option<Prices> {
+        self.prices(None, |_, list| *list.at(time))
     }
 
     fn prices(

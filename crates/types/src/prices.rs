@@ -1,9 +1,10 @@
 //! Prices, and the cost of a request.
 
 use crate::{Money, ProviderTool, ServiceTier, Usage, UsageDetails, Weight};
+use serde::{Deserialize, Serialize};
 
 /// The prices of a model at a point in time: per million tokens, and of a call of a provider's tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prices {
     /// Uncached input.
     pub input: Money,
@@ -14,38 +15,85 @@ pub struct Prices {
     /// Output, reasoning included.
     pub output: Money,
     /// The prices of parts of the usage, and of calls of tools.
+    #[serde(default, skip_serializing_if = "SpecialPrices::are_none")]
     pub special: SpecialPrices,
 }
 
 /// Prices of parts of the usage. Parts without one cost as much as the rest of their kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SpecialPrices {
     /// Input written to a cache for an hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_1h: Option<Money>,
     /// Sound in the uncached input.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub audio_input: Option<Money>,
     /// Sound read from a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub audio_cache_read: Option<Money>,
     /// Sound in the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub audio_output: Option<Money>,
     /// Images in the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub image_output: Option<Money>,
     /// One call of each of [`ProviderTool::ALL`].
+    #[serde(with = "by_tool")]
     pub tool_calls: [Money; ProviderTool::ALL.len()],
     /// The factors of token prices in tiers other than the standard one.
     pub flex: Weight,
     /// The same in the tier `priority`. `None`: its price is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Weight>,
     /// The same in the tier `batch`.
     pub batch: Weight,
     /// The same in fast mode. `None`: its price is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fast: Option<Weight>,
     /// The prices of requests with long prompts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub long_prompt: Option<LongPrompt>,
 }
 
+/// The prices of calls as they are stored: by the name of the tool, so that a version with other tools reads them.
+mod by_tool {
+    use super::{Money, ProviderTool};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(default)]
+    struct ByTool {
+        web_search: Money,
+        file_search: Money,
+        code_execution: Money,
+        rerank: Money,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        prices: &[Money; ProviderTool::ALL.len()],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let [web_search, file_search, code_execution, rerank] = *prices;
+        let by_tool = ByTool {
+            web_search,
+            file_search,
+            code_execution,
+            rerank,
+        };
+        by_tool.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<[Money; ProviderTool::ALL.len()], D::Error> {
+        let it = ByTool::deserialize(deserializer)?;
+        Ok([it.web_search, it.file_search, it.code_execution, it.rerank])
+    }
+}
+
 /// The factors of token prices if a prompt is long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongPrompt {
     /// Prompts of more input tokens than this, cached or not, are long.
     pub above: u64,
@@ -74,6 +122,10 @@ impl Default for SpecialPrices {
 }
 
 impl SpecialPrices {
+    fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The factor of token prices in a tier. `None`: its price is unknown.
     pub const fn factor(&self, tier: ServiceTier) -> Option<Weight> {
         match tier {
@@ -384,6 +436,25 @@ mod tests {
         };
         // 1000 x 40 + 10 x 0.5 + 100 x 6 + 20 x 80 millionths.
         assert_eq!(prices.cost(&USAGE, &all).to_string(), "0.042205");
+    }
+
+    #[test]
+    fn stored_prices_are_read_by_a_version_with_other_tools() {
+        let special = SpecialPrices {
+            tool_calls: ["0.01", "0.02", "0.03", "0.04"].map(money),
+            ..SpecialPrices::default()
+        };
+        let mut stored = serde_json::to_value(special).unwrap();
+        let read = |stored: &serde_json::Value| {
+            serde_json::from_value::<SpecialPrices>(stored.clone()).unwrap()
+        };
+        assert_eq!(read(&stored), special);
+        let calls = stored["tool_calls"].as_object_mut().unwrap();
+        calls.remove("rerank").unwrap();
+        calls.insert("another".to_owned(), serde_json::json!(7));
+        let mut others = special.tool_calls;
+        others[3] = Money::ZERO;
+        assert_eq!(read(&stored).tool_calls, others);
     }
 
     #[test]

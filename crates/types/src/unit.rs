@@ -1,6 +1,7 @@
 //! The units of balances: a value for each, and the amounts that tokens take from a balance in each.
 
 use crate::{MOST_ROUNDS, Money, Prices, Weights};
+use serde::{Deserialize, Serialize};
 
 crate::named! {
     /// The unit of a balance, a grant or a charge.
@@ -130,13 +131,15 @@ impl From<&Prices> for Rates {
 }
 
 /// The rates at which the tokens of a request take from the balances of its key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tariff {
     /// The weights of the tokens.
     pub weights: Weights,
-    /// The highest prices of the deployments that can serve the request. `None`: none of them has a price.
+    /// The highest prices of the deployments that can serve the request, or those of the one that has. `None`: none
+    /// of them has a price.
     pub prices: Option<Prices>,
     /// Calls of a provider's tools that the balance of money must cover.
+    #[serde(skip)]
     pub tool_calls: u64,
 }
 

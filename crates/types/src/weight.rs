@@ -1,9 +1,10 @@
 //! The weights of tokens in charges.
 
 use crate::Usage;
+use serde::{Deserialize, Serialize};
 
 /// The weight of one token of a kind, in thousandths of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Weight(u32);
 
 impl Weight {
@@ -43,7 +44,7 @@ impl Weight {
 }
 
 /// The weights of the four kinds of tokens of one model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Weights {
     /// Uncached input.
     pub input: Weight,

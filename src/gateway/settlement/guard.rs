@@ -22,6 +22,8 @@ pub struct SettlementGuard {
     /// The id of the record, if it has one of its own.
     record: Option<RequestId>,
     settled: Option<(BillingState, Settled)>,
+    /// The prices of the deployment that was asked last.
+    prices: Option<Prices>,
     /// The weight of one token of output in the limits, if the charge is fixed.
     fixed: Option<u64>,
 }
@@ -88,9 +90,15 @@ impl SettlementGuard {
     /// Sets the prices of the deployment that is asked. A stored response keeps those of the model that
     /// made it.
     pub fn set_prices(&mut self, prices: Option<Prices>) {
+        self.prices = prices;
         if let Some(reservation) = self.reservation.as_mut().filter(|_| self.due.is_none()) {
             reservation.set_prices(prices);
         }
+    }
+
+    /// The prices of the deployment that was asked last.
+    pub const fn prices(&self) -> Option<Prices> {
+        self.prices
     }
 
     /// Notes that the answer has begun to flow.

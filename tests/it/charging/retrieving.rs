@@ -136,8 +136,10 @@ async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
         (&price, 1, json!({"input": 1, "output": 1})),
         (&long, 2, Value::Null),
     ] {
+        let dear = json!({"input": 9000, "output": 9000});
         let deployments = json!([
             {"provider": "sim", "upstream_model": "upstream-model", "price": price},
+            {"provider": "sim", "upstream_model": "dear", "priority": 1, "price": dear},
         ]);
         let mut config = Config::of(&provider).model("test-model", deployments.clone());
         if !of_model.is_null() {
@@ -172,6 +174,65 @@ async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
         let (first, rest) = (cost(&first).nanos(), cost(&second).nanos());
         assert!(first > 0 && rest > 0, "{first} {second}");
         assert_eq!(first + rest, times * all, "{second}");
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_response_keeps_its_price_and_weights_when_the_model_changes() {
+    let provider = Provider::start().await;
+    let model = |name: &str, price: u64, weight: u64| {
+        let price = json!({"input": price, "output": price});
+        let deployments =
+            json!([{"provider": "sim", "upstream_model": "upstream-model", "price": price}]);
+        let weights = json!({"output": weight});
+        Config::of(&provider)
+            .model(name, deployments)
+            .with(&format!("models.{name}.weights"), weights)
+    };
+    let made_by = "a-model-whose-name-is-as-long-as-the-configuration-admits".to_owned();
+    let made_by = format!("{made_by:x<96}");
+    // The model costs more, or is gone.
+    for changed in [model(&made_by, 9000, 7), model("another-model", 9000, 7)] {
+        let mut gateway = Gateway::start(model(&made_by, 1000, 3)).await;
+        let key = gateway.key_of(GrantTerms {
+            tokens: 1_000_000,
+            money: Money::from_nanos(1 << 50),
+            validity: LONG,
+            ..GrantTerms::default()
+        });
+        let (mut body, _) = question(&provider).await;
+        body["model"] = json!(made_by);
+        let request = Request::post(RESPONSES, &body).key(&key).orders(STALL);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        let read = connection.read_until(b"output_text.delta").await;
+        drop(connection);
+        let first = gateway.line_of(&answer).await;
+        gateway.signal("TERM").await;
+        assert!(gateway.ended().await.success());
+
+        let gateway = Gateway::start_in(gateway.folder, changed).await;
+        let target = format!("{RESPONSES}/{}", id_in(&read));
+        let got = send(&gateway, "GET", &target, &key).await;
+        got.assert_ok();
+        let second = gateway.line_of(&got).await;
+        let tokens = |kind: &str| second["usage"][kind].as_u64().unwrap();
+        let both = |of: &dyn Fn(&Value) -> u64| of(&first) + of(&second);
+        let cost = |line: &Value| {
+            let cost: Money = line["cost"].as_str().unwrap().parse().unwrap();
+            cost.nanos()
+        };
+        let charged = |line: &Value| money(line).1;
+        let (input, output) = (tokens("input"), tokens("output"));
+        assert_eq!(both(&cost), (input + output) * 1_000_000, "{second}");
+        assert_eq!(both(&charged), input + 3 * output, "{second}");
+        // The record has an id of its own, which the access log names.
+        let history = send(&gateway, "GET", "/v1/usage/history?limit=1", &key).await;
+        let record = &history.json()["data"][0];
+        assert_eq!(record["id"], second["record"], "{record}");
+        assert_eq!(record["model_served"], json!(made_by), "{record}");
         gateway.verify().await;
     }
 }

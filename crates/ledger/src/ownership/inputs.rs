@@ -80,6 +80,7 @@ impl Ownership {
                 id: format!("{}<{}", response.id, shown.id).into(),
                 tokens: None,
                 request: Some(shown.request),
+                tariff: None,
                 ..response.clone()
             }));
         }
@@ -154,7 +155,7 @@ impl Inner {
         if Timestamp::of_request(request) < self.ledger.owned_since() {
             return Ok(false);
         }
-        Ok(match self.due_by(request)? {
+        Ok(match self.due_by(request, None)? {
             Due::Nothing => false,
             Due::Rest(due) => !due.is_seen(),
             Due::Unknown => true,

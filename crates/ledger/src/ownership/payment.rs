@@ -17,7 +17,7 @@ use crate::{
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashSet, sync::Arc, time::Duration};
-use tollgate_types::{Money, RequestId, Usage};
+use tollgate_types::{Money, RequestId, Tariff, Usage};
 
 /// The amount due before a response can be retrieved.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Payable {
     pub charged: Usage,
     /// What it cost; `None` if the price was unknown.
     pub cost: Option<Money>,
+    /// The weights and prices of the first request; `None` for an item of a response.
+    pub tariff: Option<Arc<Tariff>>,
     /// The request saw the response end, but no usage: only a report can show that more is due.
     pub has_ended: bool,
 }
@@ -152,14 +154,19 @@ impl Ownership {
         stored: &Stored,
         request: RequestId,
     ) -> Result<Due, Unavailable> {
-        self.read(&stored.key, move |inner| inner.due_by(&request))
+        let tariff = stored.tariff.clone();
+        self.read(&stored.key, move |inner| inner.due_by(&request, tariff))
             .await
     }
 }
 
 impl Inner {
-    /// The amount due by the records in the database.
-    pub(super) fn due_by(&self, request: &RequestId) -> Result<Due, StoreError> {
+    /// The amount due by the records in the database, and the tariff of the request.
+    pub(super) fn due_by(
+        &self,
+        request: &RequestId,
+        tariff: Option<Arc<Tariff>>,
+    ) -> Result<Due, StoreError> {
         let Some(first) = self.database.request(request)? else {
             let came = Timestamp::of_request(request);
             let has_ended = came <= self.ledger.now().minus(LONGEST_REQUEST);
@@ -180,6 +187,7 @@ impl Inner {
             served: first.record.model_served.into(),
             charged: first.record.usage,
             cost: first.record.cost,
+            tariff,
             has_ended,
         }))
     }
@@ -250,6 +258,7 @@ mod tests {
                 ..Usage::default()
             },
             cost: None,
+            tariff: None,
             has_ended: false,
         };
         let used = Usage {

@@ -40,6 +40,7 @@ fn stored(key: &str, id: &str) -> Stored {
         credential: "first".into(),
         tokens: None,
         request: None,
+        tariff: None,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
-use tollgate_types::{KeyId, Money, PerUnit, RequestId, Unit, Usage};
+use tollgate_types::{KeyId, Money, PerUnit, RequestId, Tariff, Unit, Usage};
 
 /// A type that columns of both databases have.
 pub(super) trait Column:
@@ -262,17 +262,30 @@ pub(super) fn model_total<R: StoredRow>(row: &R) -> Result<ModelTotal, R::Fault>
 }
 
 /// The columns of a stored item.
-pub(super) const STORED: &str = "id, key, provider, credential, tokens, request";
+pub(super) const STORED: &str = "id, key, provider, credential, tokens, request, tariff";
 
 pub(super) fn stored<R: StoredRow>(row: &R) -> Result<Stored, R::Fault> {
+    let id: Arc<str> = row.read::<String>(0)?.into();
+    let tariff: Option<String> = row.read(6)?;
+    let tariff = tariff.and_then(|json| {
+        let read = serde_json::from_str(&json);
+        read.inspect_err(|fault| log::error!("the stored prices of {id} cannot be read: {fault}"))
+            .ok()
+    });
     Ok(Stored {
-        id: row.read::<String>(0)?.into(),
+        id,
         key: row.key_id(1)?,
         provider: row.read::<String>(2)?.into(),
         credential: row.read::<String>(3)?.into(),
         tokens: row.read::<Option<i64>>(4)?.map(i64::unsigned_abs),
         request: row.request_id(5)?,
+        tariff: tariff.map(Arc::new),
     })
+}
+
+/// A tariff as it is stored.
+pub(super) fn tariff_to_json(tariff: &Tariff) -> Option<String> {
+    serde_json::to_string(tariff).ok()
 }
 
 /// Reads what the input of a response shows; `None` if the row is of something else.

@@ -19,7 +19,9 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tollgate_types::{KeyId, Money, RequestId};
+use tollgate_types::{
+    KeyId, LongPrompt, Money, Prices, RequestId, SpecialPrices, Tariff, Weight, Weights,
+};
 
 pub(crate) fn a_key_is_looked_up_by_its_hash_with_the_newest_change(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
@@ -262,6 +264,26 @@ pub(crate) fn a_request_is_found_by_its_id_whatever_key_sent_it(fixture: &dyn Fi
 }
 
 pub(super) fn stored(key: &str, id: &str, tokens: Option<u64>) -> Arc<Stored> {
+    let tariff = Tariff {
+        weights: Weights {
+            output: Weight::from_thousandths(5000),
+            ..Weights::default()
+        },
+        prices: Some(Prices {
+            input: Money::from_nanos(3_000_000_000),
+            special: SpecialPrices {
+                fast: Some(Weight::from_thousandths(1500)),
+                long_prompt: Some(LongPrompt {
+                    above: 200_000,
+                    input: Weight::from_thousandths(2000),
+                    output: Weight::ONE,
+                }),
+                ..SpecialPrices::default()
+            },
+            ..Prices::default()
+        }),
+        tool_calls: 0,
+    };
     Arc::new(Stored {
         id: id.into(),
         key: KeyId::new(key),
@@ -269,6 +291,7 @@ pub(super) fn stored(key: &str, id: &str, tokens: Option<u64>) -> Arc<Stored> {
         credential: "first".into(),
         tokens,
         request: Some(RequestId::from_parts(0, 1)),
+        tariff: Some(Arc::new(tariff)),
     })
 }
 

@@ -344,7 +344,7 @@ CREATE UNIQUE INDEX quarantine_once ON quarantine (sha256(record), md5(cause));
 CREATE TABLE owned (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text COLLATE "C" NOT NULL UNIQUE, key text NOT NULL, provider text NOT NULL,
-    credential text NOT NULL, at bigint NOT NULL, tokens bigint, request text
+    credential text NOT NULL, at bigint NOT NULL, tokens bigint, request text, tariff text
 );
 CREATE INDEX owned_by_time ON owned (at);
 

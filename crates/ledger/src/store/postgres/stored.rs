@@ -4,7 +4,7 @@ use super::{connection::Session, plain, storable_time};
 use crate::{
     clock::Timestamp,
     ownership::{Stored, Unpaid},
-    store::rows::{self, STORED},
+    store::rows::{self, STORED, tariff_to_json},
 };
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -55,12 +55,14 @@ pub(super) fn insert(
     let credentials: Vec<Cow<'_, str>> = first.values().map(|it| plain(&it.credential)).collect();
     let request = |it: &Stored| it.request.map(|it| it.as_str().to_owned());
     let requests: Vec<Option<String>> = first.values().map(request).collect();
+    let tariff = |it: &Stored| it.tariff.as_deref().and_then(tariff_to_json);
+    let tariffs: Vec<Option<String>> = first.values().map(tariff).collect();
     // Known ones are left out beforehand: a conflict would use up a number, by which rows are counted.
     session.execute(
-        "INSERT INTO owned (id, key, provider, credential, at, tokens, request)
-         SELECT id, key, provider, credential, $5, tokens, request
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $6::bigint[], $7::text[])
-             AS made (id, key, provider, credential, tokens, request)
+        "INSERT INTO owned (id, key, provider, credential, at, tokens, request, tariff)
+         SELECT id, key, provider, credential, $5, tokens, request, tariff
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $6::bigint[], $7::text[], $8::text[])
+             AS made (id, key, provider, credential, tokens, request, tariff)
          WHERE NOT EXISTS (SELECT 1 FROM owned WHERE owned.id = made.id)
          ON CONFLICT (id) DO NOTHING",
         &[
@@ -71,6 +73,7 @@ pub(super) fn insert(
             &storable_time(now),
             &tokens,
             &requests,
+            &tariffs,
         ],
     )?;
     Ok(())

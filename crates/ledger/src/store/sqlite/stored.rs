@@ -4,7 +4,7 @@ use super::storable_time;
 use crate::{
     clock::Timestamp,
     ownership::{Stored, Unpaid},
-    store::rows::{self, STORED},
+    store::rows::{self, STORED, tariff_to_json},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use tollgate_types::RequestId;
@@ -23,8 +23,8 @@ pub(super) fn find(file: &Connection, ids: &[&str]) -> rusqlite::Result<Vec<Stor
 /// Writes a row, unless another key owns the id; of an own one a size that has grown.
 pub(super) fn insert(file: &Connection, stored: &Stored, now: Timestamp) -> rusqlite::Result<()> {
     file.prepare_cached(
-        "INSERT INTO owned (id, key, provider, credential, at, tokens, request)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        "INSERT INTO owned (id, key, provider, credential, at, tokens, request, tariff)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
          ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens
          WHERE owned.key = excluded.key AND excluded.tokens > ifnull(owned.tokens, -1)",
     )?
@@ -38,6 +38,7 @@ pub(super) fn insert(file: &Connection, stored: &Stored, now: Timestamp) -> rusq
             .tokens
             .map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
         stored.request.as_ref().map(RequestId::as_str),
+        stored.tariff.as_deref().and_then(tariff_to_json),
     ])?;
     Ok(())
 }

@@ -40,6 +40,7 @@ fn make(leasing: &mut Leasing, store: &Store, number: u64, at: Timestamp) {
         credential: "first".into(),
         tokens: None,
         request: None,
+        tariff: None,
     };
     let entry = settled(&leasing.share, number, 10);
     let batch = Batch {

@@ -220,8 +220,8 @@ CREATE TABLE quarantine (
 ) STRICT;
 
 -- What providers store on behalf of keys: the key that had it made, and where it is. `tokens` is
--- the input that it makes in a later request, `request` the request that made a response; NULL if
--- unknown.
+-- the input that it makes in a later request, `request` the request that made a response, `tariff`
+-- the weights and prices of that request as JSON; NULL if unknown.
 CREATE TABLE owned (
     number     INTEGER PRIMARY KEY,
     id         TEXT    NOT NULL UNIQUE,
@@ -230,7 +230,8 @@ CREATE TABLE owned (
     credential TEXT    NOT NULL,
     at         INTEGER NOT NULL,
     tokens     INTEGER,
-    request    TEXT
+    request    TEXT,
+    tariff     TEXT
 ) STRICT;
 
 CREATE INDEX owned_by_time ON owned (at);
