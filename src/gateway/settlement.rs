@@ -33,13 +33,14 @@ pub fn before_send(exchange: &mut Exchange, now: Instant) {
         return settle(exchange, None);
     }
     // Progress is read only when it is kept; a settlement computes it anew.
-    if !exchange.settlement.is_keeping_due(now) {
+    let text_bytes = exchange.answer.text_bytes();
+    if !exchange.settlement.is_keeping_due(now, text_bytes) {
         return;
     }
     let model = exchange.model_served();
     let facts = facts(exchange);
     note_delivered(exchange, &facts, details(exchange, &facts));
-    exchange.settlement.keep_progress(now, model);
+    exchange.settlement.keep_progress(now, text_bytes, model);
 }
 
 /// Notes what was delivered so far: it is charged if the guard is dropped.

@@ -24,6 +24,8 @@ pub struct SettlementGuard {
     settled: Option<(BillingState, Settled)>,
     /// The prices of the deployment that was asked last.
     prices: Option<Prices>,
+    /// The bytes of text that the stored progress includes.
+    kept_text: u64,
     /// The weight of one token of output in the limits, if the charge is fixed.
     fixed: Option<u64>,
 }
@@ -108,10 +110,15 @@ impl SettlementGuard {
         }
     }
 
-    /// Whether it is time to store the progress.
-    pub(super) fn is_keeping_due(&self, now: Instant) -> bool {
-        let reservation = self.reservation.as_ref();
-        reservation.is_some_and(|it| it.is_keeping_due(now))
+    /// Whether to store the progress with the piece that is about to be sent. The first text and a long one are
+    /// stored at once, because no later piece need follow. `text_bytes`: of the answer so far.
+    pub(super) fn is_keeping_due(&self, now: Instant, text_bytes: u64) -> bool {
+        /// A crash loses fewer bytes of text than this.
+        const MUCH: u64 = 1024;
+        let least = if self.kept_text == 0 { 1 } else { MUCH };
+        self.reservation.as_ref().is_some_and(|it| {
+            text_bytes.saturating_sub(self.kept_text) >= least || it.is_keeping_due(now)
+        })
     }
 
     /// Notes what was delivered so far: it is charged if the guard is dropped.
@@ -122,8 +129,9 @@ impl SettlementGuard {
     }
 
     /// Stores the progress, which is charged even after a crash.
-    pub(super) fn keep_progress(&mut self, now: Instant, model: Option<Arc<str>>) {
+    pub(super) fn keep_progress(&mut self, now: Instant, text_bytes: u64, model: Option<Arc<str>>) {
         if let Some(reservation) = &mut self.reservation {
+            self.kept_text = text_bytes;
             reservation.keep_progress(now, model);
         }
     }

@@ -227,3 +227,53 @@ async fn a_request_refused_before_any_provider_is_asked_is_on_no_record() {
         .await;
     gateway.verify().await;
 }
+
+/// A gateway before a provider that begins a chat stream with these texts, each in a piece, and then pauses.
+async fn pausing(texts: &[&str], change: impl FnOnce(Config) -> Config) -> Gateway {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let piece = |text: &&str| {
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
+        Act::send(format!("data: {chunk}\n\n"))
+    };
+    let pieces = texts.iter().map(piece);
+    let acts: Vec<Act> = [Act::send(head)]
+        .into_iter()
+        .chain(pieces)
+        .chain([Act::Hang])
+        .collect();
+    let service = support::Service::answering(move |_| acts.clone()).await;
+    let mut provider = support::provider(service.address);
+    provider["formats"] = json!(["chat"]);
+    let config = Config::new()
+        .provider("raw", provider)
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.reasoning", json!("none"));
+    Gateway::start(change(config)).await
+}
+
+#[tokio::test]
+async fn a_stream_that_pauses_after_a_burst_is_charged_for_it_after_a_kill() {
+    let burst = "word ".repeat(8000);
+    for (texts, least) in [(vec!["one ", &*burst], 10_000), (vec!["one ", "two "], 1)] {
+        let gateway = pausing(&texts, |config| config).await;
+        let config = gateway.config();
+        let body = ask(CHAT, true, json!({"max_tokens": 20_000}));
+        let request = Request::post(CHAT, &body).key(&gateway.key);
+        let last = texts.last().unwrap();
+        let end = &last[last.len() - 4..];
+        let (connection, answer) = begin(&gateway, &request, end).await;
+        let key = gateway.key.clone();
+        let folder = gateway.killed().await;
+        drop(connection);
+
+        let gateway = Gateway::start_in(folder, config).await;
+        let history = Request::get("/v1/usage/history").key(&key);
+        let records = gateway.send(&history).await.json()["data"].clone();
+        assert_eq!(records[0]["id"].as_str(), answer.header("x-request-id"));
+        let usage = &records[0]["usage"];
+        assert!(usage["input"].as_u64() > Some(10), "{records}");
+        assert!(usage["output"].as_u64() >= Some(least), "{records}");
+        gateway.verify().await;
+    }
+}
