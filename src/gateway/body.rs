@@ -12,6 +12,7 @@ use pingora_core::Error;
 use pingora_proxy::Session;
 use std::time::Duration;
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
+use tollgate_wire::answer::Sample;
 use tollgate_wire::conversation;
 use tollgate_wire::field_path;
 use tollgate_wire::json::Span;
@@ -37,6 +38,8 @@ pub struct RequestBody {
     waited: Duration,
     /// The caller's own request, if remembered answers were inserted into this one.
     original: Option<Box<OriginalRequest>>,
+    /// A sample of the body, if it is needed after the body was released.
+    sample: Option<Box<Sample>>,
 }
 
 /// The facts that the gateway looks for in a body.
@@ -179,6 +182,24 @@ impl RequestBody {
         self.chunks = Vec::new();
         self.original = None;
         drop(self.permit.take());
+    }
+
+    /// Keeps a sample of the body, about a KiB.
+    pub fn keep_sample(&mut self) {
+        self.sample = Some(Box::new(self.sample_now()));
+    }
+
+    /// A sample of the body: the one that was kept, or one of the body itself. Empty after it was released
+    /// without one.
+    pub fn sample(&self) -> String {
+        match &self.sample {
+            Some(sample) => sample.text(),
+            None => self.sample_now().text(),
+        }
+    }
+
+    fn sample_now(&self) -> Sample {
+        Sample::of_pieces(self.chunks.iter().map(|chunk| &**chunk), self.length)
     }
 
     /// The body in one piece. It is copied only if it came in several.

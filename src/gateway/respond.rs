@@ -216,7 +216,11 @@ pub fn commit(
 ) -> Result<(), Box<Error>> {
     exchange.sent.begin_upstream(upstream.status, now);
     exchange.settlement.first_byte();
+    let is_charged_by_body = settlement::may_charge_by_body(exchange);
     if let Some(body) = exchange.stage.body_mut() {
+        if is_charged_by_body {
+            body.keep_sample();
+        }
         body.release();
     }
     settlement::before_send(exchange, now);

@@ -78,10 +78,13 @@ pub fn settle(exchange: &mut Exchange, error: Option<&Error>) {
         return;
     }
     let state = state(exchange, error);
-    let facts = facts(exchange);
+    let mut facts = facts(exchange);
     let details = details(exchange, &facts);
     // If the text cannot be counted because that panics, this is charged.
     note_delivered(exchange, &facts, details);
+    if facts.is_charged_by_body(state) {
+        facts.asked.input = input_by_sample(exchange).unwrap_or(facts.asked.input);
+    }
     let output = match facts.is_delivered || facts.is_left(state) {
         true => output(exchange, &facts),
         // Text that was held back does not count.
@@ -252,6 +255,38 @@ pub fn shown_input(exchange: &Exchange) -> u64 {
         true => 0,
         false => input_sent(exchange),
     }
+}
+
+/// Whether the request may have to be charged by a sample of its body after the body was released: its input was
+/// not counted, and the answer has not reported it.
+pub fn may_charge_by_body(exchange: &Exchange) -> bool {
+    let admitted = exchange.stage.admitted();
+    let is_uncounted =
+        admitted.is_some_and(|it| it.request.input.is_none() && it.request.endpoint.has_output());
+    is_uncounted
+        && exchange.answer.usage().usage.total_input() == 0
+        && how_counted(exchange).is_some_and(|it| it.rules.vocabulary.is_loaded())
+}
+
+/// The input tokens of a request whose input was not counted, by counting a sample of its body. `None`: there is
+/// no sample, the sample may contain media, or the vocabulary is not loaded.
+fn input_by_sample(exchange: &Exchange) -> Option<u64> {
+    /// A sample of so many runs likely has no more than one of media that are a smaller part of the body.
+    const RUNS: u64 = 16;
+    let admitted = exchange.stage.admitted()?;
+    let (facts, body) = (admitted.facts(), &admitted.body);
+    let is_text = facts.media.bytes <= body.len() / RUNS && admitted.request.endpoint.has_output();
+    let rules = how_counted(exchange)?.rules;
+    if admitted.request.input.is_some() || !is_text || !rules.vocabulary.is_loaded() {
+        return None;
+    }
+    let sample = body.sample();
+    let bytes = u64::try_from(sample.len()).ok().filter(|it| *it > 0)?;
+    let tokens = tokens_of_sample(&sample, bytes, &rules);
+    // What stands around the texts is sampled, too.
+    let text = tokens.saturating_mul(facts.text_bytes).div_ceil(bytes);
+    let tokens = text.saturating_add(facts.media_tokens());
+    Some(tokens.min(facts.most_input()))
 }
 
 /// Output tokens of the text that has arrived. If the provider reports output, the text need not be counted.

@@ -572,8 +572,11 @@ async fn a_caller_that_hangs_up_pays_for_the_text_by_the_vocabulary_of_the_model
         drop(connection);
         let line = gateway.line_of(&answer).await;
         assert_eq!(line["count"], "estimated", "{line}");
-        // The input goes by its length, at four bytes a token.
-        let input = ("user".len() + SAID.len()).div_ceil(4) as u64;
+        // The input goes by a sample of the body: here by all of it, as far as it is text.
+        let sent = body.to_string();
+        let text_bytes = ("user".len() + SAID.len()) as u64;
+        let counted = tollgate_count::Vocabulary::O200k.count(&sent);
+        let input = (counted * text_bytes).div_ceil(sent.len() as u64);
         assert_eq!(
             line["charged"],
             json!(input + tokens),

@@ -25,6 +25,7 @@ use tollgate_types::Format;
 
 pub use facts::{AnswerFacts, StopReason};
 pub use kind::StreamEvents;
+pub use sample::Sample;
 
 /// The kind of a body with a success status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

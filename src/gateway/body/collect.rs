@@ -229,6 +229,7 @@ impl BodyReader {
             Err(chunks) => (chunks, Some(self.permit)),
         };
         Ok(RequestBody {
+            sample: None,
             chunks,
             length: self.read,
             peeked,

@@ -173,6 +173,14 @@ impl Facts {
         (report.usage.total_input() > 0 && !report.absurd).then_some(report.usage)
     }
 
+    /// Whether the size of the body decides the charged input: no report has it.
+    pub fn is_charged_by_body(&self, state: BillingState) -> bool {
+        self.is_worked_on
+            && self.fixed.is_none()
+            && self.reported().or_else(|| self.reported_so_far()).is_none()
+            && !state.is_free(self.is_delivered.into())
+    }
+
     /// The tokens that were sent and delivered so far. `output`: those of the text that has arrived.
     pub fn delivered(&self, output: u64) -> Usage {
         // Text that is still held back was not delivered.

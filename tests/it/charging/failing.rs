@@ -277,3 +277,35 @@ async fn a_stream_that_pauses_after_a_burst_is_charged_for_it_after_a_kill() {
         gateway.verify().await;
     }
 }
+
+#[tokio::test]
+async fn dense_input_is_charged_by_its_tokens_if_the_caller_leaves() {
+    let digits: String = (0..20_000).map(|at| format!("{} ", at * 7 % 10)).collect();
+    let words = "The quick brown fox jumps over the lazy dog. ".repeat(1000);
+    let faces = "\u{1f9d1}\u{200d}\u{1f680}".repeat(2000);
+    let gateway = pausing(&["so much "], |config| {
+        config
+            .with("models.test-model.tokenizer", json!("openai"))
+            .with("counting.preload", json!(true))
+    })
+    .await;
+    for text in [digits, words, faces] {
+        let count = prompt(COUNT_TOKENS, "test-model", &text, json!({}));
+        let counted = gateway.post(COUNT_TOKENS, &count).await.json();
+        let counted = counted["input_tokens"].as_u64().unwrap();
+        let body = prompt(
+            CHAT,
+            "test-model",
+            &text,
+            json!({"stream": true, "max_tokens": 50}),
+        );
+        let request = Request::post(CHAT, &body).key(&gateway.key);
+        let (connection, answer) = begin(&gateway, &request, "so much").await;
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        let (outcome, charged, source) = money(&line);
+        assert_eq!((outcome, source), ("client_closed", "estimated"), "{line}");
+        let known = counted * 85 / 100..=counted * 115 / 100;
+        assert!(known.contains(&charged), "{charged} is not of {known:?}");
+    }
+}

@@ -30,7 +30,7 @@ const MOST_PADDING: u64 = 64 * 1024;
 
 /// The sample of one text.
 #[derive(Debug, Default)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// The runs, of which all but the last are full.
     kept: Vec<u8>,
     /// Bytes of the text so far, as they were written, without what is passed over of gaps.
@@ -54,6 +54,24 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// A sample of a text of `length` bytes that is there as a whole, in these pieces. Only the runs are read; of
+    /// repeated white space all counts.
+    pub fn of_pieces<'p>(pieces: impl Iterator<Item = &'p [u8]>, length: u64) -> Self {
+        let mut sample = Self::default();
+        // One run fewer than there is room for: none is dropped again.
+        let most = (RUNS as u64 - 1) * RUN as u64;
+        while sample.thinned < 40 && most << sample.thinned < length {
+            sample.thinned = sample.thinned.saturating_add(1);
+        }
+        if sample.thinned > 0 {
+            sample.end_run();
+        }
+        for piece in pieces {
+            sample.take(Some(piece));
+        }
+        sample
+    }
+
     /// Adds the source of a piece of text.
     #[inline]
     pub(crate) fn push(&mut self, source: &[u8]) {
@@ -179,7 +197,7 @@ impl Sample {
 
     /// What the runs mean, one behind the other, and the white space that was passed over for them.
     /// Where they do not adjoin, each begins and ends with a whole word, unless that is long.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let padding = |skipped: u64, taken: u64| {
             let padding = taken.saturating_mul(skipped) / self.seen.max(1);
             padding.min(MOST_PADDING)

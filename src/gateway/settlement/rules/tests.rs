@@ -73,6 +73,55 @@ fn report(input: u64, output: u64) -> ReportedUsage {
 }
 
 #[test]
+fn the_body_decides_the_charged_input_of_a_delivered_answer_without_a_report() {
+    use BillingState as S;
+    for (name, facts, state, expected) in [
+        ("left", stream(), S::ClientClosed, true),
+        ("broken", stream(), S::UpstreamFailed, true),
+        ("without usage", stream(), S::Completed, true),
+        ("refused", stream(), S::Rejected, false),
+        (
+            "nothing delivered",
+            Facts {
+                is_delivered: false,
+                ..stream()
+            },
+            S::UpstreamFailed,
+            false,
+        ),
+        (
+            "not sent",
+            Facts {
+                is_worked_on: false,
+                ..stream()
+            },
+            S::ClientClosed,
+            false,
+        ),
+        (
+            "reported at the start",
+            Facts {
+                report: report(90, 1),
+                ..stream()
+            },
+            S::ClientClosed,
+            false,
+        ),
+        (
+            "fixed",
+            Facts {
+                fixed: Some(usage(0, 1)),
+                ..stream()
+            },
+            S::ClientClosed,
+            false,
+        ),
+    ] {
+        assert_eq!(facts.is_charged_by_body(state), expected, "{name}");
+    }
+}
+
+#[test]
 fn the_state_follows_from_what_the_client_got_and_from_the_failure() {
     use BillingState as S;
     let refused = UpstreamFault::without_answer(FaultClass::InvalidRequest);

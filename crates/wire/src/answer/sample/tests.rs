@@ -18,6 +18,21 @@ fn a_short_text_is_kept_whole() {
 }
 
 #[test]
+fn a_text_that_is_there_as_a_whole_is_sampled_without_reading_all_of_it() {
+    for words in [1, 100, 200, 1000, 100_000] {
+        let text = "half \\u00e9 \\n".repeat(words);
+        for piece in [7, 4096, text.len()] {
+            let pieces = text.as_bytes().chunks(piece);
+            let sample = Sample::of_pieces(pieces, text.len() as u64);
+            let kept = sample.text();
+            let (least, most) = (text.len().min(900), RUNS * RUN);
+            assert!((least / 5..=most).contains(&kept.len()), "{words}: {kept}");
+            assert!(!kept.contains('\\'), "{kept}");
+        }
+    }
+}
+
+#[test]
 fn a_long_text_is_sampled_all_over_in_constant_memory() {
     const SECTIONS: usize = 16;
     for words in [40, 500, 40_000] {
@@ -27,21 +42,24 @@ fn a_long_text_is_sampled_all_over_in_constant_memory() {
                 .collect();
             let sample = sample_of(&text, piece);
             assert!(sample.kept.capacity() <= 2 * RUNS * RUN);
-            let kept = sample.text();
-            assert!((300..=RUNS * RUN).contains(&kept.len()), "{kept}");
-            let found: Vec<_> = (0..SECTIONS)
-                .filter(|section| kept.contains(&format!("{section:04}")))
-                .collect();
-            // With these lengths a stretch has at most 1.7 sections, and each stretch that has ended has a run.
-            assert!(found.first() <= Some(&1), "{words} {piece}: {kept}");
-            let gaps = found.windows(2).map(|pair| pair[1] - pair[0]);
-            assert!(gaps.max() <= Some(4), "{words} {piece}: {kept}");
-            assert!(
-                found.last() >= Some(&(SECTIONS - 3)),
-                "{words} {piece}: {kept}"
-            );
+            is_sampled_all_over(&sample.text(), SECTIONS, &format!("{words} {piece}"));
+            let pieces = text.as_bytes().chunks(piece);
+            let sample = Sample::of_pieces(pieces, text.len() as u64);
+            is_sampled_all_over(&sample.text(), SECTIONS, &format!("{words} {piece}, whole"));
         }
     }
+}
+
+fn is_sampled_all_over(kept: &str, sections: usize, case: &str) {
+    assert!((300..=RUNS * RUN).contains(&kept.len()), "{case}: {kept}");
+    let found: Vec<_> = (0..sections)
+        .filter(|section| kept.contains(&format!("{section:04}")))
+        .collect();
+    // With these lengths a stretch has at most 1.7 sections, and each stretch that has ended has a run.
+    assert!(found.first() <= Some(&1), "{case}: {kept}");
+    let gaps = found.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.max() <= Some(4), "{case}: {kept}");
+    assert!(found.last() >= Some(&(sections - 3)), "{case}: {kept}");
 }
 
 #[test]
