@@ -50,6 +50,7 @@ impl From<Refusal> for Failed {
             StoreError::OtherOrder { .. }
             | StoreError::KeyMade { .. }
             | StoreError::KeyRevoked { .. }
+            | StoreError::KeyExpired { .. }
             | StoreError::TooManyGrants => return conflict(message).into(),
             StoreError::NoSuchKey => {
                 return PublicError::new(ErrorCode::NotFound, message).into();

@@ -48,6 +48,7 @@ macro_rules! conformance_tests {
             keys::a_grant_is_what_was_given_and_begins_unused,
             keys::a_key_and_its_first_grant_are_made_together_or_not_at_all,
             keys::a_revoked_key_is_given_nothing_more,
+            keys::a_key_that_has_expired_is_given_nothing_until_it_is_extended,
             keys::an_order_of_one_name_is_one_order_of_whatever_kind,
             processes::a_lease_is_one_processs_until_it_ends,
             processes::no_more_is_leased_than_is_asked_for,

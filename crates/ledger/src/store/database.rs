@@ -274,6 +274,8 @@ pub(crate) enum GrantsAdded {
     OtherOrder(String),
     /// The key is revoked.
     Revoked,
+    /// The time of the key itself is over.
+    Expired,
     /// The key has as many grants to spend as a request can be paid from.
     TooMany,
 }

@@ -161,6 +161,12 @@ pub enum StoreError {
         /// The id of the key.
         id: String,
     },
+    /// A key that has expired cannot spend what it is given.
+    #[error("{id} has expired: extend it first (`tollgate keys extend`)")]
+    KeyExpired {
+        /// The id of the key.
+        id: String,
+    },
     /// The text cannot name an order.
     #[error("the Idempotency-Key must have 1 to 255 visible ASCII characters")]
     OrderName,

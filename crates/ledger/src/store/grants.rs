@@ -221,7 +221,7 @@ impl Store {
     /// gateways spend them within a second.
     ///
     /// # Errors
-    /// As [`Store::find_key`]; the terms are out of range; the key has as many grants with
+    /// As [`Store::find_key`]; the terms are out of range; the key is revoked or has expired, or has as many grants with
     /// something left as one request can be paid from; or the database cannot be written.
     pub fn top_up(
         &self,
@@ -260,6 +260,9 @@ impl Store {
             }),
             GrantsAdded::OtherOrder(id) => Err(StoreError::OtherOrder { id }),
             GrantsAdded::Revoked => Err(StoreError::KeyRevoked {
+                id: key.id().to_string(),
+            }),
+            GrantsAdded::Expired => Err(StoreError::KeyExpired {
                 id: key.id().to_string(),
             }),
             GrantsAdded::TooMany => Err(StoreError::TooManyGrants),

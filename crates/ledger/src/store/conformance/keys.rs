@@ -287,6 +287,25 @@ pub(crate) fn a_revoked_key_is_given_nothing_more(fixture: &dyn Fixture) {
     assert_eq!(again, given);
 }
 
+pub(crate) fn a_key_that_has_expired_is_given_nothing_until_it_is_extended(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let mut new = NewKey::named("ci");
+    new.expires_at = Some(home.clock.now().plus(Duration::from_secs(60)));
+    let made = store.create_key(&new).unwrap();
+    let key = KeySelector::Id(made.record.id().clone());
+    home.clock.advance(Duration::from_secs(60));
+    let refused = store.top_up(&key, &terms(1000, 60));
+    assert!(
+        matches!(refused, Err(StoreError::KeyExpired { .. })),
+        "{refused:?}"
+    );
+    store
+        .extend_key(&key, Duration::from_secs(60), None)
+        .unwrap();
+    store.top_up(&key, &terms(1000, 60)).unwrap();
+}
+
 pub(crate) fn an_order_of_one_name_is_one_order_of_whatever_kind(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let store = home.store();

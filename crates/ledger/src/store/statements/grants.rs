@@ -26,12 +26,16 @@ pub(crate) fn add<S: Statements>(
     }
     // The lock prevents other grants between the count and the insert.
     let works = format!(
-        "SELECT revoked_at IS NULL FROM keys WHERE id = ?1 {}",
+        "SELECT revoked_at IS NULL, expires_at FROM keys WHERE id = ?1 {}",
         S::FOR_CHANGE
     );
-    let works: Option<bool> = transaction.first(&works, &[&key.as_str()], |row| row.read(0))?;
-    if works == Some(false) {
-        return Ok(GrantsAdded::Revoked);
+    let works = transaction.first(&works, &[&key.as_str()], |row| {
+        Ok((row.read::<bool>(0)?, row.time(1)?))
+    })?;
+    match works {
+        Some((false, _)) => return Ok(GrantsAdded::Revoked),
+        Some((true, Some(end))) if end <= now => return Ok(GrantsAdded::Expired),
+        _ => {}
     }
     let others = spendable(transaction, key, now)?;
     if others.saturating_add(grants.grants.len()) > MAX_PIECES {
