@@ -79,7 +79,7 @@ impl Grant {
         self.free = self.free.saturating_add(amount);
     }
 
-    /// Spends a free amount. The validity begins with the first amount above zero.
+    /// Spends a free amount. The validity begins with the first amount above zero, or by [`Balance::begin`].
     fn spend(&mut self, amount: u64, now: Timestamp) {
         self.free = self.free.saturating_sub(amount);
         if amount > 0 && self.expires_at.is_none() {
@@ -109,7 +109,7 @@ pub(crate) enum Short {
 /// How a settlement was paid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payment {
-    /// The amount of each grant, in order of expiry.
+    /// The amount of each grant, in order of expiry; 0 of a grant whose validity began without a charge.
     pub(crate) pieces: Pieces,
     /// The overdraft: the amount that no grant covered.
     pub(crate) overdraft: u64,
@@ -234,6 +234,26 @@ impl Balance {
         payment
     }
 
+    /// Begins the validity of the grant that would have paid, if a request has ended without a charge. Returns its
+    /// number, unless it has begun before.
+    pub(crate) fn begin(&mut self, reserved: &[Piece], now: Timestamp) -> Option<GrantNumber> {
+        let place = match reserved.first() {
+            Some(piece) => self.grants.iter().position(|it| it.number == piece.grant),
+            None => self
+                .grants
+                .iter()
+                .position(|it| it.is_valid(now) && it.free > 0),
+        };
+        let grant = self.grants.get_mut(place?)?;
+        if grant.expires_at.is_some() {
+            return None;
+        }
+        grant.expires_at = Some(now.plus(grant.validity));
+        let number = grant.number;
+        self.grants.sort_unstable_by_key(Grant::order);
+        Some(number)
+    }
+
     /// The number of grants that would pay a charge if the record had room for all.
     pub(crate) fn payers(&self, held: &[Piece], charge: u64, now: Timestamp) -> usize {
         let payment = self.clone().settle(held, charge, MAX_PIECES, now);
@@ -318,6 +338,11 @@ impl Payment {
 
     fn has(&self, number: GrantNumber) -> bool {
         self.pieces.iter().any(|piece| piece.grant == number)
+    }
+
+    /// Whether nothing was charged.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.pieces.is_empty() && self.overdraft == 0
     }
 
     /// The payment without the overdraft.

@@ -95,7 +95,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The payments of grants of this unit.
+    /// The payments of grants of this unit, without those that [`begun`](Self::begun) has.
     pub(crate) fn pieces(&self, unit: Unit) -> impl Iterator<Item = Piece> + '_ {
         let paid = match unit {
             Unit::Tokens => &self.paid,
@@ -136,6 +136,13 @@ impl Entry {
             tokens: self.overdraft,
             money: self.cost_overdraft.unwrap_or_default().nanos(),
         }
+    }
+
+    /// The grants whose validity the request has begun although none of their amount pays it.
+    pub(crate) fn begun(&self) -> impl Iterator<Item = GrantNumber> + '_ {
+        let paid = self.paid.iter().chain(&self.cost_paid);
+        let begun = paid.filter(|(_, amount)| *amount == 0);
+        begun.map(|(grant, _)| GrantNumber(*grant))
     }
 
     /// The part of the cost that grants pay.

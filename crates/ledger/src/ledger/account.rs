@@ -255,6 +255,22 @@ impl Account {
         (paid, must_refill)
     }
 
+    /// Begins the validity of a grant in each unit in which a request has ended without a charge, and notes it in the
+    /// payment.
+    pub(super) fn begin(&self, reserved: &Reserved, paid: &mut PerUnit<Payment>, now: Timestamp) {
+        for unit in Unit::ALL {
+            let payment = paid.get_mut(unit);
+            let Some(pieces) = reserved.of(unit).filter(|_| payment.is_nothing()) else {
+                continue;
+            };
+            let mut state = self.state.lock();
+            let begun = state.funds.get_mut(unit).balance.begin(pieces, now);
+            payment
+                .pieces
+                .extend(begun.map(|grant| Piece { grant, amount: 0 }));
+        }
+    }
+
     /// The number of grants that would pay a charge if the record had room for all.
     pub(super) fn payers(
         &self,

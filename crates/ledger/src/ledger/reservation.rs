@@ -122,7 +122,10 @@ impl Reservation {
             shared.journal.widen(&mut slot, slots_for(payers));
         }
         let room = pieces_in(slot.count());
-        let (payment, must_refill) = self.account.settle(&self.reserved, &amounts, room, now);
+        let (mut payment, must_refill) = self.account.settle(&self.reserved, &amounts, room, now);
+        if !ending.state.is_free(bill.charge.usage.output) {
+            self.account.begin(&self.reserved, &mut payment, now);
+        }
         let entry = self.entry(ending, &bill, &payment, now.unix_ms());
         let settled = Settled {
             charged: entry.charged(),

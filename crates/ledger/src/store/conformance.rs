@@ -57,6 +57,7 @@ macro_rules! conformance_tests {
             processes::a_lease_request_is_news_for_the_others_until_it_is_withdrawn,
             processes::a_process_hears_of_top_ups_and_not_of_spending,
             processes::a_request_is_charged_once_however_often_it_is_committed,
+            processes::a_request_that_costs_nothing_begins_its_grants_once,
             processes::what_is_leased_for_a_request_that_another_process_has_entered_is_free_again,
             processes::a_record_that_is_refused_is_quarantined_and_delays_no_other,
             processes::a_charge_above_the_lease_is_paid_from_free_tokens,

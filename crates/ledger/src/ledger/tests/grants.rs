@@ -137,3 +137,45 @@ async fn a_moments_leap_of_the_clock_expires_nothing_and_prolongs_nothing() {
     let last = begin.plus(HOUR).plus(Duration::from_secs(30));
     assert_eq!(times, [last, begin.plus(HOUR), begin]);
 }
+
+#[tokio::test]
+async fn a_request_that_costs_nothing_begins_the_grant_that_would_have_paid() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let begin = Timestamp::from_unix_ms(1_790_000_000_000);
+    let mut house = House::new();
+    house.clock = Clock::simulated(begin);
+    let key = house.key(1000);
+    house.top_up(&key, 500);
+    let ledger = house.ledger();
+    let ends = [
+        // It was not used.
+        (Ending::unreported(BillingState::Rejected, output(0)), None),
+        (
+            Ending::unreported(BillingState::UpstreamFailed, output(0)),
+            None,
+        ),
+        (completed(0), Some(begin.plus(3 * HOUR))),
+        (completed(0), Some(begin.plus(3 * HOUR))),
+    ];
+    let begun = || {
+        let grants = house.store().grants(&key).unwrap();
+        [grants[0].valid_from, grants[1].valid_from]
+    };
+    for (ending, expected) in ends {
+        house.clock.simulate(HOUR, 0);
+        let held = house.reserve(&ledger, &key, 10).await.unwrap();
+        assert_eq!(held.settle(&ending).charged, 0);
+        assert!(ledger.caught_up(PATIENCE).await);
+        assert_eq!(begun(), [expected, None]);
+    }
+    // The expired grant pays no more, and the next one begins.
+    house.clock.simulate(DAY, 0);
+    let held = house.reserve(&ledger, &key, 10).await.unwrap();
+    held.settle(&completed(10));
+    assert!(ledger.close(PATIENCE));
+    let next = begin.plus(4 * HOUR).plus(DAY);
+    assert_eq!(begun(), [Some(begin.plus(3 * HOUR)), Some(next)]);
+    let grants = house.store().grants(&key).unwrap();
+    assert_eq!([grants[0].used, grants[1].used], [0, 10]);
+    house.check(5);
+}

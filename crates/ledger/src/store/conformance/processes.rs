@@ -2,7 +2,7 @@
 
 use super::{DAY, EVERYTHING, Fixture, Home, Work, free, money, settled};
 use crate::{
-    balance::Piece,
+    balance::{Grant, Piece},
     entry::{Entry, PANICS},
     journal::LostSlot,
     store::database::{LeaseMode, Leftover, Look, ProcessNumber, Retention},
@@ -29,6 +29,43 @@ pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
     one.end(home.now()).unwrap();
     assert_eq!(free(&home.lease(&mut *two, &key, LeaseMode::Take)), 100);
     home.adds_up(0);
+}
+
+pub(crate) fn a_request_that_costs_nothing_begins_its_grants_once(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = money::key(&home, 100, 7);
+    let other = home.key(50);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let others = home.lease(&mut *process, &other, LeaseMode::Take);
+    let begun = |key| {
+        let grants = home.store().grants(key).unwrap();
+        grants.iter().map(|it| it.valid_from).collect::<Vec<_>>()
+    };
+    let free = |number, paid: &[&Grant]| Entry {
+        at: home.now().unix_ms(),
+        paid: paid.iter().map(|grant| (grant.number.0, 0)).collect(),
+        ..settled(&share, &share.grants[0], number, 0)
+    };
+    let mut enter = |entries: &[Entry]| {
+        let work = Work {
+            settled: entries,
+            ..Work::default()
+        };
+        home.commit(&mut *process, &work);
+    };
+    enter(&[free(1, &[])]);
+    assert_eq!(begun(&key), [None, None]);
+    let first = home.now();
+    let both = [&share.grants[0], &share.grants[1]];
+    enter(&[free(2, &both), free(3, &both)]);
+    assert_eq!(begun(&key), [Some(first); 2]);
+    // Neither once more, nor by a request of another key, as after a restore.
+    home.clock.advance(DAY);
+    enter(&[free(4, &both), free(5, &[&others.grants[0]])]);
+    assert_eq!(begun(&key), [Some(first); 2]);
+    assert_eq!(begun(&other), [None]);
+    home.adds_up(5);
 }
 
 pub(crate) fn no_more_is_leased_than_is_asked_for(fixture: &dyn Fixture) {

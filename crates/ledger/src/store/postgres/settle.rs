@@ -11,7 +11,7 @@ use crate::{
     entry::Entry,
     store::{
         database::{BeyondLease, ProcessNumber},
-        statements::quarantine,
+        statements::{grants, quarantine},
         times,
     },
 };
@@ -245,6 +245,7 @@ fn write(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::
     }
     note_times(session, records)?;
     spend(session, records)?;
+    begin(session, records)?;
     note_charges(session, records)?;
     add_totals(session, records)
 }
@@ -358,6 +359,17 @@ fn spend(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::
          WHERE number = paid.grant_number",
         &[&grants, &tokens, &first_at],
     )?;
+    Ok(())
+}
+
+/// Begins the validity of the grants that requests have used without a payment.
+fn begin(session: &mut Session, records: &[Record<'_>]) -> Result<(), postgres::Error> {
+    for Record { entry, .. } in records {
+        for grant in entry.begun() {
+            let at = Timestamp::from_unix_ms(entry.at);
+            grants::begin(session, grant, entry.key, at)?;
+        }
+    }
     Ok(())
 }
 

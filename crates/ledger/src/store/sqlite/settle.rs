@@ -17,7 +17,7 @@ use crate::{
     entry::Entry,
     store::{
         database::{Batch, ProcessNumber},
-        statements::quarantine,
+        statements::{grants, quarantine},
     },
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
@@ -142,6 +142,7 @@ fn settle(
     let mut totals = Totals::default();
     totals.add(entry, &uncovered);
     add_totals(file, entry.key, &entry.served, &totals)?;
+    begin(file, entry)?;
     Ok(true)
 }
 
@@ -168,6 +169,7 @@ fn settle_together(
         }
         let totals = totals.entry((entry.key, &entry.served)).or_default();
         totals.add(entry, &PerUnit::default());
+        begin(file, entry)?;
         // The pieces of several grants are noted under the number of the record.
         let paid_by_one = |unit: &Unit| {
             record.paid_by.get(*unit).is_some() || entry.pieces(*unit).next().is_none()
@@ -202,6 +204,15 @@ fn settle_together(
         add_totals(file, key, model, &totals)?;
     }
     Ok(true)
+}
+
+/// Begins the validity of the grants that the request has used without a payment.
+fn begin(file: &WriteTransaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
+    for grant in entry.begun() {
+        let at = Timestamp::from_unix_ms(entry.at);
+        grants::begin(&mut file.connection(), grant, entry.key, at)?;
+    }
+    Ok(())
 }
 
 /// Refuses a record whose key does not exist, as after an older backup was put in the place of the

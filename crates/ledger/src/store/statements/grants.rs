@@ -2,7 +2,7 @@
 
 use super::{Statements, Values, orders};
 use crate::{
-    balance::MAX_PIECES,
+    balance::{GrantNumber, MAX_PIECES},
     clock::Timestamp,
     store::{
         GrantView, KeyUse, NewGrants,
@@ -43,6 +43,22 @@ pub(crate) fn add<S: Statements>(
     }
     insert(transaction, key, grants, now)?;
     Ok(GrantsAdded::New)
+}
+
+/// Begins the validity of a grant with a request that it does not pay. `key`: after a restore, the number can be of a
+/// grant of another key.
+pub(crate) fn begin<S: Statements>(
+    transaction: &mut S,
+    grant: GrantNumber,
+    key: i64,
+    at: Timestamp,
+) -> Result<(), S::Fault> {
+    transaction.run(
+        "UPDATE grants SET first_used_at = ?3, expires_at = ?3 + validity_ms
+         WHERE number = ?1 AND key = ?2 AND expires_at IS NULL",
+        &[&grant.0, &key, &storable_time(at)],
+    )?;
+    Ok(())
 }
 
 /// The grants that an earlier order of this name has made.

@@ -58,7 +58,7 @@ CREATE TRIGGER changes_bounded AFTER INSERT ON changes BEGIN
 END;
 
 -- `spent` is what was charged, `purged` the part of it whose records were deleted for their age.
--- The first charge sets `first_used_at` and `expires_at`.
+-- The first use sets `first_used_at` and `expires_at`.
 CREATE TABLE grants (
     number        INTEGER PRIMARY KEY,
     id            TEXT    NOT NULL UNIQUE,
