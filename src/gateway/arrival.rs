@@ -23,7 +23,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// A head that arrives now, and is yet to be read.
+    /// A head that arrives now. [`read`](Self::read) fills in the rest.
     pub fn now() -> Self {
         Self {
             at: Instant::now(),

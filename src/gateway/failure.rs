@@ -335,8 +335,8 @@ pub fn broken(
 /// A connection to a provider that broke: the facts that decide whether it has worked on the request.
 #[derive(Clone, Copy, Debug)]
 struct BrokenConnection {
-    /// Over HTTP/2, a provider reports whether the request can be sent again (GOAWAY, REFUSED_STREAM, or HTTP/1.1
-    /// required). `None`: it has not reported that.
+    /// Whether the provider says over HTTP/2 that the request can be sent again: by GOAWAY, REFUSED_STREAM, or
+    /// HTTP/1.1 required. `None`: it has said neither.
     reported: Option<bool>,
     /// The provider has sent malformed frames.
     is_malformed: bool,
@@ -477,7 +477,7 @@ mod tests {
             is_at_body: true,
             ..kept
         };
-        // Two attempts were taken back, and the most that may be.
+        // Tallies of two attempts that were taken back, and of as many as a request can have.
         let (few, many) = (Tally::of_stale(2), Tally::of_stale(Tally::MOST));
         #[rustfmt::skip]
         let table = [

@@ -1,4 +1,5 @@
-//! Forwards an answer: its head, piece by piece, or at its end if it was held, was an error, or has failed.
+//! Forwards an answer: its head, then each piece. An answer that was held, is an error, or has failed is sent at
+//! its end.
 //!
 //! `answer.rs` decides which bytes of a piece are sent; `failure.rs`, which error the client gets.
 
@@ -29,7 +30,7 @@ pub fn take_head(exchange: &mut Exchange, head: &mut ResponseHeader) -> Result<(
         return Err(UpstreamFault::broken_answer());
     }
     let now = Instant::now();
-    // Also of a 1xx head: each one restarts Pingora's read time-out.
+    // This includes 1xx heads: each one restarts Pingora's read time-out.
     if exchange.timer.is_over(now) {
         return Err(UpstreamFault::response_timeout());
     }

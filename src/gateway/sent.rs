@@ -1,4 +1,4 @@
-//! What the client has got of its answer.
+//! The part of an answer that was sent to the client: head, bytes, and the error that ended it.
 
 use std::time::Instant;
 use tollgate_types::ErrorCode;

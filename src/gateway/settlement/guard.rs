@@ -65,7 +65,7 @@ impl SettlementGuard {
         self.record
     }
 
-    /// Whether the client has got the stored response before that is to be paid for.
+    /// Whether the client has already got the stored response that is to be paid for.
     pub fn is_seen(&self) -> bool {
         self.due.as_ref().is_some_and(|due| due.0.is_seen())
     }

@@ -32,7 +32,7 @@ pub struct End<'a> {
     pub stop: Option<StopReason>,
 }
 
-/// How a request ends, for its charge.
+/// The billing state in which a request ends.
 pub fn state(end: &End<'_>) -> BillingState {
     use BillingState as S;
     let is_unfit = || {
@@ -317,7 +317,7 @@ impl Facts {
             _ if asked.hosted_tools == 0 => None,
             // An option for searches: chat has no other tools of providers.
             Format::Chat => Some((ProviderTool::WebSearch, 1)),
-            // The calls stand in the answer, of which nothing has come.
+            // The answer would list the calls, and none of it has arrived.
             _ if !asked.streams && !self.is_complete => {
                 Some((ProviderTool::WebSearch, asked.hosted_tools))
             }

@@ -10,7 +10,7 @@
 //! 6. **Refused fields**: the provider can refuse what passes 1 and 4 have set.
 //! 7. **Patches** of the provider's configuration, which the gateway applies: the operator has the last word.
 //!
-//! Passes 2 to 6 parse the body, each only if there is something for it to change.
+//! Passes 1 to 6 parse the body, each only if there can be something for it to change.
 
 use super::{ModelRequest, asks_for_usage};
 use bytes::Bytes;

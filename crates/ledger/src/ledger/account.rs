@@ -107,7 +107,7 @@ pub(super) enum ReserveOutcome {
 /// What becomes of a request that is not covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Remedy {
-    /// None: waiting does not help, or only the end of other requests does.
+    /// There is no remedy: waiting does not help, or only the end of other requests does.
     Refuse(Shortage),
     LeaseMore,
     RequestFromOthers,

@@ -111,7 +111,7 @@ pub(crate) struct LimitLease {
 
 impl LimitLease {
     /// The debt of the process: its bucket has the leased amount left, and owes its part of the debt beyond the
-    /// whole limit. Without a part, the process owes the part `least` of all.
+    /// whole limit. If nothing is leased, it owes the part `least` of the whole debt.
     fn debt_of_process(&self, limit: NonZeroU32, least: Part) -> u64 {
         if self.part == Part::NONE {
             return least.of(self.debt);

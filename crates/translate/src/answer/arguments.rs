@@ -95,7 +95,7 @@ enum Place {
 const BEFORE: &[u8] = b"{\"input\":\"";
 
 impl CustomInput {
-    /// Reads the next piece of the arguments, and returns what of the input is whole.
+    /// Reads the next piece of the arguments, and returns the part of the input that it completes.
     pub(crate) fn push(&mut self, piece: RawText<'_>) -> RawText<'_> {
         self.left.clear();
         let whole = with_half(&mut self.half, piece);

@@ -51,7 +51,7 @@ impl Stops {
         self.sequences.get(self.found?).map(String::as_str)
     }
 
-    /// Reads the next piece of a text, and returns what of it may leave.
+    /// Reads the next piece of a text, and returns the part that can be sent.
     pub(crate) fn push(&mut self, piece: RawText<'_>) -> Passed {
         let mut passed = Passed::default();
         if self.found.is_some() {

@@ -22,7 +22,7 @@ fn stream() -> Facts {
     }
 }
 
-/// A whole answer of that model, of which nothing has arrived.
+/// An answer of that model in one piece, before any of it has arrived.
 fn whole() -> Facts {
     with(stream(), |it| {
         it.asked.streams = false;

@@ -167,7 +167,7 @@ impl Order {
             Purpose::Charge | Purpose::Answered => {
                 let mut paces = self.mirror(&answer);
                 if answer.refused.is_some() {
-                    // Beyond a limit: for a window all requests wait for the server.
+                    // The request exceeds a limit: for a window, all requests wait for the server.
                     paces.server.waits_until_ms = self.limiter.now_ms().saturating_add(WINDOW_MS);
                 }
             }

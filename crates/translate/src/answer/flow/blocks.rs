@@ -247,7 +247,7 @@ impl CallArguments {
         piece: RawText<'a>,
     ) -> Result<Option<RawText<'a>>, Failure> {
         self.arguments.push(piece);
-        // A limit can cut an object short, but it makes nothing else of it.
+        // A limit can cut an object short, but cannot turn it into another value.
         let must_be_object = self.input.is_some() || self.needs_object;
         if must_be_object && self.is_over() && !self.arguments.is_object() {
             return Err(Unfit);
@@ -262,12 +262,12 @@ impl CallArguments {
         self.arguments.is_over()
     }
 
-    /// They began and did not come to their end.
+    /// Whether they have begun and are not complete.
     pub(super) const fn is_cut(&self) -> bool {
         !self.arguments.is_empty() && !self.is_over()
     }
 
-    /// The call has ended, and its client cannot read its arguments.
+    /// Whether the client of a call that has ended cannot read the arguments.
     pub(super) fn is_bad(&self) -> bool {
         let is_known = self.arguments.is_object() || self.arguments.is_empty();
         match &self.input {
@@ -276,7 +276,7 @@ impl CallArguments {
         }
     }
 
-    /// The call has ended, and the client's format has a text for an empty object.
+    /// Whether a call that has ended without arguments needs the text `{}` in the client's format.
     pub(super) const fn lacks_object(&self) -> bool {
         self.input.is_none() && !self.needs_object && self.arguments.is_empty()
     }

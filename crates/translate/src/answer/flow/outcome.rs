@@ -15,7 +15,7 @@ use crate::{
 use tollgate_types::Usage;
 use tollgate_wire::answer::StopReason;
 
-/// What an answer has had so far, as far as its end depends on it.
+/// The facts about an answer so far that decide how it ends.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) has_calls: bool,
@@ -39,8 +39,8 @@ impl Outcome {
         }
     }
 
-    /// Checks that the text can still become what the client was promised. Where no call can
-    /// follow, text that cannot ends the answer before it has left.
+    /// Checks that the text can still become the JSON object that the client was promised. If no call can follow,
+    /// a text that cannot become one ends the answer before any of it is sent.
     pub(super) fn check_text(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
         if self.check == AnswerCheck::None {
             return Ok(());
@@ -72,8 +72,8 @@ impl Outcome {
         })
     }
 
-    /// The meaning of the provider's reason beside the parts that it sent. Many send `stop` with calls of
-    /// tools, and some the other way round.
+    /// The stop reason for the client, by the reported reason and the parts of the answer. Many providers report
+    /// `stop` with calls of tools, and some report calls of tools without any.
     fn stop(&self, reported: Option<StopReason>) -> Result<Stop, Failure> {
         match reported {
             // A limit or a filter may cut a call anywhere, as it does with any provider.

@@ -45,7 +45,7 @@ fn pieces_of<'c, 'd>(
 struct Own<'c, 'd> {
     shown: Vec<Text<'d>>,
     hidden: Vec<String>,
-    /// Entries of `reasoning_details`, with the texts that their seals went without.
+    /// Entries of `reasoning_details`, each with the texts that its seal leaves out.
     details: Vec<(String, &'c [Text<'d>])>,
 }
 

@@ -101,7 +101,7 @@ fn output_limit(asked: Option<u64>, target: &Target<'_>) -> u64 {
 }
 
 /// The thinking that fits into an output limit. The limit is raised only for a model that thinks unasked:
-/// only then more than the limit is reserved.
+/// for other models, no more than the limit is reserved.
 fn room(budget: Option<u64>, limit: u64, target: &Target<'_>) -> Option<ThinkingRoom> {
     let most = target.max_output_tokens.unwrap_or(u64::MAX);
     let ceiling = match target.reasoning {
