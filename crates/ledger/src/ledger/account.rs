@@ -313,6 +313,24 @@ impl Account {
         self.state.lock().give_up(|free| free)
     }
 
+    /// Gives up so much of the valid grants, or what is unreserved.
+    pub(super) fn give_up_at_most(&self, most: &PerUnit<u64>, now: Timestamp) -> Vec<Piece> {
+        let mut state = self.state.lock();
+        let give_up = |unit| {
+            let mut left = *most.get(unit);
+            state.funds.get_mut(unit).balance.give_up(|grant| {
+                let given = if grant.is_valid(now) {
+                    grant.free.min(left)
+                } else {
+                    0
+                };
+                left = left.saturating_sub(given);
+                given
+            })
+        };
+        Unit::ALL.into_iter().flat_map(give_up).collect()
+    }
+
     /// Gives up half of the unreserved tokens, or all of them if half is not enough for a request here: the
     /// last tokens of a key are only useful together. Two processes that request each other's tokens would
     /// exchange them for ever, so a process that itself requests tokens gives all or nothing, at random.

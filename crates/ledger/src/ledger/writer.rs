@@ -141,6 +141,7 @@ impl Writer {
         if batch.is_empty() {
             return Some(Vec::new());
         }
+        self.give_up_for_overdrafts(batch);
         let mut tries = 0_u32;
         loop {
             let start = Instant::now();
@@ -170,6 +171,30 @@ impl Writer {
                     std::thread::park_timeout(RETRY_AFTER);
                 }
             }
+        }
+    }
+
+    /// Gives up as much of each key as its charges in the batch are overdrawn: it may have been leased since, and a
+    /// server pays overdrafts from what is free.
+    fn give_up_for_overdrafts(&mut self, batch: &Batch) {
+        let nothing = PerUnit::default();
+        let mut overdrafts: HashMap<i64, PerUnit<u64>> = HashMap::new();
+        for entry in batch.entries().filter(|it| it.overdrafts() != nothing) {
+            let (sum, more) = (overdrafts.entry(entry.key).or_default(), entry.overdrafts());
+            *sum = PerUnit::from_fn(|unit| sum.get(unit).saturating_add(*more.get(unit)));
+        }
+        // A file leases all that is free.
+        if overdrafts.is_empty() || self.shared.term.is_none() {
+            return;
+        }
+        let now = self.shared.clock.now();
+        let accounts = self
+            .shared
+            .accounts
+            .filter(|it| overdrafts.contains_key(&it.key));
+        for account in accounts {
+            let most = overdrafts.get(&account.key).unwrap_or(&nothing);
+            self.returns.extend(account.give_up_at_most(most, now));
         }
     }
 

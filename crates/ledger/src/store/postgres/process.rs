@@ -14,6 +14,7 @@ use super::{
     leases, purge, settle, storable_time, stored,
 };
 use crate::{
+    balance::Piece,
     clock::Timestamp,
     entry::Entry,
     store::{
@@ -176,14 +177,19 @@ fn commit(
     if is_unclear {
         end(session, process, now)?;
     }
+    // Returned amounts come first: they can pay charges beyond a lease.
+    leases::give_back(session, process, batch.returned)?;
     let entered = settle::enter_all(session, process, batch.settled, now)?;
-    let mut returned = batch.returned.to_vec();
     // Another process has entered these, unless an unconfirmed commit of this one has. Such a commit is over by
     // now: it had locked the keys.
     if !entered.known.is_empty() && commits(session, process)? == Some(known) {
-        returned.extend(entered.known.iter().flat_map(|it| it.all_pieces()));
+        let reserved: Vec<Piece> = entered
+            .known
+            .iter()
+            .flat_map(|it| it.all_pieces())
+            .collect();
+        leases::give_back(session, process, &reserved)?;
     }
-    leases::give_back(session, process, &returned)?;
     stored::insert(session, batch.stored, now)?;
     let mut shares = Vec::new();
     // No process would give back what a fenced process leases.
