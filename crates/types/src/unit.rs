@@ -135,8 +135,8 @@ impl From<&Prices> for Rates {
 pub struct Tariff {
     /// The weights of the tokens.
     pub weights: Weights,
-    /// The highest prices of the deployments that can serve the request, or those of the one that has. `None`: none
-    /// of them has a price.
+    /// The highest prices of the deployments that can serve the request, or those of the one that served it.
+    /// `None`: none of them has a price.
     pub prices: Option<Prices>,
     /// Calls of a provider's tools that the balance of money must cover.
     #[serde(skip)]
