@@ -252,7 +252,13 @@ async fn a_command_prints_a_token_with_its_end() {
         ),
         (json!(["sleep", "100"]), FetchFault::Timeout, "within 200ms"),
     ] {
-        let settings = json!({"run": run, "timeout": "200ms"});
+        // A program that starts slowly must not meet the time-out of another one.
+        let timeout = if fault == FetchFault::Timeout {
+            "200ms"
+        } else {
+            "20s"
+        };
+        let settings = json!({"run": run, "timeout": timeout});
         let (found, message) = failed(Source::command, settings, folder.path()).await;
         assert_eq!(found, fault, "{message}");
         assert!(message.contains(words), "{message}");
@@ -265,7 +271,7 @@ async fn a_program_that_hangs_is_killed_with_the_programs_that_it_has_started() 
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("id");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
-    let settings = json!({"run": ["sh", "-c", script], "timeout": "500ms"});
+    let settings = json!({"run": ["sh", "-c", script], "timeout": "3s"});
     let (fault, message) = failed(Source::command, settings, folder.path()).await;
     assert_eq!(fault, FetchFault::Timeout, "{message}");
     let started = std::fs::read_to_string(file).unwrap();
