@@ -45,13 +45,13 @@ impl Gateway {
         let project = project.map_or_else(String::new, |name| format!("x-project: {name}\r\n"));
         let (key, length) = (&self.key, body.len());
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        write!(
-            stream,
+        // In one piece: the gateway may answer before it has read the last of many.
+        let request = format!(
             "{line} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key}\r\n\
              content-type: application/json\r\nconnection: close\r\n{project}\
              content-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
+        );
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split(' ').nth(1).and_then(|it| it.parse().ok());
