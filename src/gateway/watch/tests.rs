@@ -89,6 +89,13 @@ async fn a_caller_that_takes_nothing_is_waited_for_and_the_silence_behind_it_is_
     let watch = Watch::begin(socket, true, Some(backlog), now + SOON, now + LATE).unwrap();
     let read = tokio::time::timeout(4 * SOON, ours.read(&mut [0; 8])).await;
     assert!(read.is_err() && !watch.has_fired());
+    let is_seen = || watch.0.was_held_up.load(Ordering::Relaxed);
+    bounded(async {
+        while !is_seen() {
+            tokio::time::sleep(SOON / 10).await;
+        }
+    })
+    .await;
     drop(piece);
     let begun = Instant::now();
     assert_eq!(bounded(ours.read(&mut [0; 8])).await.unwrap(), 0);
@@ -100,7 +107,8 @@ async fn a_caller_that_takes_nothing_is_waited_for_and_the_silence_behind_it_is_
 #[tokio::test]
 async fn a_request_can_time_out_because_its_caller_does_not_read() {
     for (held, silence, request, was_the_callers) in [
-        (true, LATE, SOON, true),
+        // Two checks must see the backlog before the request is late.
+        (true, LATE, 15 * SOON, true),
         (false, LATE, SOON, false),
         (false, SOON, LATE, false),
     ] {
