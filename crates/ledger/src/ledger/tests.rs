@@ -454,12 +454,7 @@ async fn a_request_waits_for_a_commit_that_makes_room() {
 async fn a_request_that_no_commit_makes_room_for_is_shed_and_counted() {
     let house = House::new();
     let key = house.key(1000);
-    let settings = LedgerSettings {
-        open_requests: 16,
-        load_timeout: Duration::from_millis(200),
-        ..LedgerSettings::default()
-    };
-    let ledger = Ledger::open(&house.store(), settings).unwrap();
+    let ledger = house.ledger_with(16);
     let lock = fill(&house, &ledger, &key).await;
     let shed = house.reserve(&ledger, &key, 1).await.err();
     lock.end();
