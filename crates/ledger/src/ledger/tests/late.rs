@@ -192,9 +192,8 @@ fn a_round_takes_more_than_one_batch_of_old_records_away() {
     let mut desk = Desk::new();
     desk.enter_on(0, 0, 6000);
     let now = Timestamp::from_unix_ms(BEGIN + 91 * DAY_MS);
-    // As many as go within its time, which is more than one transaction's.
-    let gone = desk.purge(now);
-    assert!(gone > 500, "{gone}");
+    // A slow transaction ends its round, but not every one is slow: some round has more than one.
+    assert!((0..10).any(|_| desk.purge(now) > 500));
     desk.enter_on(91, 6000, 30);
     assert_eq!(desk.purge_on(91), 30);
 }
