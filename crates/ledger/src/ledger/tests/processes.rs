@@ -100,20 +100,22 @@ async fn a_process_gets_the_unused_tokens_of_another() {
     assert!(two.wait_for_release(&key).is_none(), "no process has asked");
     // Each asking brings half of what is left there.
     for wanted in [400, 300] {
-        let mut waits = 0;
+        let start = Instant::now();
         let held = loop {
             match house.reserve(&two, &key, wanted).await {
                 Ok(held) => break held,
                 Err(refused) => assert_eq!(refused, Shortage::Busy),
             }
-            waits += 1;
-            assert!(waits <= 2, "{wanted}");
-            two.wait_for_release(&key).expect("it is asked for").await;
+            assert!(start.elapsed() < PATIENCE, "{wanted}");
+            // `None` if they have come since.
+            if let Some(more) = two.wait_for_release(&key) {
+                more.await;
+            }
         };
         held.settle(&completed(wanted));
     }
     // Reserved tokens do not come, and no request waits for long.
-    let _held = house.reserve(&one, &key, 100).await.unwrap();
+    let _held = house.eventually(&one, &key, 100).await;
     let start = Instant::now();
     for _ in 0..3 {
         let refused = house.reserve(&two, &key, 280).await.unwrap_err();
