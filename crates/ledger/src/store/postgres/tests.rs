@@ -76,6 +76,15 @@ impl Empty {
         );
     }
 
+    /// Ends the connections of a role and refuses new ones. In one transaction, the role could connect again before the
+    /// commit.
+    fn cut_off(&self, role: &str) {
+        self.sql(&format!("ALTER ROLE {role} NOLOGIN"));
+        self.sql(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+        ));
+    }
+
     fn sql(&self, sql: &str) {
         self.server.sql(&self.name, sql);
     }

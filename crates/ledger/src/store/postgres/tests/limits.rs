@@ -250,11 +250,7 @@ impl Nodes {
     }
 
     fn cut_off(&self, place: usize) {
-        let role = format!("{}_{place}", self.case.name);
-        self.case.sql(&format!(
-            "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE usename = '{role}'"
-        ));
+        self.case.cut_off(&format!("{}_{place}", self.case.name));
     }
 
     fn join_again(&self, place: usize) {

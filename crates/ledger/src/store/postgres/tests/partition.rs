@@ -63,11 +63,7 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn cut_off(&self) {
-        self.case.sql(&format!(
-            "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE usename = '{role}'",
-            role = self.role
-        ));
+        self.case.cut_off(&self.role);
     }
 
     pub(super) fn join_again(&self) {
@@ -150,14 +146,19 @@ pub(super) fn key_with(store: &Store, tokens: u64) -> KeyId {
     key
 }
 
-/// Waits until a gateway admits nothing, and returns how long it has admitted requests.
-fn admits_nothing(node: &Node<'_>, key: &KeyId) -> Duration {
+/// Waits until a gateway admits nothing, and returns when the last request came that it has admitted.
+fn admits_nothing(node: &Node<'_>, key: &KeyId) -> Instant {
     let start = Instant::now();
+    let mut last = start;
     loop {
+        let came = Instant::now();
         match node.reserve(key, 1) {
-            Ok(reservation) => drop(reservation.settle(&completed(1))),
+            Ok(reservation) => {
+                reservation.settle(&completed(1));
+                last = came;
+            }
             Err(Shortage::Unavailable(Unavailable::Stalled(_) | Unavailable::TimedOut)) => {
-                return start.elapsed();
+                return last;
             }
             Err(other) => panic!("{other}"),
         }
@@ -186,14 +187,15 @@ fn a_gateway_that_is_cut_off_stops_before_others_get_its_tokens_and_settles_late
     assert_eq!(two.reserve(&key, 900).unwrap_err(), Shortage::Busy);
     let leased = one.ledger.holdings(&key).unwrap().tokens.unwrap().all();
     one.cut_off();
-    let served = admits_nothing(&one, &key);
+    let cut_off = Instant::now();
+    let last = admits_nothing(&one, &key);
+    let served = last - cut_off;
     assert!(served <= TERM * 3 / 4, "{served:?}");
-    let taken_over = Instant::now();
     // What was spent there in the meantime is not entered yet.
     let held = two.eventually(&key, 900);
-    // It was renewed at most a second before it was cut off.
-    let all = served + taken_over.elapsed();
-    assert!(all >= TERM * 2 / 3, "{all:?}");
+    // From its last renewal on, it admits requests for half the term, and keeps its tokens for all of it.
+    let between = last.elapsed();
+    assert!(between >= TERM * 2 / 5, "{between:?}");
     held.settle(&completed(900));
     assert!(wait_for(two.ledger.caught_up(PATIENCE)));
     // Its settlements wait for the database.
@@ -255,10 +257,14 @@ fn a_key_is_not_exhausted_for_a_gateway_that_cannot_hear_of_a_top_up() {
         .top_up(&KeySelector::Id(key.clone()), &super::terms(10))
         .unwrap();
     // It checks in once a second.
-    std::thread::park_timeout(Duration::from_millis(1500));
-    let refused = one.reserve(&key, 10).unwrap_err();
-    let is_stalled = matches!(refused, Shortage::Unavailable(Unavailable::Stalled(_)));
-    assert!(is_stalled, "{refused:?}");
+    let start = Instant::now();
+    loop {
+        match one.reserve(&key, 10).unwrap_err() {
+            Shortage::Unavailable(Unavailable::Stalled(_)) => break,
+            refused => assert!(start.elapsed() < PATIENCE, "still {refused}"),
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
     one.join_again();
     drop(one.eventually(&key, 10));
 }
@@ -274,7 +280,8 @@ fn what_a_crashed_gateway_has_settled_is_entered_when_its_machine_starts_again()
     one.reserve(&key, 300).unwrap().settle(&completed(300));
     let Node { role, ledger, .. } = one;
     ledger.crash();
-    drop(two.eventually(&key, 900));
+    // More than the 400 that it has not leased. 300 are spent if its settlement was committed before the crash.
+    drop(two.eventually(&key, 700));
     assert!(two.ledger.close(PATIENCE));
     let local = case.folder.path().join(&role).join("ledger");
     let settings = ServerSettings {
