@@ -150,19 +150,20 @@ fn a_process_elsewhere_keeps_its_leases_as_long_as_it_is_renewed() {
     let mut one = store.database().begin_process("one", now).unwrap();
     let mut two = store.database().begin_process("two", now).unwrap();
     let begun = Instant::now();
+    let mut renewed = begun;
     while begun.elapsed() < TERM * 3 / 2 {
+        renewed = Instant::now();
         assert!(!one.check_in().unwrap().is_fenced);
         let peers = two.check_in().unwrap().peers;
         assert!(!peers[0].is_silent);
         std::thread::park_timeout(TERM / 10);
     }
     let mut peer = two.check_in().unwrap().peers.remove(0);
-    let silent_from = Instant::now();
     while !peer.is_silent {
         std::thread::park_timeout(TERM / 10);
         peer = two.check_in().unwrap().peers.remove(0);
     }
-    assert!(silent_from.elapsed() >= TERM * 9 / 10);
+    assert!(renewed.elapsed() >= TERM);
     // Renewed at the last moment, it is not ended.
     assert!(!one.check_in().unwrap().is_fenced);
     two.recover(Some(peer.number), None, now).unwrap();
