@@ -50,7 +50,7 @@ async fn a_server_that_is_killed_and_started_again_is_shared_again() {
     let Some(mut redis) = Redis::start() else {
         return;
     };
-    let (one, two) = (node(&redis, TIMEOUT), node(&redis, TIMEOUT));
+    let (one, two) = (node(&redis, PATIENT), node(&redis, PATIENT));
     shared(&[&one, &two], true).await;
     let (key, limits) = (KeyId::new("k"), limits(0, 0, 0, 3));
     let running = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_server_that_is_killed_and_started_again_is_shared_again() {
 #[tokio::test]
 async fn what_is_taken_without_the_server_counts_when_it_is_back() {
     let Some(redis) = Redis::start() else { return };
-    let (one, two) = (node(&redis, TIMEOUT), node(&redis, TIMEOUT));
+    let (one, two) = (node(&redis, TIMEOUT), node(&redis, PATIENT));
     shared(&[&one, &two], true).await;
     // 1 request and 10 input tokens flow back in 10 s.
     let (key, limits) = (KeyId::new("k"), limits(6, 60, 0, 0));
@@ -91,8 +91,15 @@ async fn what_is_taken_without_the_server_counts_when_it_is_back() {
     share.finish(14, 0);
     redis.signal("CONT");
     shared(&[&one, &two], true).await;
-    // The server gets it before the next request, but over another connection.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The server gets it before the next request of this process; the other one has another connection.
+    let other = KeyId::new("other");
+    let is_known = || redis.cli(&["EXISTS", "tollgate:limits:{other}"]).trim() == "1";
+    let sent = tokio::time::timeout(PATIENT, async {
+        while !is_known() {
+            let _ = one.admit_shared(&other, &limits, 1, 0).await;
+        }
+    });
+    sent.await.unwrap();
     let seen = two
         .admit_shared(&key, &limits, 1, 0)
         .await
@@ -191,7 +198,7 @@ async fn a_server_that_flaps_multiplies_no_limit() {
 #[tokio::test]
 async fn a_value_of_another_kind_is_replaced() {
     let Some(redis) = Redis::start() else { return };
-    let one = node(&redis, TIMEOUT);
+    let one = node(&redis, PATIENT);
     shared(&[&one], true).await;
     let (key, limits) = (KeyId::new("k"), limits(2, 0, 0, 0));
     for command in ["LPUSH", "SET"] {
@@ -213,7 +220,7 @@ async fn an_admission_that_is_lost_with_the_connection_is_counted_later() {
     let Some(mut redis) = Redis::start() else {
         return;
     };
-    let one = node(&redis, TIMEOUT);
+    let one = node(&redis, PATIENT);
     shared(&[&one], true).await;
     let (key, limits) = (KeyId::new("k"), limits(8, 0, 0, 0));
     let first = one.admit_shared(&key, &limits, 1, 1).await.unwrap();
