@@ -414,8 +414,8 @@ async fn requests_with_an_exported_trace_are_exemplars_of_their_buckets() {
     let provider = Provider::start().await;
     let collector = Collector::start().await;
     let endpoint = format!("http://{}", collector.address);
-    // Half a second is slow, and the request before it is not exported.
-    let sample = json!({"share": 0, "slower_than": "400ms"});
+    // Three seconds are slow, and the request before it is not exported.
+    let sample = json!({"share": 0, "slower_than": "2s"});
     let traces = json!({"endpoint": endpoint, "sample": sample});
     let gateway = Gateway::start(Config::of(&provider).with("traces", traces)).await;
     let prometheus = Prometheus::start(gateway.admin).await;
@@ -424,7 +424,7 @@ async fn requests_with_an_exported_trace_are_exemplars_of_their_buckets() {
         .await
         .assert_ok();
     gateway
-        .ask(CHAT, "test-model", "delay-500ms", Value::Null)
+        .ask(CHAT, "test-model", "delay-3000ms", Value::Null)
         .await
         .assert_ok();
     let found = async || {
@@ -437,10 +437,14 @@ async fn requests_with_an_exported_trace_are_exemplars_of_their_buckets() {
     let series = eventually("an exemplar", found).await;
     let exemplars = series[0]["exemplars"].as_array().unwrap();
     assert!(series.len() == 1 && exemplars.len() == 1, "{series:#?}");
-    let trace_id = hex(&collector.spans()[0].trace_id);
+    // The request is an exemplar before its spans are exported.
+    let trace_id = eventually("the span", async || {
+        Some(hex(&collector.spans().first()?.trace_id))
+    })
+    .await;
     assert_eq!(exemplars[0]["labels"]["trace_id"], trace_id, "{series:#?}");
     let seconds: f64 = exemplars[0]["value"].as_str().unwrap().parse().unwrap();
-    assert!((0.5..60.0).contains(&seconds), "{series:#?}");
+    assert!((3.0..60.0).contains(&seconds), "{series:#?}");
     let page = gateway.operator("/metrics").await.text();
     assert!(!page.contains("trace_id"), "{page}");
 }
