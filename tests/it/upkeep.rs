@@ -304,6 +304,10 @@ async fn the_ledger_has_metrics() {
             .await
             .assert_ok();
     }
+    // The page waits only half a second for charges.
+    gateway
+        .sample_is("tollgate_ledger_open_requests", 0.0)
+        .await;
     let usage = gateway.get("/v1/usage").await.json();
     let tokens = |name: &str| usage["tokens"][name].as_f64().unwrap();
     for (sample, value) in [

@@ -4,7 +4,7 @@ use crate::support::{
     Answer, CHAT, Config, FORMATS, Gateway, MESSAGES, Provider, Request, eventually, prompt,
 };
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const USAGE: &str = "/v1/usage";
 const HISTORY: &str = "/v1/usage/history";
@@ -61,7 +61,20 @@ impl Shop {
 
     /// The records of a page, and where it begins and ends.
     async fn page(&self, query: &str) -> Value {
-        let page = self.get(&format!("{HISTORY}?{query}")).await;
+        self.with_last_charges(&format!("{HISTORY}?{query}")).await
+    }
+
+    /// A page with the charges of all answered requests: it waits 500 ms for their commits, then it can lack some.
+    async fn with_last_charges(&self, target: &str) -> Value {
+        const CATCH_UP: Duration = Duration::from_millis(500);
+        let begun = Instant::now();
+        let mut page = self.get(target).await;
+        if begun.elapsed() >= CATCH_UP {
+            self.gateway
+                .sample_is("tollgate_ledger_open_requests", 0.0)
+                .await;
+            page = self.get(target).await;
+        }
         page.assert_ok();
         page.json()
     }
@@ -104,16 +117,17 @@ async fn a_key_sees_its_plan_its_balance_its_limits_and_its_totals() {
     );
 
     // What was answered is in it at once.
-    let mut spent = 0;
+    let (begun, mut spent) = (Instant::now(), 0);
     for round in 1..=3 {
         let answer = shop.ask(CHAT, "test-model", "").await.json();
         spent += answer["usage"]["total_tokens"].as_u64().unwrap();
-        let after = shop.get(USAGE).await.json();
+        let after = shop.with_last_charges(USAGE).await;
         assert_eq!(tokens(&after), [1_000_000, spent, 0, 1_000_000 - spent]);
         assert_eq!(after["models"][0]["requests"], round, "{after}");
     }
     shop.ask(MESSAGES, "other-model", "").await.assert_ok();
-    let after = shop.get(USAGE).await.json();
+    let after = shop.with_last_charges(USAGE).await;
+    let elapsed_ms = u64::try_from(begun.elapsed().as_millis()).unwrap();
     let models = after["models"].as_array().unwrap();
     let charged: u64 = models
         .iter()
@@ -123,8 +137,11 @@ async fn a_key_sees_its_plan_its_balance_its_limits_and_its_totals() {
     let names: Vec<_> = models.iter().map(|it| &it["model"]).collect();
     assert_eq!(names, ["other-model", "test-model"]);
     let requests = &after["limits"]["requests_per_minute"];
-    assert!(requests["remaining"].as_u64().unwrap() <= 97, "{after}");
-    assert!(requests["reset_after_ms"].as_u64().unwrap() > 0, "{after}");
+    // Of a hundred a minute, one flows back in 600 ms.
+    let most = 97 + elapsed_ms / 600;
+    assert!(requests["remaining"].as_u64().unwrap() <= most, "{after}");
+    let is_reset = requests["reset_after_ms"] == 0;
+    assert!(!is_reset || elapsed_ms >= 4 * 600, "{after}");
     let (from, until) = (&after["valid_from"], &after["valid_until"]);
     assert!(from.as_str() < until.as_str(), "{after}");
     assert!(until.as_str().unwrap().ends_with('Z'), "{after}");
@@ -228,7 +245,7 @@ async fn a_record_says_what_became_of_a_request() {
 
 #[tokio::test]
 async fn times_in_a_record_count_from_the_arrival_of_the_request() {
-    const PAUSE: Duration = Duration::from_millis(400);
+    const PAUSE: Duration = Duration::from_secs(2);
     let shop = Shop::open().await;
     let body = prompt(CHAT, "test-model", "Say something nice.", Value::Null);
     let request = Request::post(CHAT, &body).key(&shop.key);
