@@ -86,8 +86,8 @@ async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
     join_all(asked).await;
 }
 
-/// Something was committed: the stream ends in the error event of its format, in time.
-async fn ends_in_an_error_event(gateway: &Gateway, what: &str, model: &str) {
+/// Something was committed: the stream ends in the error event of its format, when this bound is due.
+async fn ends_in_an_error_event(gateway: &Gateway, what: &str, model: &str, bound: Duration) {
     let asked = FORMATS.map(async |path| {
         let begun = Instant::now();
         let answer = ask(gateway, path, model, true).await;
@@ -103,10 +103,7 @@ async fn ends_in_an_error_event(gateway: &Gateway, what: &str, model: &str) {
             Some(&json!("upstream_error")),
             "{what} {path}: {last}"
         );
-        assert!(
-            (SOON_MS..SOON_MS + SLACK).contains(&took),
-            "{what}: {took:?}"
-        );
+        assert!((bound..bound + SLACK).contains(&took), "{what}: {took:?}");
     });
     join_all(asked).await;
 }
@@ -177,7 +174,8 @@ async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
         ] {
             let config = config(&provider, http2, all_but("between_events"), orders);
             let gateway = Gateway::start(config).await;
-            ends_in_an_error_event(&gateway, &format!("{what}, {http2}"), "alone").await;
+            let what = format!("{what}, {http2}");
+            ends_in_an_error_event(&gateway, &what, "alone", SOON_MS).await;
         }
     }
 }
@@ -277,8 +275,8 @@ async fn a_request_has_an_end_however_much_comes() {
             late.clone(),
             "chunk-delay-20ms+tokens-1000",
         );
-        let gateway = Gateway::start(drips.with("failover.total", json!("1s"))).await;
-        ends_in_an_error_event(&gateway, http2, "two").await;
+        let gateway = Gateway::start(drips.with("failover.total", json!("3s"))).await;
+        ends_in_an_error_event(&gateway, http2, "two", Duration::from_secs(3)).await;
         let silent = config(&provider, http2, late, "hang");
         let gateway = Gateway::start(silent.with("failover.total", json!(SOON))).await;
         for stream in [false, true] {
@@ -299,8 +297,8 @@ async fn the_time_limit_of_a_request_covers_all_its_attempts() {
     let hang =
         |n: usize| json!({"provider": "sim", "upstream_model": format!("sim-hang+tokens-{n}")});
     let config = Config::of(&provider)
-        .with("providers.sim.timeouts", json!({"first_byte": "400ms"}))
-        .with("failover", json!({"total": "1s"}))
+        .with("providers.sim.timeouts", json!({"first_byte": "2100ms"}))
+        .with("failover", json!({"total": "6s"}))
         .model("hangs", json!([hang(1), hang(2), hang(3), hang(4)]));
     let gateway = Gateway::start(config).await;
     let begun = Instant::now();
@@ -310,9 +308,9 @@ async fn the_time_limit_of_a_request_covers_all_its_attempts() {
     assert_eq!(
         answer.header("x-attempts"),
         Some("3"),
-        "400 + 400 + 200 ms: {answer:?}"
+        "2100 + 2100 + 1800 ms: {answer:?}"
     );
-    assert!(took >= Duration::from_millis(950), "{took:?}");
+    assert!(took >= Duration::from_millis(5950), "{took:?}");
 }
 
 #[tokio::test]
@@ -325,7 +323,7 @@ async fn a_model_that_thinks_for_long_can_have_bounds_of_its_own() {
             "models.thinks.timeouts",
             json!({"first_byte": LATE, "first_token": LATE}),
         )
-        .model("quick", json!(["sim/sim-delay-700ms"]));
+        .model("quick", json!(["sim/sim-hang"]));
     let gateway = Gateway::start(config).await;
     for stream in [false, true] {
         ask(&gateway, CHAT, "thinks", stream).await.assert_ok();
@@ -354,13 +352,16 @@ async fn a_connection_that_is_never_made_is_given_up_as_unreachable() {
     ask(&gateway, CHAT, "two", true).await.assert_ok();
 }
 
+/// The longest pause of a provider while callers do not read: longer than a busy machine stops the test.
+const PAUSE: &str = "1s";
+
 /// A gateway whose provider's answers are larger than what all sockets hold together, and must not
-/// pause. Callers have a time to take a piece.
+/// pause for long. Callers have a time to take a piece.
 async fn gateway_for_large_answers(provider: &Provider, http2: &str, write: &str) -> Gateway {
     let config = Config::of(provider)
         .with(
             "providers.sim.timeouts",
-            json!({"read": LATE, "between_events": SOON}),
+            json!({"read": LATE, "between_events": PAUSE}),
         )
         .with("providers.sim.http2", json!(http2))
         .with(
@@ -384,6 +385,7 @@ async fn no_provider_is_blamed(gateway: &Gateway) {
 
 #[tokio::test]
 async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
+    const UNREAD: Duration = Duration::from_secs(2);
     let provider = Provider::start().await;
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
     // One after the other: the provider shares its processor with the readers.
@@ -394,13 +396,13 @@ async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
         let answer = if from {
             let mut connection = Http2::open(gateway.address).await;
             let answer = connection.begin(&request).await.unwrap();
-            tokio::time::sleep(4 * SOON_MS).await;
+            tokio::time::sleep(UNREAD).await;
             Http2::rest(answer).await
         } else {
             let mut connection = gateway.connect().await;
             connection.write(&request.bytes()).await;
             let mut answer = connection.head().await;
-            tokio::time::sleep(4 * SOON_MS).await;
+            tokio::time::sleep(UNREAD).await;
             connection.read_body(&mut answer).await;
             answer
         };
@@ -429,8 +431,8 @@ async fn burst(bytes: usize) -> Upstream {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     let large = event(&"x".repeat(EVENT)).repeat(bytes / EVENT);
     let mut script = vec![Act::send(format!("{head}{large}"))];
-    for _ in 0..4 {
-        script.extend([Act::Pause(2 * SOON_MS), Act::send(event("and"))]);
+    for _ in 0..8 {
+        script.extend([Act::Pause(SOON_MS), Act::send(event("and"))]);
     }
     script.push(Act::send("data: [DONE]\n\n"));
     Upstream::playing(script).await
@@ -446,7 +448,7 @@ async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
     for bytes in &sizes {
         let upstream = burst(*bytes).await;
         let name = format!("burst-{bytes}");
-        let timeouts = json!({"read": LATE, "between_events": "1s"});
+        let timeouts = json!({"read": LATE, "between_events": PAUSE});
         config = config
             .provider(&name, support::provider(upstream.address))
             .with(&format!("providers.{name}.timeouts"), timeouts)
@@ -479,7 +481,8 @@ async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_no_provider() {
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
     // One after the other: the provider shares its processor with the readers.
     for (to, from) in all {
-        let gateway = gateway_for_large_answers(&provider, to, "1s").await;
+        // The longest pause would be over first.
+        let gateway = gateway_for_large_answers(&provider, to, "2s").await;
         let request = large(&gateway);
         // Both are held, and not read.
         let mut streams = (None, None);
@@ -529,15 +532,19 @@ async fn deaf(says: String, authority: Option<&Authority>) -> SocketAddr {
 /// What the certificate of a provider under TLS is for.
 const HOST: &str = "provider.test";
 
-/// A gateway whose provider `a` is at this address, with the healthy one behind it.
+/// A gateway whose provider `a` is at this address and has this time for a write, with the healthy one behind it.
 async fn gateway_to(
     address: SocketAddr,
     healthy: &Provider,
     authority: Option<&Authority>,
+    write: &str,
 ) -> Gateway {
     let folder = TempDir::new().unwrap();
     let mut config = Config::first_and_second(address, healthy.address)
-        .with("providers.a.timeouts", all_but("write"))
+        .with(
+            "providers.a.timeouts",
+            json!({"read": LATE, "connect": LATE, "write": write}),
+        )
         .with("providers.a.health", json!({"enabled": false}))
         .with("failover", json!({"again": 0}))
         .model("alone", json!(["a"]));
@@ -560,7 +567,7 @@ fn too_much() -> String {
 async fn nothing_is_taken(authority: Option<&Authority>) {
     let healthy = Provider::start().await;
     let deaf = deaf(String::new(), authority).await;
-    let gateway = gateway_to(deaf, &healthy, authority).await;
+    let gateway = gateway_to(deaf, &healthy, authority, SOON).await;
     let said = too_much();
     for stream in [false, true] {
         let begun = Instant::now();
@@ -569,7 +576,7 @@ async fn nothing_is_taken(authority: Option<&Authority>) {
         let took = begun.elapsed();
         let reported = (503, "service_unavailable".to_owned());
         assert_eq!(answer.error(), reported, "{stream}: {answer:?}");
-        assert!((SOON_MS..SOON_MS + SLACK).contains(&took), "{took:?}");
+        assert!((SOON_MS..SOON_MS + 4 * SLACK).contains(&took), "{took:?}");
 
         let begun = Instant::now();
         let body = prompt(CHAT, "m", &said, json!({"stream": stream, "max_tokens": 5}));
@@ -577,7 +584,7 @@ async fn nothing_is_taken(authority: Option<&Authority>) {
         answer.assert_ok();
         assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
         let took = begun.elapsed();
-        assert!((SOON_MS..SOON_MS + 2 * SLACK).contains(&took), "{took:?}");
+        assert!((SOON_MS..SOON_MS + 4 * SLACK).contains(&took), "{took:?}");
     }
 }
 
@@ -601,18 +608,20 @@ async fn each_failure_is_reported(authority: Option<&Authority>) {
     );
     let healthy = Provider::start().await;
     let address = deaf(says, authority).await;
-    let gateway = gateway_to(address, &healthy, authority).await;
+    // The answer comes before this time.
+    let gateway = gateway_to(address, &healthy, authority, "3s").await;
     let said = too_much();
-    for stream in [false, true] {
+    join_all([false, true].map(async |stream| {
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
         let answer = gateway.post(CHAT, &body).await;
         let reported = (422, "upstream_error".to_owned());
         assert_eq!(answer.error(), reported, "{stream}: {answer:?}");
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_is_passed_on_although_the_provider_reads_nothing_of_the_body() {
-    each_failure_is_reported(None).await;
-    each_failure_is_reported(Some(&Authority::new())).await;
+    let authority = Authority::new();
+    join_all([None, Some(&authority)].map(each_failure_is_reported)).await;
 }
