@@ -336,7 +336,8 @@ async fn a_stream_that_stops_without_its_end_is_sent_as_an_error() {
 #[tokio::test]
 async fn a_provider_that_falls_silent_in_mid_stream_is_given_up() {
     let provider = Provider::start().await;
-    let config = Config::of(&provider).with("providers.sim.timeouts", json!({"read": "300ms"}));
+    let timeouts = json!({"read": "60s", "between_events": "300ms"});
+    let config = Config::of(&provider).with("providers.sim.timeouts", timeouts);
     let gateway = Gateway::start(config).await;
     for path in FORMATS {
         let body = streamed(path, "one two three four five six seven eight");
@@ -428,12 +429,14 @@ async fn a_candidate_that_fails_before_the_first_content_is_replaced_unseen() {
     let impatient = json!({"read": "300ms"});
     let mut config = Config::of(&provider)
         .with("providers.sim.timeouts", impatient)
+        // The candidate that answers has its time.
+        .provider("patient", support::provider(provider.address))
         // Every provider is to fail in each format again.
         .with("routing.health", json!({"enabled": false}));
     for order in orders {
         let deployments = json!([
             format!("sim/sim-{order}"),
-            {"provider": "sim", "upstream_model": "upstream-model", "priority": 1},
+            {"provider": "patient", "upstream_model": "upstream-model", "priority": 1},
         ]);
         config = config.model(order, deployments);
     }

@@ -7,6 +7,7 @@ use crate::support::{
     self, Act, Answer, CHAT, Config, Connection, Ending, Gateway, Http2, MESSAGES, Provider,
     Request, Upstream, prompt,
 };
+use futures::future::join_all;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -364,7 +365,7 @@ async fn nothing_passes_behind_a_whole_answer_or_behind_its_break() {
     const SECRET: &str = "a-secret-of-the-provider";
     let (small, large) = (body(100), body(2 * MIB));
     let large = &large[..MIB + MIB / 2];
-    for framing in Framing::ALL {
+    join_all(Framing::ALL.map(async |framing| {
         for (text, behind) in [
             (&*small, format!("\nTraceback: {SECRET}")),
             (&*small, format!(r#"{{"error":{{"message":"{SECRET}"}}}}"#)),
@@ -376,7 +377,8 @@ async fn nothing_passes_behind_a_whole_answer_or_behind_its_break() {
                 Framing::Chunked => format!("{:x}\r\n{behind}\r\n0\r\n\r\n", behind.len()),
                 Framing::Length | Framing::Close => behind,
             };
-            let pause = Act::Pause(Duration::from_millis(200));
+            // The gateway has read the answer before more comes.
+            let pause = Act::Pause(Duration::from_millis(600));
             let script = [Act::send(begun), pause, Act::send(rest)];
             let upstream = Upstream::playing(script).await;
             let config = config()
@@ -394,5 +396,6 @@ async fn nothing_passes_behind_a_whole_answer_or_behind_its_break() {
                 }
             }
         }
-    }
+    }))
+    .await;
 }

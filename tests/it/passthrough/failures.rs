@@ -141,7 +141,7 @@ async fn a_broken_answer_is_charged_once_its_head_has_passed_and_is_not_made_aga
 #[tokio::test]
 async fn the_time_of_the_provider_begins_behind_the_body() {
     let service = Service::answering(plain).await;
-    let config = config(&service).with("providers.sim.timeouts", json!({"first_byte": "400ms"}));
+    let config = config(&service).with("providers.sim.timeouts", json!({"first_byte": "2s"}));
     let gateway = Gateway::start(config).await;
     let upload = Request::new("POST", FILES)
         .key(&gateway.key)
@@ -150,7 +150,8 @@ async fn the_time_of_the_provider_begins_behind_the_body() {
     connection.write(&upload.head()).await;
     for piece in upload.body.chunks(MIB / 2) {
         connection.write(piece).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // All pauses before the last piece are longer than the time of the provider.
+        tokio::time::sleep(Duration::from_millis(400)).await;
     }
     connection.answer(&upload).await.assert_ok();
 }
