@@ -9,11 +9,13 @@ use tempfile::TempDir;
 /// The output of a request whose bound decides how much is leased.
 const MUCH: u64 = 20_000;
 
-/// Makes a gateway lease for hundreds of requests of its key.
-async fn leases_much(gateway: &Gateway) {
+/// Makes a gateway lease for hundreds of requests of its key. Returns an instant before a commit, which renews it.
+async fn leases_much(gateway: &Gateway) -> Instant {
     is_known(gateway, &gateway.key).await;
+    let before = Instant::now();
     ask(gateway, &gateway.key, MUCH).await.assert_ok();
     committed(gateway).await;
+    before
 }
 
 /// How many answers are on record, of how many requests, and what they charged.
@@ -28,15 +30,13 @@ fn on_record(server: &Postgres) -> [u64; 3] {
 #[tokio::test]
 async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
     const TERM: Duration = Duration::from_secs(12);
-    /// A gateway is renewed once a second, or when it commits.
-    const SINCE_RENEWAL: Duration = Duration::from_millis(1500);
     let Some(site) = Site::new().await else {
         return;
     };
     let term = |config: Config| config.with("store.postgres.lease_term", json!("12s"));
     let gateway = site.gateway_with(term).await;
     let (key, fresh) = (gateway.key.clone(), gateway.create_key(&[]).await);
-    leases_much(&gateway).await;
+    let before_renewal = leases_much(&gateway).await;
     site.server.admit(false);
     let begun = Instant::now();
     let mut answered = Vec::new();
@@ -49,12 +49,9 @@ async fn without_the_database_leased_tokens_are_spent_for_half_of_the_term() {
         // Lets time pass on purpose: it must end before the tokens do.
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    let served = begun.elapsed();
+    let (served, since_renewal) = (begun.elapsed(), before_renewal.elapsed());
     println!("served {} requests for {served:?}", answered.len());
-    assert!(
-        served >= TERM / 2 - SINCE_RENEWAL,
-        "{served:?}: {refused:?}"
-    );
+    assert!(since_renewal >= TERM / 2, "{since_renewal:?}: {refused:?}");
     assert!(served < TERM * 2 / 3, "{served:?}");
     // A key that is not in memory may be valid.
     let unknown = ask(&gateway, &fresh, 20).await;
@@ -107,11 +104,12 @@ async fn a_slow_database_delays_charges_and_no_request_of_a_known_key() {
     let before = on_record(&site.server);
     link.delay(A_STATEMENT);
     let begun = Instant::now();
-    let mut longest = Duration::ZERO;
+    let (mut longest, mut delayed) = (Duration::ZERO, 0);
     let (mut answers, mut unknown) = (Vec::new(), Vec::new());
     while begun.elapsed() < Duration::from_secs(45) {
         let (took, answer) = asked().await;
         longest = longest.max(took);
+        delayed += usize::from(took >= A_STATEMENT / 2);
         answers.push(answer);
         // A key that is not in memory is looked up, and then leases.
         if unknown.len() < 8 && begun.elapsed() > Duration::from_secs(5 * unknown.len() as u64) {
@@ -124,7 +122,8 @@ async fn a_slow_database_delays_charges_and_no_request_of_a_known_key() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!("{} requests, the longest took {longest:?}", answers.len());
-    assert!(longest < A_STATEMENT / 2, "{longest:?}");
+    // The machine can delay one or two of them, the database would delay most.
+    assert!(delayed <= 2, "{delayed}, {longest:?}");
     let late = gateway.sample("tollgate_ledger_open_requests").await;
     assert!(late.is_some_and(|late| late > 10.0), "{late:?}");
     assert_eq!(unknown[0].status, 503, "{unknown:?}");
@@ -211,6 +210,7 @@ async fn gateways_that_reconnect_at_once_keep_their_bounds_and_take_turns() {
             ask(gateway, &gateway.key, MUCH).await.assert_ok();
         }
     }
+    let starting = Instant::now();
     server.start_again();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(5) {
@@ -223,9 +223,12 @@ async fn gateways_that_reconnect_at_once_keep_their_bounds_and_take_turns() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let tried = attempts(server) - before;
+    // At least those of ten seconds, because the first pauses are shorter.
+    let half_seconds = usize::try_from(starting.elapsed().as_millis() / 500 + 1).unwrap();
+    let most = CONNECTIONS + GATEWAYS * half_seconds.max(20);
     println!("{tried} attempts to connect, {} connections", open(server));
     // Each lost connection is opened again once; then a gateway tries once in half a second or less often.
-    assert!(tried <= CONNECTIONS + GATEWAYS * 20, "{tried}");
+    assert!(tried <= most, "{tried} {most}");
     server.sql("ALTER SYSTEM RESET superuser_reserved_connections");
     server.stop();
     server.start_again();
