@@ -459,7 +459,7 @@ async fn a_request_that_was_refused_leaves_its_connection_in_good_order() {
     let (_provider, gateway) =
         gateway(json!({"requests_in_flight": 1, "reserved_for_priority": 0})).await;
     let mut held = gateway.connect().await;
-    held.write(&ask(&gateway.key).orders("delay-500ms").bytes())
+    held.write(&ask(&gateway.key).orders("delay-3000ms").bytes())
         .await;
     gateway.sample_is("tollgate_requests_in_flight", 1.0).await;
     let mut connection = gateway.connect().await;

@@ -9,7 +9,7 @@ async fn a_stop_lets_a_stream_end_and_then_is_prompt() {
     let body = prompt(CHAT, "test-model", said, json!({"stream": true}));
     let request = Request::post(CHAT, &body)
         .key(&gateway.key)
-        .orders("chunk-delay-60ms");
+        .orders("chunk-delay-300ms");
     let mut connection = gateway.connect().await;
     connection.write(&request.bytes()).await;
     let mut answer = connection.head().await;
