@@ -7,6 +7,8 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 
+const WRITTEN: &str = "tollgate_remembered_answers_total{result=\"written\"}";
+
 /// A provider that is asked in one format for each model.
 fn config(simulated: &Provider) -> Config {
     let formats = ["chat", "responses", "messages"].into_iter();
@@ -345,8 +347,7 @@ async fn answers_are_known_after_a_restart() {
 async fn remembered_answers_are_counted() {
     let (_simulated, gateway) = start().await;
     ask(&gateway, "by-chat", json!("One."), json!({})).await;
-    let written = "tollgate_remembered_answers_total{result=\"written\"}";
-    gateway.sample_is(written, 1.0).await;
+    gateway.sample_is(WRITTEN, 1.0).await;
     let lost = "tollgate_remembered_answers_total{result=\"lost\"}";
     assert_eq!(gateway.sample(lost).await, Some(0.0));
     let bytes = gateway.sample("tollgate_remembered_answers_bytes").await;
@@ -357,6 +358,7 @@ async fn remembered_answers_are_counted() {
 async fn an_answer_of_the_old_process_is_known_to_the_one_that_takes_over() {
     let (simulated, mut gateway) = start().await;
     let made = ask(&gateway, "by-chat", json!("One."), json!({})).await;
+    gateway.sample_is(WRITTEN, 1.0).await;
     gateway.upgrade().await;
     let more = json!({"previous_response_id": id(&made)});
     ask(&gateway, "by-chat", json!("Two."), more).await;

@@ -41,6 +41,15 @@ async fn has_ended(id: u32) {
     eventually("the end of a process", async || (!runs(id)).then_some(())).await;
 }
 
+/// Waits until the gateway listens for upgrades: once it serves.
+async fn hands_over(gateway: &Gateway) {
+    let socket = gateway.folder.path().join("tollgate.db.upgrade.sock");
+    let there = eventually("the gateway's socket", async || {
+        UnixStream::connect(&socket).await.ok()
+    });
+    drop(there.await);
+}
+
 #[tokio::test]
 async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     let (_provider, mut gateway) = gateway().await;
@@ -119,12 +128,7 @@ async fn a_process_that_cannot_start_changes_nothing_and_says_why() {
 #[tokio::test]
 async fn a_look_at_the_socket_is_no_failed_upgrade() {
     let (_provider, mut gateway) = gateway().await;
-    let socket = gateway.folder.path().join("tollgate.db.upgrade.sock");
-    // It listens there once it serves.
-    let there = eventually("the gateway's socket", async || {
-        UnixStream::connect(&socket).await.ok()
-    });
-    drop(there.await);
+    hands_over(&gateway).await;
     // Requests are answered in turn.
     gateway.upgrade().await;
     let output = gateway.output();
@@ -148,6 +152,7 @@ async fn sigquit_hands_over() {
 async fn a_process_that_is_started_by_hand_takes_over() {
     let (_provider, mut gateway) = gateway().await;
     let file = gateway.folder.path().join("tollgate.yaml");
+    hands_over(&gateway).await;
     let mut new = tollgate()
         .args(["serve", "--upgrade", "--config"])
         .arg(&file)

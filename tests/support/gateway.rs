@@ -262,7 +262,12 @@ impl Gateway {
 
     /// The same, which must succeed: the process that serves from now on.
     pub async fn upgrade(&mut self) -> u32 {
-        let output = self.try_upgrade().await;
+        // A process that has just taken over does not listen for another upgrade yet.
+        let output = eventually("an upgrade", async || {
+            let output = self.try_upgrade().await;
+            (!output.stderr.contains("no gateway hands over")).then_some(output)
+        })
+        .await;
         assert!(output.status.success(), "{output:?}\n{}", self.output());
         let words = output.stdout.split_whitespace();
         let id = words.filter_map(|word| word.parse().ok()).next();
