@@ -53,6 +53,8 @@ async fn gateway() -> (Gateway, Provider) {
     let provider = Provider::start().await;
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("token"), TOKEN).unwrap();
-    let config = Config::of(&provider).with("admin.token", json!("file:token"));
+    let config = Config::of(&provider)
+        .with("admin.token", json!("file:token"))
+        .with("routing.health", json!({"cooldown": "1m"}));
     (Gateway::start_in(folder, config).await, provider)
 }

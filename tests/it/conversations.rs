@@ -118,7 +118,7 @@ async fn an_empty_name_names_no_session() {
 #[tokio::test]
 async fn a_conversation_moves_when_its_place_is_down_and_comes_back_with_it() {
     let [a, b] = [Provider::start().await, Provider::start().await];
-    let health = json!({"consecutive_failures": 1, "cooldown": "200ms", "max_cooldown": "200ms"});
+    let health = json!({"consecutive_failures": 1, "cooldown": "3s", "max_cooldown": "3s"});
     let config = Config::side_by_side(a.address, b.address).with("routing.health", health);
     let gateway = Gateway::start(config).await;
     let (both, mut seen) = ([&a, &b], [0, 0]);

@@ -32,6 +32,7 @@ async fn with_two_credentials(doorman: &Doorman) -> Gateway {
     let config = Config::new()
         .provider("door", provider(doorman.address))
         .with("providers.door.credentials", keys)
+        .with("routing.health", json!({"cooldown": "1m"}))
         .model("m", json!(["door"]));
     Gateway::start(config).await
 }
@@ -47,6 +48,7 @@ async fn a_bad_key_opens_the_breaker_of_the_key_and_not_of_the_provider() {
     let config = Config::new()
         .provider("door", provider(doorman.address))
         .with("providers.door.credentials", keys)
+        .with("routing.health", json!({"cooldown": "1m"}))
         .model("m", json!(["door"]))
         .model("n", json!(["door"]));
     let gateway = Gateway::start(config).await;
@@ -173,12 +175,17 @@ async fn made_up_names_under_a_wildcard_open_no_breaker_and_are_not_kept() {
     let open = |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");
     assert_eq!(page.lines().find(open), None);
     ask(&gateway, "vendor/real").await.assert_ok();
+    let history = eventually("all records", async || {
+        let history = gateway.get("/v1/usage/history").await.json();
+        let records = history["data"].as_array().unwrap().len();
+        (records >= 4).then_some(history)
+    })
+    .await;
     let usage = gateway.get("/v1/usage").await.json();
     let of = |it: &Value| it["model"].as_str().unwrap().to_owned();
     let models: Vec<_> = usage["models"].as_array().unwrap().iter().map(of).collect();
     assert_eq!(models, ["vendor/*"]);
     // Failures and answers are named alike.
-    let history = gateway.get("/v1/usage/history").await.json();
     let named: Vec<_> = history["data"].as_array().unwrap().iter().collect();
     assert_eq!(named.len(), 4, "{history}");
     for record in named {
@@ -309,7 +316,7 @@ async fn a_callers_wait_is_no_longer_than_that_of_the_gateway_if_no_breaker_open
 #[tokio::test]
 async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     let [a, b] = [Provider::start().await, Provider::start().await];
-    let health = json!({"consecutive_failures": 2, "cooldown": "300ms", "max_cooldown": "300ms"});
+    let health = json!({"consecutive_failures": 2, "cooldown": "3s", "max_cooldown": "3s"});
     let config = Config::first_and_second(a.address, b.address).with("routing.health", health);
     let gateway = Gateway::start(config).await;
     for _ in 0..2 {
@@ -342,7 +349,7 @@ async fn many_at_once_share_one_probe() {
         .sample_is(&breaker("deployment", "a", "a/m", ""), 1.0)
         .await;
     // The probe takes a while, and the others do not wait for it.
-    let all = (0..12).map(|_| gateway.ask(CHAT, "m", "delay-300ms", json!({})));
+    let all = (0..12).map(|_| gateway.ask(CHAT, "m", "delay-3000ms", json!({})));
     let answers = bounded("all answers", futures::future::join_all(all)).await;
     answers.iter().for_each(Answer::assert_ok);
     assert_eq!(
@@ -425,6 +432,7 @@ async fn an_unreachable_provider_is_in_cooldown_with_all_its_models() {
     let (closed, _socket) = closed_port();
     let b = Provider::start().await;
     let config = Config::first_and_second(closed, b.address)
+        .with("routing.health", json!({"cooldown": "1m"}))
         .model("n", json!(["a", {"provider": "b", "priority": 1}]));
     let gateway = Gateway::start(config).await;
     for _ in 0..5 {
@@ -441,7 +449,8 @@ async fn an_unreachable_provider_is_in_cooldown_with_all_its_models() {
 #[tokio::test]
 async fn a_single_deployment_in_cooldown_is_still_asked() {
     let provider = Provider::start().await;
-    let gateway = Gateway::start(Config::of(&provider)).await;
+    let config = Config::of(&provider).with("routing.health", json!({"cooldown": "1m"}));
+    let gateway = Gateway::start(config).await;
     for _ in 0..8 {
         let answer = gateway
             .ask(CHAT, "test-model", "status-500", json!({}))
