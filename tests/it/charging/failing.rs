@@ -155,6 +155,7 @@ async fn requests_cut_by_the_end_of_the_grace_period_are_settled_and_logged() {
     let mut sending = gateway.connect().await;
     let bytes = request.bytes();
     sending.write(&bytes[..bytes.len() - 1]).await;
+    gateway.sample_is("tollgate_requests_in_flight", 8.0).await;
 
     gateway.signal("TERM").await;
     assert_eq!(gateway.ended().await.code(), Some(0));
@@ -212,10 +213,9 @@ async fn a_request_refused_before_any_provider_is_asked_is_on_no_record() {
         let line = gateway.line_of(&answer).await;
         assert_eq!(money(&line), ("rejected", 0, "none"), "{line}");
     }
-    gateway
-        .post(CHAT, &ask(CHAT, false, json!({})))
-        .await
-        .assert_ok();
+    let answer = gateway.post(CHAT, &ask(CHAT, false, json!({}))).await;
+    answer.assert_ok();
+    gateway.has_spent(&gateway.key, answer.reported()).await;
     let history = gateway.get("/v1/usage/history").await;
     history.assert_ok();
     let records = history.json()["data"].as_array().unwrap().clone();
