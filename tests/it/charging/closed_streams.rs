@@ -18,6 +18,15 @@ fn event(event: &Value) -> String {
 
 /// A gateway before two deployments of a provider of this format that play the same.
 async fn playing(format: &str, script: impl Into<Vec<Act>>) -> (Upstream, Gateway) {
+    playing_with(format, script, |config| config).await
+}
+
+/// The same with a change of its configuration.
+async fn playing_with(
+    format: &str,
+    script: impl Into<Vec<Act>>,
+    change: impl FnOnce(Config) -> Config,
+) -> (Upstream, Gateway) {
     let upstream = Upstream::playing(script).await;
     let provider = |_| {
         let mut settings = support::provider(upstream.address);
@@ -30,7 +39,7 @@ async fn playing(format: &str, script: impl Into<Vec<Act>>) -> (Upstream, Gatewa
         .model("test-model", json!(["raw", "spare"]))
         .with("models.test-model.context_window", json!(100_000))
         .with("models.test-model.output_rate", json!(AT_ONCE));
-    (upstream, Gateway::start(config).await)
+    (upstream, Gateway::start(change(config)).await)
 }
 
 /// A gateway before a provider that speaks a format, at a price. All output is seen.
@@ -245,8 +254,11 @@ async fn a_running_report_is_not_final_when_the_stop_comes_without_one() {
     let end = event(
         &json!({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage}),
     ) + "data: [DONE]\n\n";
-    let pause = Act::Pause(Duration::from_millis(300));
-    let (_, gateway) = playing("chat", [Act::send(sent), pause, Act::send(end)]).await;
+    // Long enough for the gateway to notice the disconnect.
+    let pause = Act::Pause(Duration::from_millis(1500));
+    let script = [Act::send(sent), pause, Act::send(end)];
+    let long_drain = |config: Config| config.with("settlement.drain.time", json!("30s"));
+    let (_, gateway) = playing_with("chat", script, long_drain).await;
     let body = ask(CHAT, true, json!({"max_completion_tokens": LIMIT}));
     let line = leave_after(&gateway, CHAT, &body, "\"stop\"").await;
     assert_eq!(

@@ -230,8 +230,13 @@ async fn an_answer_in_one_piece_hides_its_output_until_it_comes() {
     gateway.verify().await;
 }
 
-/// The provider goes on 300 ms after the caller is gone.
-const LATER: Act = Act::Pause(Duration::from_millis(300));
+/// The provider pauses for long enough that the gateway notices the disconnect.
+const LATER: Act = Act::Pause(Duration::from_millis(1500));
+
+/// A drain that lasts longer than [`LATER`] on a busy machine, too.
+fn long_drain() -> (&'static str, Value) {
+    ("settlement.drain.time", json!("30s"))
+}
 
 #[tokio::test]
 async fn a_disconnect_from_several_choices_costs_what_was_delivered_of_all_and_at_most_the_reservation()
@@ -397,7 +402,7 @@ async fn input_of_unknown_size_is_charged_as_reported_if_the_report_comes_soon()
         LATER,
         Act::send(delta("", &json!("stop")) + &usage(150_000, 700)),
     ];
-    let gateway = playing(script, None, &[]).await;
+    let gateway = playing(script, None, &[long_drain()]).await;
     for more in unknown_inputs() {
         let line = leave_after(&gateway, CHAT, &asked(true, more.clone()), "END").await;
         let expected = ("client_closed", 150_700, "reported");
