@@ -1,7 +1,8 @@
 //! What all commands have in common, and what they say of faults.
 
 use crate::support::{
-    self, CHAT, Config, Connection, Gateway, Output, Ports, Provider, Request, bounded, tollgate,
+    self, CHAT, Config, Connection, Gateway, Output, Ports, Provider, Request, bounded, eventually,
+    tollgate,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -35,16 +36,18 @@ fn command(arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
-/// Runs a command whose output cannot be written: its reader leaves before it has the time to write,
-/// or the disk is full.
+/// Runs a command whose output cannot be written: its reader has left, or the disk is full.
 async fn unwritten(arguments: &[&str], folder: &Path, is_full: bool) -> std::process::Output {
     let mut command = command(arguments, folder);
     match is_full {
         true => command.stdout(fs::File::create("/dev/full").unwrap()),
-        false => command.stdout(Stdio::piped()),
+        false => {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            command.stdout(writer)
+        }
     };
-    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-    drop(process.stdout.take());
+    let process = command.stderr(Stdio::piped()).spawn().unwrap();
     bounded("its end", process.wait_with_output())
         .await
         .unwrap()
@@ -398,7 +401,8 @@ async fn a_start_logs_what_it_serves_and_a_stop_leaves_the_ledger_in_one_file() 
         .await
         .assert_ok();
     let socket = gateway.folder.path().join("tollgate.db.upgrade.sock");
-    assert!(socket.exists());
+    // It is bound shortly after the gateway serves.
+    eventually("the upgrade socket", async || socket.exists().then_some(())).await;
     gateway.signal("TERM").await;
     assert!(gateway.ended().await.success());
     gateway.log_line("stopped").await;
@@ -457,10 +461,13 @@ async fn a_failure_without_usage_has_no_count() {
     let line = gateway.access_line(|line| line["status"] == 502).await;
     assert_eq!(line["charged"], 0, "{line}");
     assert_eq!(line["count"], Value::Null, "{line}");
-    let history = gateway.get("/v1/usage/history").await.json();
-    let record = &history["data"][0];
-    assert_eq!(record["status"], 502, "{history}");
-    assert_eq!(record["source"], Value::Null, "{history}");
+    let record = eventually("its record", async || {
+        let history = gateway.get("/v1/usage/history").await.json();
+        history["data"].get(0).cloned()
+    })
+    .await;
+    assert_eq!(record["status"], 502, "{record}");
+    assert_eq!(record["source"], Value::Null, "{record}");
     gateway
         .ask(CHAT, "test-model", "", json!({}))
         .await

@@ -96,6 +96,9 @@ async fn every_file_is_private_whatever_the_umask() {
     let backup = folder.path().join("backup.db");
     let backup = backup.to_str().unwrap();
     run(&["ledger", "--config", config, "backup", backup]).await;
+    // It is bound shortly after the gateway serves.
+    let socket = folder.path().join("tollgate.db.upgrade.sock");
+    support::eventually("the upgrade socket", async || socket.exists().then_some(())).await;
     let found = modes(folder.path());
     for expected in [
         "tollgate.db",
@@ -119,7 +122,6 @@ async fn every_file_is_private_whatever_the_umask() {
     Output::of(Command::new("kill").arg(id)).await;
     let status = bounded("the gateway's end", process.wait()).await.unwrap();
     assert!(status.success(), "{status:?}");
-    let socket = folder.path().join("tollgate.db.upgrade.sock");
     let is_socket = socket.metadata().is_ok_and(|it| it.file_type().is_socket());
     println!("the upgrade socket is there after the end: {is_socket}");
     assert_private(&modes(folder.path()));
