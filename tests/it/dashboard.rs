@@ -143,6 +143,7 @@ async fn the_overview_can_be_open_and_everything_else_needs_the_token() {
     assert_eq!(gateway.operator(access).await.json()["overview"], true);
     let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
     answer.assert_ok();
+    gateway.line_of(&answer).await;
     let id = answer.header("x-request-id").unwrap();
     let mut with_token = Viewer::open(&gateway).await;
     let event = with_token.event().await.unwrap();
