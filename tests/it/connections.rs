@@ -89,8 +89,11 @@ async fn a_connection_that_is_given_up_says_so_and_ends_in_good_order() {
 
 #[tokio::test]
 async fn a_refusal_can_be_read_by_a_caller_that_still_sends() {
-    let (provider, gateway) = gateway().await;
-    let large = ask(&gateway, CHAT).body(vec![b' '; 40 << 20]);
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.limits.body_bytes", json!("1MiB"));
+    let gateway = Gateway::start(config).await;
+    // More than the sockets hold, and little enough to be read within the two seconds of grace.
+    let large = ask(&gateway, CHAT).body(vec![b' '; 12 << 20]);
     let unknown = large.clone().without("authorization").key("sk-wrong");
     for (request, status) in [(large, 413), (unknown, 401)] {
         let mut connection = gateway.connect().await;
@@ -464,8 +467,8 @@ async fn an_unused_connection_of_a_caller_is_closed_in_time() {
     let config = Config::of(&provider).with("server.limits.keepalive_timeout", json!("1s"));
     let gateway = Gateway::start(config).await;
     let mut connection = gateway.connect().await;
-    connection.send(&ask(&gateway, CHAT)).await.assert_ok();
     let idle = tokio::time::Instant::now();
+    connection.send(&ask(&gateway, CHAT)).await.assert_ok();
     assert_eq!(connection.rest().await.1, Ending::Cut);
     assert!(idle.elapsed() > Duration::from_millis(500), "{idle:?}");
 }
