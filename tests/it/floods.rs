@@ -270,7 +270,7 @@ async fn bodies_that_trickle_over_http2_are_given_up_in_time() {
 #[tokio::test]
 async fn a_preface_that_does_not_come_is_waited_for_no_longer_than_a_head() {
     let provider = Provider::start().await;
-    let config = Config::of(&provider).with("server.limits.head_timeout", json!("300ms"));
+    let config = Config::of(&provider).with("server.limits.head_timeout", json!("2s"));
     let gateway = Gateway::start(config).await;
     for start in ["P", "PRI * HTTP/2.0\r\n\r\nSM"] {
         let mut connection = gateway.connect().await;

@@ -112,7 +112,7 @@ async fn wherever_the_new_process_dies_the_old_one_goes_on() {
 
 #[tokio::test]
 async fn a_late_new_process_is_refused_and_the_old_one_goes_on() {
-    let (_provider, mut gateway) = gateway("300ms").await;
+    let (_provider, mut gateway) = gateway("2s").await;
     for (failures, steps) in (1..NEW.len() - 1).enumerate() {
         let mut new = new_process(&gateway, steps).await;
         let shown = new.hear().await;
