@@ -55,11 +55,11 @@ async fn keys_of_the_machine_are_renewed_while_requests_run_and_missing_ones_are
     let answer = ask(&gateway, "Hello!").await;
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.header("retry-after").is_some());
-    aws.lend_for(4);
+    aws.lend_for(8);
     aws.fail(false);
     let look = async || (ask(&gateway, "Hello!").await.status == 200).then_some(());
     eventually("an answer", look).await;
-    while aws.lent() < 4 {
+    while aws.lent() < 3 {
         ask(&gateway, "Hello!").await.assert_ok();
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
