@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How long a health check may take.
+/// How long a client writes to a port that takes no more.
 const A_SECOND: Duration = Duration::from_secs(1);
 const CROWD: u16 = 300;
 /// The loopback address has a whole /8 of neighbours.
@@ -53,7 +53,7 @@ impl Quiet {
 async fn assert_reachable(office: &Office, what: &str, paths: &[&str]) {
     for path in paths {
         let begun = Instant::now();
-        let answer = tokio::time::timeout(A_SECOND, office.get(path)).await;
+        let answer = tokio::time::timeout(support::AT_ONCE, office.get(path)).await;
         let answer = answer.unwrap_or_else(|_| panic!("{what}: no answer from {path}"));
         assert_eq!(answer.status, 200, "{what}: {path}");
         println!("{what}: {path} after {:?}", begun.elapsed());
