@@ -507,7 +507,7 @@ async fn the_explanation_is_what_then_happens() {
     let providers = [("narrow", &narrow), ("wide", &wide)];
     let poor = gateway.key_with(10, LONG);
     let few = gateway.key_with(300, LONG);
-    let limited = gateway.create_key(&["--requests", "3"]).await;
+    let limited = gateway.create_key(&["--requests", "1"]).await;
     let other = gateway.create_key(&["--group", "hidden"]).await;
     let compare = async |key: &str, path: &str, body: &Value| {
         let reported = explain(&gateway, key, path, body).await;
