@@ -217,7 +217,7 @@ async fn the_proxy_protocol_goes_before_tls_and_before_http2() {
             "server.listen",
             json!([{"proxy_protocol": true, "tls": tls}]),
         )
-        .with("server.limits", json!({"head_timeout": "1s"}))
+        .with("server.limits", json!({"head_timeout": "10s"}))
         .with("server.trusted_proxies", json!(["127.0.0.0/31"]));
     let gateway = Gateway::start_in(folder, config).await;
     let header = b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 443\r\n";
