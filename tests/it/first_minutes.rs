@@ -257,9 +257,11 @@ async fn a_package_is_staged_below_destdir_and_needs_no_right_to_write_elsewhere
 
 /// A port of which the next five, and those that are 1,000 above, are free, too.
 fn free_ports() -> u16 {
+    /// Above those of `Ports::free`.
+    const OURS: std::ops::Range<u16> = 20_000..29_000;
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
-        let first = fastrand::u16(20_000..29_000);
+        let first = fastrand::u16(OURS);
         if (first..first + 6).all(|port| is_free(port) && is_free(port + 1000)) {
             return first;
         }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The variable that holds the provider's credential.
 pub const PROVIDER_KEY: (&str, &str) = ("TEST_PROVIDER_KEY", "credential-of-the-provider");
@@ -124,15 +126,23 @@ impl Ports {
     /// provider of another test on a port that was just let go would answer in the gateway's
     /// place.
     pub fn free() -> Self {
-        /// Below what systems give away (from 32768, or from 49152).
-        const OURS: std::ops::Range<u16> = 10_000..32_000;
-        let take = |()| loop {
-            if let Ok(listener) = TcpListener::bind(("127.0.0.1", fastrand::u16(OURS))) {
-                break listener;
-            }
-        };
-        let listeners = [(), ()].map(take);
-        let [callers, operators] = listeners.map(|it| it.local_addr().unwrap());
+        let [callers, operators] = [(), ()].map(|()| free_address());
         Self { callers, operators }
+    }
+}
+
+/// An address whose port was free when asked for. Neither the system nor this function gives the port to another
+/// program before its own binds it.
+pub(super) fn free_address() -> SocketAddr {
+    /// Below what systems give away (from 32768, or from 49152), and below the ranges of other tests.
+    const OURS: std::ops::Range<u16> = 10_000..20_000;
+    /// Each port is given out once. Other processes begin elsewhere.
+    static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u16(..).into()));
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % u32::from(OURS.end - OURS.start);
+        let port = OURS.start + u16::try_from(number).unwrap();
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener.local_addr().unwrap();
+        }
     }
 }

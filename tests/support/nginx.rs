@@ -1,8 +1,9 @@
 //! A real nginx: as the provider, whose log says what has reached it, or as a load balancer before
 //! the gateway.
 
+use super::config::free_address;
 use super::{bounded, eventually, skip_without};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
@@ -46,10 +47,7 @@ stream {{ server {{ listen {address}; proxy_pass {gateway}; proxy_protocol on; }
     async fn run(servers: impl FnOnce(&Path, SocketAddr) -> String) -> Option<Self> {
         let program = find()?;
         let folder = TempDir::new().unwrap();
-        let address = {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            free.local_addr().unwrap()
-        };
+        let address = free_address();
         let file = folder.path().join("nginx.conf");
         let servers = servers(folder.path(), address);
         std::fs::write(&file, configuration(folder.path(), &servers)).unwrap();

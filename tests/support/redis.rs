@@ -39,9 +39,7 @@ impl Redis {
             return None;
         }
         let folder = TempDir::new().unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         let child = spawn(folder.path(), port, settings);
         Some(Self {
             folder,
@@ -83,6 +81,18 @@ impl Redis {
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// A port that was free when asked for, and that the system gives to no other program before the server binds it.
+fn free_port() -> u16 {
+    /// Below what systems give away, and above the ports of gateways.
+    const OURS: std::ops::Range<u16> = 30_100..32_000;
+    loop {
+        let port = fastrand::u16(OURS);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 
