@@ -3,7 +3,7 @@
 use tollgate_types::Format;
 
 /// Bytes before the data.
-const HEADER: usize = 6;
+pub const HEADER: usize = 6;
 
 /// A fuzzer's input, taken apart.
 #[derive(Clone, Copy, Debug)]

@@ -19,5 +19,35 @@ pub mod edge;
 pub mod input;
 #[cfg(feature = "ledger")]
 pub mod ledger;
+pub mod mutation;
 pub mod requests;
 pub mod streams;
+
+/// Has a target of JSON mutated by its structure, too.
+#[macro_export]
+macro_rules! mutate_json {
+    () => {
+        libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+            let mutated = if seed % 2 == 0 {
+                tollgate_fuzz::mutation::mutated(&data[..size], seed)
+            } else {
+                None
+            };
+            match mutated.filter(|it| it.len() <= max_size) {
+                Some(mutated) => {
+                    data[..mutated.len()].copy_from_slice(&mutated);
+                    mutated.len()
+                }
+                None => libfuzzer_sys::fuzzer_mutate(data, size, max_size),
+            }
+        });
+        libfuzzer_sys::fuzz_crossover!(|data1: &[u8], data2: &[u8], out: &mut [u8], seed: u32| {
+            let crossed = tollgate_fuzz::mutation::crossed(data1, data2, seed);
+            let crossed = crossed.filter(|it| it.len() <= out.len());
+            crossed.map_or(0, |crossed| {
+                out[..crossed.len()].copy_from_slice(&crossed);
+                crossed.len()
+            })
+        });
+    };
+}

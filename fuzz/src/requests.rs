@@ -116,7 +116,8 @@ fn edits(format: Format, peeked: &Peeked, chunks: &[Bytes]) {
 
 /// A body that goes to a provider of another format.
 ///
-/// - A translated body is JSON, and the gateway's own reader accepts it with the target's model.
+/// - A translated body is JSON, and the gateway's own reader accepts it with the target's model if it has accepted the
+///   client's.
 /// - A refusal has a message.
 /// - A body that was found to be JSON before is translated to the same.
 /// - The result is not larger than the memory that is reserved for it.
@@ -165,8 +166,21 @@ pub fn translated(input: &[u8]) {
     };
     let text = || String::from_utf8_lossy(&translated.body).into_owned();
     assert!(is_json(&translated.body), "{}", text());
-    let peeked = peek(to, &limits, [&*translated.body]);
-    let peeked = peeked.unwrap_or_else(|error| panic!("{error}: {}", text()));
+    // The gateway translates no body that its reader has refused.
+    let Ok(own) = peek(from, &limits, [input.data]) else {
+        return;
+    };
+    let peeked = match peek(to, &limits, [&*translated.body]) {
+        Ok(peeked) => peeked,
+        // In a value that the reader of the client's format skips, such as a schema.
+        Err(
+            PeekError::DuplicateKey { .. }
+            | PeekError::KeyCase { .. }
+            | PeekError::KeyTooLong { .. }
+            | PeekError::TooManyKeys { .. },
+        ) => return,
+        Err(error) => panic!("{error}: {}", text()),
+    };
     if !is_addressed(to) {
         assert_eq!(peeked.facts.model.as_deref(), Some(MODEL));
     }
@@ -176,12 +190,10 @@ pub fn translated(input: &[u8]) {
         "{}",
         text()
     );
-    if let Ok(own) = peek(from, &limits, [input.data]) {
-        let most = most_memory(input.data.len() as u64, own.values);
-        assert!(translated.body.len() as u64 <= most, "{}", text());
-        if !is_addressed(to) {
-            assert_eq!(peeked.facts.stream, own.facts.stream, "{}", text());
-        }
+    let most = most_memory(input.data.len() as u64, own.values);
+    assert!(translated.body.len() as u64 <= most, "{}", text());
+    if !is_addressed(to) {
+        assert_eq!(peeked.facts.stream, own.facts.stream, "{}", text());
     }
 }
 
