@@ -18,7 +18,7 @@ use tollgate_types::{
 #[cfg(test)]
 pub(crate) const PANICS: &str = "panics";
 
-/// Names that no model and no pattern has are cut, so that every record fits into its slot.
+/// A longer name, as a client can ask for under a pattern, is cut, so that every record fits into its slot.
 const MAX_MODEL_LEN: usize = MAX_MODEL_NAME_BYTES + 1;
 
 /// Reasons for a choice are cut likewise.

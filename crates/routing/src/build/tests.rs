@@ -771,6 +771,13 @@ fn an_open_path_is_plain_and_serves_no_format() {
         );
         assert!(faults[0].contains(wanted), "{faults:?}");
     }
+    let long = |bytes| of_open_path(&json!({"path": format!("{:x<bytes$}", "/")}));
+    assert_eq!(long(95), [""; 0]);
+    assert!(
+        long(96)[0].contains("at most 96 bytes together"),
+        "{:?}",
+        long(96)
+    );
     for path in [
         "/v1/*",
         "/v1/chat/*",

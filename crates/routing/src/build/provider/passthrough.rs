@@ -8,7 +8,7 @@ use crate::{MODEL, Purpose};
 use http::{HeaderName, Method};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
-use tollgate_types::{PerFormat, Tariff};
+use tollgate_types::{MAX_MODEL_NAME_BYTES, PerFormat, Tariff};
 
 /// Headers of an answer that the gateway decides, besides those that no head may name.
 const OF_ANSWERS: &[&str] = &["set-cookie", "x-request-id", "request-id", "retry-after"];
@@ -52,6 +52,13 @@ impl Builder<'_> {
                 "expected a path such as /v1/files, or /v1/files/* with all below it",
             );
         }
+        let name = format!("{provider}{}", settings.path);
+        if name.len() > MAX_MODEL_NAME_BYTES {
+            let message = format!(
+                "the path has at most {MAX_MODEL_NAME_BYTES} bytes together with the name of its provider"
+            );
+            self.fault(&at.key("path"), message);
+        }
         if settings.methods.is_empty() {
             self.fault(&at.key("methods"), "name at least one method");
         }
@@ -74,7 +81,7 @@ impl Builder<'_> {
             self.fault(at, "`charge` is 4294967 at most, and `price` 18446");
         }
         PassthroughRule {
-            name: format!("{provider}{}", settings.path).into(),
+            name: name.into(),
             path: path.into(),
             has_below: below.is_some(),
             methods: settings.methods.iter().map(|it| method(*it)).collect(),
