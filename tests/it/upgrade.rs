@@ -192,6 +192,7 @@ async fn a_gateway_is_found_by_its_own_socket_when_the_file_names_another() {
         ("store.path", "another.db"),
     ] {
         let (_provider, mut gateway) = gateway().await;
+        hands_over(&gateway).await;
         let config = gateway.config();
         gateway.rewrite(config.with(path, json!(value)));
         let output = gateway.try_upgrade().await;
