@@ -650,6 +650,10 @@ async fn an_input_that_shows_a_response_is_shown_when_that_response_is_paid_for(
             send(gateway, "GET", &input(id), &key).await.assert_ok();
         }
     };
+    // Until the charges are committed, the gateway answers 503.
+    gateway
+        .sample_is("tollgate_ledger_open_requests", 0.0)
+        .await;
     refuses(&gateway).await;
     // Another process knows it too.
     gateway.signal("TERM").await;
