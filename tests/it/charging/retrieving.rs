@@ -42,6 +42,17 @@ async fn read_and_leave(
     key: &str,
     orders: &str,
 ) -> (Vec<u8>, u64) {
+    let (read, line) = line_after_leaving(gateway, body, key, orders).await;
+    (read, money(&line).1)
+}
+
+/// The same, with the line in the access log.
+async fn line_after_leaving(
+    gateway: &Gateway,
+    body: &Value,
+    key: &str,
+    orders: &str,
+) -> (Vec<u8>, Value) {
     let request = Request::post(RESPONSES, body).key(key).orders(orders);
     let mut connection = gateway.connect().await;
     connection.write(&request.bytes()).await;
@@ -52,8 +63,7 @@ async fn read_and_leave(
         read.extend(connection.read_until(b"response.failed").await);
     }
     drop(connection);
-    let line = gateway.line_of(&answer).await;
-    (read, money(&line).1)
+    (read, gateway.line_of(&answer).await)
 }
 
 async fn send(gateway: &Gateway, method: &str, target: &str, key: &str) -> Answer {
@@ -164,13 +174,7 @@ async fn the_rest_of_a_response_has_the_price_of_the_deployment_that_made_it() {
             ..GrantTerms::default()
         });
         let (body, _) = question(&provider).await;
-        let request = Request::post(RESPONSES, &body).key(&key).orders(STALL);
-        let mut connection = gateway.connect().await;
-        connection.write(&request.bytes()).await;
-        let answer = connection.head().await;
-        let read = connection.read_until(b"output_text.delta").await;
-        drop(connection);
-        let first = gateway.line_of(&answer).await;
+        let (read, first) = line_after_leaving(&gateway, &body, &key, STALL).await;
         let target = format!("{RESPONSES}/{}", id_in(&read));
         let got = retrieve(&gateway, &target, &key).await;
         got.assert_ok();
@@ -211,13 +215,7 @@ async fn the_rest_of_a_response_keeps_its_price_and_weights_when_the_model_chang
         });
         let (mut body, _) = question(&provider).await;
         body["model"] = json!(made_by);
-        let request = Request::post(RESPONSES, &body).key(&key).orders(STALL);
-        let mut connection = gateway.connect().await;
-        connection.write(&request.bytes()).await;
-        let answer = connection.head().await;
-        let read = connection.read_until(b"output_text.delta").await;
-        drop(connection);
-        let first = gateway.line_of(&answer).await;
+        let (read, first) = line_after_leaving(&gateway, &body, &key, STALL).await;
         gateway.signal("TERM").await;
         assert!(gateway.ended().await.success());
 
