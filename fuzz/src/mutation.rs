@@ -13,7 +13,7 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     names.filter(|name| !name.is_empty()).collect()
 });
 
-/// A new version of an input, of JSON or of events with JSON. `None`: there is none now.
+/// A new version of an input that has JSON or events with JSON. `None`: this seed leads to none.
 pub fn mutated(input: &[u8], seed: u32) -> Option<Vec<u8>> {
     crossed(input, input, seed)
 }

@@ -313,7 +313,7 @@ impl Account {
         self.state.lock().give_up(|free| free)
     }
 
-    /// Gives up so much of the valid grants, or what is unreserved.
+    /// Gives up unreserved amounts of valid grants, in each unit at most `most`.
     pub(super) fn give_up_at_most(&self, most: &PerUnit<u64>, now: Timestamp) -> Vec<Piece> {
         let mut state = self.state.lock();
         let give_up = |unit| {

@@ -174,8 +174,8 @@ impl Writer {
         }
     }
 
-    /// Gives up as much of each key as its charges in the batch are overdrawn: it may have been leased since, and a
-    /// server pays overdrafts from what is free.
+    /// Gives up, of each key, at most its overdrafts in the batch: a server pays them from free amounts, and these may
+    /// have been leased to this process since the settlement.
     fn give_up_for_overdrafts(&mut self, batch: &Batch) {
         let nothing = PerUnit::default();
         let mut overdrafts: HashMap<i64, PerUnit<u64>> = HashMap::new();
