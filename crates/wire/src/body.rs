@@ -72,7 +72,7 @@ impl<'a> BodyEdits<'a> {
 
     /// Limits the output to this many tokens, in the field that the client used; if there is none,
     /// in that of the format. If the client used several fields, none of them keeps a greater
-    /// limit. The last call counts.
+    /// limit, and a field that lifts the limits becomes `false`. The last call counts.
     pub const fn set_output_limit(&mut self, tokens: u64) {
         self.output_limit = Some(tokens);
     }
@@ -105,10 +105,13 @@ impl<'a> BodyEdits<'a> {
             }
         }
         let asked = self.peeked.facts.output_limit;
-        let raises = asked.is_some_and(|asked| asked < tokens);
         let others = self.peeked.other_limits.iter();
+        // Where nothing lifts the limits any more, a lower one beside it would count again.
+        let raises = asked.is_some_and(|asked| asked < tokens) || others.clone().any(|it| it.lifts);
         for place in places.into_iter().flatten().chain(others.copied()) {
-            if raises || place.tokens.is_none_or(|asked| asked > tokens) {
+            if place.lifts {
+                self.splice.replace(place.span, "false");
+            } else if raises || place.tokens.is_none_or(|asked| asked > tokens) {
                 self.splice.replace(place.span, tokens.to_string());
             }
         }

@@ -143,8 +143,10 @@ pub struct Spans {
 pub struct LimitSpan {
     /// Where its value stands.
     pub span: Span,
-    /// The limit in tokens; `None` if the value is `null`, or a number that limits nothing.
+    /// The limit in tokens; `None` if the value is `null`, limits nothing, or lifts the other limits.
     pub tokens: Option<u64>,
+    /// The value is the `true` of `auto_max_new_tokens`, which makes a server ignore the other limits.
+    pub lifts: bool,
 }
 
 /// Where a member can be inserted into an object.

@@ -149,6 +149,15 @@ fn the_output_limit_goes_where_the_caller_had_it() {
         chat(r#","max_tokens":5,"n_predict":60000,"max_new_tokens":-1,"max_length":6"#),
         r#"{"messages":[{"role":"user","content":""}],"max_tokens":5,"n_predict":7,"max_new_tokens":7,"max_length":6}"#
     );
+    // This one is no number. The client asked for no limit, so its 5 must not count afterwards.
+    assert_eq!(
+        chat(r#","max_tokens":5,"auto_max_new_tokens":true"#),
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7,"auto_max_new_tokens":false}"#
+    );
+    assert_eq!(
+        chat(r#","auto_max_new_tokens":true"#),
+        r#"{"max_completion_tokens":7,"messages":[{"role":"user","content":""}],"auto_max_new_tokens":false}"#
+    );
     // A provider that does not know that name has a limit as well.
     assert_eq!(
         chat(r#","n_predict":60000,"num_predict":null"#),

@@ -259,7 +259,11 @@ impl Walk {
     ) -> Result<Option<LimitSpan>, PeekError> {
         let tokens = tokens(field, value, self.null(), span)?;
         self.own_limit = self.own_limit.max(tokens);
-        Ok(Some(LimitSpan { span, tokens }))
+        Ok(Some(LimitSpan {
+            span,
+            tokens,
+            lifts: false,
+        }))
     }
 
     /// An output limit under another name. Some servers prefer it to the format's own, others
@@ -285,7 +289,11 @@ impl Walk {
             _ => return fault(field, "an integer", span),
         };
         let tokens = tokens.filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
-        self.found.other_limits.push(LimitSpan { span, tokens });
+        self.found.other_limits.push(LimitSpan {
+            span,
+            tokens,
+            lifts: field == LIFTS,
+        });
         Ok(())
     }
 
