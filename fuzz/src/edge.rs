@@ -1,11 +1,7 @@
 //! What the gateway reads before Pingora does, and its configuration.
 
 use crate::input::Input;
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::LazyLock,
-};
+use std::{io, path::Path};
 use tollgate::fuzzing::{
     LONGEST_PROXY_HEADER, ProxyHeader, passing_frames, read_proxy_header, read_request,
 };
@@ -159,7 +155,10 @@ impl Environment for Fixed {
     }
 }
 
-static FILE: LazyLock<PathBuf> = LazyLock::new(|| PathBuf::from("fuzz.yaml"));
+thread_local! {
+    /// One for all inputs, since the schema takes longer to make than an input to check.
+    static LOADER: Loader<'static> = const { Loader::new(&Fixed) };
+}
 
 /// A configuration file.
 ///
@@ -169,7 +168,8 @@ pub fn config(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    let load = || Loader::new(&Fixed).parse(text, &FILE).map(drop);
+    let file = Path::new("fuzz.yaml");
+    let load = || LOADER.with(|it| it.parse(text, file).map(drop));
     let loaded = load();
     let Err(faults) = &loaded else {
         return;

@@ -1,11 +1,12 @@
 //! The shape of a configuration: every key known, every value of its type.
 //!
 //! The JSON Schema decides, so that an editor that has it says the same as the gateway;
-//! the sentences are written here, for the operator. Schema and validator are made for each
-//! check, in a few milliseconds: kept, they would take a megabyte for nothing.
+//! the sentences are written here, for the operator.
 
 use super::{schema::schema, tree::Part};
-use jsonschema::{JsonType, ValidationError, error::TypeKind, error::ValidationErrorKind};
+use jsonschema::{
+    JsonType, ValidationError, Validator, error::TypeKind, error::ValidationErrorKind,
+};
 use serde_json::Value;
 use tollgate_settings::{Fault, KeyPath, Segment, did_you_mean};
 use tollgate_types::is_hidden;
@@ -13,20 +14,36 @@ use tollgate_types::is_hidden;
 /// Known keys are listed up to this many.
 const LISTED: usize = 12;
 
-/// Every fault in the shape of `value`, and whether it is about a key or its value.
-pub(super) fn faults(value: &Value) -> Vec<(Part, Fault)> {
-    let schema = schema();
-    // The schema is ours: a test sees that it compiles.
-    let Ok(validator) = jsonschema::validator_for(&schema) else {
-        let message = "the configuration's own schema is broken; this is a fault of the program";
-        return vec![(Part::Value, KeyPath::root().fault(message))];
-    };
-    let mut faults = Vec::new();
-    for error in validator.iter_errors(value) {
-        describe(&error, value, &schema, &mut faults);
+/// The schema and its validator. They take a megabyte, and a few milliseconds to make.
+pub(super) struct Shape {
+    schema: Value,
+    validator: Option<Validator>,
+}
+
+impl Shape {
+    pub(super) fn new() -> Self {
+        let schema = schema();
+        Self {
+            validator: jsonschema::validator_for(&schema).ok(),
+            schema,
+        }
     }
-    faults.dedup();
-    faults
+
+    /// Every fault in the shape of `value`, and whether it is about a key or its value.
+    pub(super) fn faults(&self, value: &Value) -> Vec<(Part, Fault)> {
+        // The schema is ours: a test sees that it compiles.
+        let Some(validator) = &self.validator else {
+            let message =
+                "the configuration's own schema is broken; this is a fault of the program";
+            return vec![(Part::Value, KeyPath::root().fault(message))];
+        };
+        let mut faults = Vec::new();
+        for error in validator.iter_errors(value) {
+            describe(&error, value, &self.schema, &mut faults);
+        }
+        faults.dedup();
+        faults
+    }
 }
 
 fn describe(

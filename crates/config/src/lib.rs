@@ -55,11 +55,13 @@ pub use store::{PostgresSettings, StoreSettings};
 pub use traces::{ContentSettings, SampleSettings, TraceProtocol, TraceSettings, TraceTarget};
 pub use tree::Position;
 
+use check::Shape;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use sections::KeysSettings;
 use serde::Deserialize;
 use sources::Recording;
+use std::cell::OnceCell;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -295,6 +297,8 @@ pub fn load(path: &Path) -> Result<Config, Faults> {
 pub struct Loader<'a> {
     environment: &'a dyn Environment,
     overrides: Vec<Override>,
+    /// For the next [`parse`](Self::parse). [`load`](Self::load) makes its own for each file.
+    shape: OnceCell<Shape>,
 }
 
 impl<'a> Loader<'a> {
@@ -303,6 +307,7 @@ impl<'a> Loader<'a> {
         Self {
             environment,
             overrides: Vec::new(),
+            shape: OnceCell::new(),
         }
     }
 
@@ -334,6 +339,7 @@ impl<'a> Loader<'a> {
         let noted = Loader {
             environment: &recording,
             overrides: self.overrides.clone(),
+            shape: OnceCell::new(),
         };
         let loaded = files::read(path, &recording)
             .and_then(|tree| noted.build(tree, path))
@@ -358,7 +364,7 @@ impl<'a> Loader<'a> {
         files::apply(&mut tree, &self.overrides)?;
         let value = tree.to_value();
         let mut faults = hidden::faults(&tree);
-        let shape = check::faults(&value);
+        let shape = self.shape.get_or_init(Shape::new).faults(&value);
         faults.extend(
             shape
                 .into_iter()
