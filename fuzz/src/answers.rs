@@ -5,6 +5,7 @@ use crate::{
     strict,
     support::{context, notes, translate_body},
 };
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 use tollgate_types::Format;
 use tollgate_wire::{
@@ -65,6 +66,27 @@ pub fn answer(input: &[u8]) {
     }
 }
 
+/// The headers with which an input may begin, one in a line, and the body behind an empty line.
+fn headed(input: Input<'_>) -> (HeaderMap, &[u8]) {
+    let mut headers = HeaderMap::new();
+    let mut body = input.data;
+    while input.chooses(0)
+        && let Some(end) = body.iter().position(|byte| *byte == b'\n')
+    {
+        let line = &body[..end];
+        body = &body[end + 1..];
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            break;
+        };
+        let name = HeaderName::from_bytes(&line[..colon]);
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    (headers, body)
+}
+
 /// A provider's error, as an answer and within a stream: what leaves the classification is
 /// bounded and is none of the provider's text.
 pub fn fault(input: &[u8]) {
@@ -74,14 +96,14 @@ pub fn fault(input: &[u8]) {
     /// The longest message that the gateway composes, in bytes.
     const MOST_MESSAGE: usize = 200;
     const DAY: Duration = Duration::from_secs(86_400);
-    let headers = http::HeaderMap::new();
+    let (headers, body) = headed(input);
     let answer = UpstreamAnswer {
         status: 400 + u16::from(input.sizes[0]) % 200,
         headers: &headers,
-        body: input.data,
+        body,
         now: std::time::UNIX_EPOCH,
     };
-    for fault in [classify(&answer), classify_body(input.data)] {
+    for fault in [classify(&answer), classify_body(body)] {
         let public = fault.public();
         assert!((400..600).contains(&public.status), "{public:?}");
         assert!(public.message.len() <= MOST_MESSAGE, "{public:?}");

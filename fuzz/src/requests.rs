@@ -213,14 +213,15 @@ pub fn unsealed(input: &[u8]) {
     }
     if let Some(unsealed) = unsealed {
         assert!(is_json(&unsealed.body));
-        let again = without_seals(format, &unsealed.body, true);
-        // With a key twice in an object, which the gateway refuses, the second seal can be left.
-        let limits = PeekLimits {
-            model_required: false,
-            ..PeekLimits::default()
-        };
-        let is_accepted = peek(format, &limits, [input.data]).is_ok();
-        assert!(!is_accepted || again.is_none(), "a seal is left: {again:?}");
+        if let Some(again) = without_seals(format, &unsealed.body, true) {
+            // With a key twice in an object, which the gateway refuses, the second seal can be left.
+            let limits = PeekLimits {
+                model_required: false,
+                ..PeekLimits::default()
+            };
+            let is_accepted = peek(format, &limits, [input.data]).is_ok();
+            assert!(!is_accepted, "a seal is left: {again:?}");
+        }
     }
     if let Some(body) = rest {
         assert!(is_json(&body));
