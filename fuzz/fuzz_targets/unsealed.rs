@@ -1,4 +1,4 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate_fuzz::requests::unsealed(data));
-tollgate_fuzz::mutate_json!();
+tollgate_fuzz::mutate!(json);

@@ -23,13 +23,13 @@ pub mod mutation;
 pub mod requests;
 pub mod streams;
 
-/// Has a target of JSON mutated by its structure, too.
+/// Has the inputs of a target mutated by this function of [`mutation`], too.
 #[macro_export]
-macro_rules! mutate_json {
-    () => {
+macro_rules! mutate {
+    ($mutation:ident) => {
         libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
             let mutated = if seed % 2 == 0 {
-                tollgate_fuzz::mutation::mutated(&data[..size], seed)
+                tollgate_fuzz::mutation::$mutation(&data[..size], &data[..size], seed)
             } else {
                 None
             };
@@ -42,7 +42,7 @@ macro_rules! mutate_json {
             }
         });
         libfuzzer_sys::fuzz_crossover!(|data1: &[u8], data2: &[u8], out: &mut [u8], seed: u32| {
-            let crossed = tollgate_fuzz::mutation::crossed(data1, data2, seed);
+            let crossed = tollgate_fuzz::mutation::$mutation(data1, data2, seed);
             let crossed = crossed.filter(|it| it.len() <= out.len());
             crossed.map_or(0, |crossed| {
                 out[..crossed.len()].copy_from_slice(&crossed);
