@@ -106,9 +106,9 @@ fn write_event(message: &Message, out: &mut Vec<u8>) -> Result<(), UpstreamFault
 
 /// Writes an event of ConverseStream, whose name stands in a header: it becomes the `type` of the data.
 fn write_typed(name: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
-    write_name(name, out)?;
     let members = payload.trim_ascii_start().strip_prefix(b"{");
     let members = members.ok_or_else(UpstreamFault::broken_answer)?;
+    write_name(name, out)?;
     let comma = if members.trim_ascii() == b"}" {
         ""
     } else {
