@@ -3,10 +3,16 @@
 
 #![cfg(test)]
 
+#[path = "../fuzz/src/amazon.rs"]
+mod amazon;
 #[path = "../fuzz/src/answers.rs"]
 mod answers;
 #[path = "../fuzz/src/edge.rs"]
 mod edge;
+#[path = "../fuzz/src/embeddings.rs"]
+mod embeddings;
+#[path = "../fuzz/src/fitted.rs"]
+mod fitted;
 #[path = "../fuzz/src/input.rs"]
 mod input;
 #[path = "../fuzz/src/ledger.rs"]
@@ -29,10 +35,13 @@ use std::{collections::BTreeSet, fs, path::Path};
 type Target = fn(&[u8]);
 
 const TARGETS: &[(&str, Target)] = &[
+    ("amazon", amazon::amazon),
     ("answer", answers::answer),
     ("body", requests::body),
     ("config", edge::config),
+    ("embeddings", embeddings::embeddings),
     ("fault", answers::fault),
+    ("fitted", fitted::fitted),
     ("frames", edge::frames),
     ("head", edge::head),
     ("key", ledger::key),

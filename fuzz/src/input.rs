@@ -51,6 +51,14 @@ impl<'a> Input<'a> {
         self.options >> bit & 1 == 1
     }
 
+    /// The same choices for other data.
+    pub const fn with<'b>(self, data: &'b [u8]) -> Input<'b>
+    where
+        'a: 'b,
+    {
+        Input { data, ..self }
+    }
+
     /// The data in chunks of the four sizes in turn, each of 1 to 256 bytes.
     pub fn chunks(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.data;

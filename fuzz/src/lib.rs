@@ -13,9 +13,12 @@ mod summary;
 #[path = "../../crates/translate/tests/answers/support.rs"]
 mod support;
 
+pub mod amazon;
 pub mod answers;
 #[cfg(feature = "edge")]
 pub mod edge;
+pub mod embeddings;
+pub mod fitted;
 pub mod input;
 #[cfg(feature = "ledger")]
 pub mod ledger;
@@ -23,7 +26,7 @@ pub mod mutation;
 pub mod requests;
 pub mod streams;
 
-/// Has the inputs of a target mutated by this function of [`mutation`], too.
+/// Adds a mutation of [`mutation`] to those of libFuzzer.
 #[macro_export]
 macro_rules! mutate {
     ($mutation:ident) => {

@@ -16,7 +16,7 @@ fn names(target: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Marks a key that stands twice in its object, which a [`Map`] cannot hold.
+/// Marks a second key of the same name: a [`Map`] has each key once. The marker is removed from the result.
 const AGAIN: &str = "\0again";
 
 /// A new version of an input that has JSON or events with JSON, with a part of another one.
@@ -29,7 +29,10 @@ pub fn json(input: &[u8], other: &[u8], seed: u32) -> Option<Vec<u8>> {
     let text = if text.contains("\n\n") && rng.u8(..4) == 0 {
         with_other_events(text, other, &mut rng)
     } else if rng.u8(..16) == 0 {
-        spaced(text, &mut rng)
+        let (before, _, after) = part(text, &mut rng)?;
+        let json = &text[before.len()..text.len() - after.len()];
+        let is_whole = before.is_empty() && after.is_empty();
+        format!("{before}{}{after}", spaced(json, is_whole, &mut rng))
     } else {
         let (before, mut value, after) = part(text, &mut rng)?;
         let (_, donor, _) = part(other, &mut rng)?;
@@ -42,7 +45,7 @@ pub fn json(input: &[u8], other: &[u8], seed: u32) -> Option<Vec<u8>> {
     Some([header, text.as_bytes()].concat())
 }
 
-/// A new version of a text of indented lines, with a line of another one.
+/// A new version of a text of indented lines. Some changes copy a line of another text.
 pub fn lines(input: &[u8], other: &[u8], seed: u32) -> Option<Vec<u8>> {
     let mut rng = Rng::with_seed(seed.into());
     let mut lines: Vec<String> = (std::str::from_utf8(input).ok()?.lines())
@@ -73,16 +76,16 @@ pub fn lines(input: &[u8], other: &[u8], seed: u32) -> Option<Vec<u8>> {
     Some(lines.join("\n").into_bytes())
 }
 
-/// The text with white space around the tokens of its JSON, of the kind that ends no event.
-fn spaced(text: &str, rng: &mut Rng) -> String {
-    let spaces = match text.contains("\n\n") {
-        true => [" ", "\t", "", ""],
-        false => [" ", "\t", "\n", "\r"],
+/// The JSON with white space around its tokens. Within a longer text a line break would end its line.
+fn spaced(json: &str, is_whole: bool, rng: &mut Rng) -> String {
+    let spaces = match is_whole {
+        true => [" ", "\t", "\n", "\r"],
+        false => [" ", "\t", "", ""],
     };
     let mut is_string = false;
     let mut is_escaped = false;
     let mut out = String::new();
-    for letter in text.chars() {
+    for letter in json.chars() {
         let is_token = !is_string && "{}[]:,".contains(letter);
         let mut space = || if is_token { spaces[rng.usize(..4)] } else { "" };
         out.push_str(space());
@@ -124,39 +127,52 @@ fn change(value: &mut Value, donor: &Value, rng: &mut Rng) -> Option<()> {
     let node = nth(value, &mut rng.usize(..count(value)))?;
     let mut place = rng.usize(..count(donor));
     let given = nth(&mut donor.clone(), &mut place)?.take();
-    match (node, rng.u8(..8)) {
-        (Value::Object(fields), 0) => {
-            let key = any_key(fields, rng)?;
-            fields.remove(&key);
-        }
-        (Value::Object(fields), 1) => {
-            let key = any_key(fields, rng)?;
+    match (node, rng.u8(..4)) {
+        (node, 0) => *node = scalar(rng),
+        (Value::Object(fields), 1..) => change_object(fields, given, rng)?,
+        (Value::Array(items), 1..) if !items.is_empty() => match rng.bool() {
+            true => drop(items.remove(rng.usize(..items.len()))),
+            false => items.insert(rng.usize(..=items.len()), given),
+        },
+        (Value::String(text), 1 | 2) => change_text(text, rng)?,
+        (node, _) => *node = given,
+    }
+    Some(())
+}
+
+fn change_object(fields: &mut Map<String, Value>, given: Value, rng: &mut Rng) -> Option<()> {
+    let key = any_key(fields, rng);
+    match (rng.u8(..7), key, given) {
+        (0, Some(key), _) => drop(fields.remove(&key)),
+        (1, Some(key), _) => {
             let value = fields.remove(&key)?;
             fields.insert(name(&OF_JSON, rng)?, value);
         }
-        (Value::Object(fields), 2) => drop(fields.insert(name(&OF_JSON, rng)?, given)),
-        (Value::Object(fields), 3) => {
-            let key = any_key(fields, rng)?;
-            fields.insert(key + AGAIN, given);
+        (2, Some(key), _) => {
+            let value = fields.remove(&key)?;
+            fields.insert(misspelt(&key, rng), value);
         }
-        (Value::Object(fields), 4 | 5) => {
-            let given = given.as_object()?;
-            let key = any_key(given, rng)?;
-            fields.insert(key.clone(), given[&key].clone());
+        (3, Some(key), given) => drop(fields.insert(key + AGAIN, given)),
+        (4, Some(key), given) => drop(fields.insert(key, given)),
+        (5, _, Value::Object(mut given)) if !given.is_empty() => {
+            let key = any_key(&given, rng)?;
+            fields.insert(key.clone(), given.remove(&key)?);
         }
-        (Value::Array(items), 0) if !items.is_empty() => {
-            drop(items.remove(rng.usize(..items.len())))
-        }
-        (Value::Array(items), 1..=4) => items.insert(rng.usize(..=items.len()), given),
-        (Value::String(text), 0 | 1) => *text = name(&OF_JSON, rng)?,
-        (Value::String(text), 2) => text.push_str(&name(&OF_JSON, rng)?),
-        (Value::String(text), 3) => {
+        (_, _, given) => drop(fields.insert(name(&OF_JSON, rng)?, given)),
+    }
+    Some(())
+}
+
+fn change_text(text: &mut String, rng: &mut Rng) -> Option<()> {
+    match rng.u8(..4) {
+        0 => *text = name(&OF_JSON, rng)?,
+        1 => *text = misspelt(text, rng),
+        2 => text.push_str(&name(&OF_JSON, rng)?),
+        _ => {
             // Names of events begin in the same way.
             text.truncate(text.find('.').map_or(0, |dot| dot + 1));
             text.push_str(&name(&OF_JSON, rng)?);
         }
-        (node, 6) => *node = scalar(rng),
-        (node, _) => *node = given,
     }
     Some(())
 }
@@ -186,14 +202,27 @@ fn any_key(fields: &Map<String, Value>, rng: &mut Rng) -> Option<String> {
     fields.keys().nth(rng.usize(..fields.len().max(1))).cloned()
 }
 
-/// A name, sometimes with a letter changed: what compares names byte by byte has a branch for each.
+/// A name, sometimes with another letter.
 fn name(names: &[String], rng: &mut Rng) -> Option<String> {
-    let mut name = names.get(rng.usize(..names.len().max(1)))?.clone();
-    if name.is_ascii() && rng.u8(..4) == 0 {
+    let name = names.get(rng.usize(..names.len().max(1)))?;
+    Some(match rng.u8(..4) {
+        0 => misspelt(name, rng),
+        _ => name.clone(),
+    })
+}
+
+/// A name with another letter, or without one: what compares names byte by byte has a branch for each.
+fn misspelt(name: &str, rng: &mut Rng) -> String {
+    let mut name = name.to_owned();
+    if name.is_ascii() && !name.is_empty() {
         let place = rng.usize(..name.len());
-        name.replace_range(place..=place, rng.lowercase().encode_utf8(&mut [0; 4]));
+        let letter = match rng.u8(..4) {
+            0 => String::new(),
+            _ => rng.lowercase().to_string(),
+        };
+        name.replace_range(place..=place, &letter);
     }
-    Some(name)
+    name
 }
 
 fn scalar(rng: &mut Rng) -> Value {

@@ -9,7 +9,7 @@ use tollgate_translate::{
 use tollgate_types::{Format, ReasoningMode};
 use tollgate_wire::{
     body::BodyEdits,
-    json::Lexer,
+    json::{JsonErrorKind, Lexer},
     peek::{PeekError, PeekLimits, Peeked, Peeker},
 };
 
@@ -24,9 +24,13 @@ const OF_BODIES: [Format; 6] = [
 ];
 
 /// The model's name at the provider.
-const MODEL: &str = "upstream-1";
+pub const MODEL: &str = "upstream-1";
 
-fn peek<'a>(
+/// What the gateway finds in a body that comes in these chunks.
+///
+/// # Errors
+/// It is refused.
+pub fn peek<'a>(
     format: Format,
     limits: &PeekLimits,
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -39,11 +43,11 @@ fn peek<'a>(
 }
 
 /// Whether the path names the model and says whether the answer is a stream.
-const fn is_addressed(format: Format) -> bool {
+pub const fn is_addressed(format: Format) -> bool {
     matches!(format, Format::Gemini | Format::Converse)
 }
 
-fn is_json(bytes: &[u8]) -> bool {
+pub fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
@@ -179,6 +183,8 @@ pub fn translated(input: &[u8]) {
             | PeekError::KeyTooLong { .. }
             | PeekError::TooManyKeys { .. },
         ) => return,
+        // Some formats have levels that others have not.
+        Err(PeekError::Json(error)) if matches!(error.kind, JsonErrorKind::TooDeep(_)) => return,
         Err(error) => panic!("{error}: {}", text()),
     };
     if !is_addressed(to) {
