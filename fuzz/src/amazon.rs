@@ -79,16 +79,16 @@ fn frame(line: &[u8]) -> Vec<u8> {
     };
     let mut headers = Vec::new();
     for (name, value) in [(":message-type", kind.as_bytes()), (header, name)] {
-        headers.push(short(name.len()));
+        headers.push(length_field(name.len()));
         headers.extend_from_slice(name.as_bytes());
         headers.push(7);
-        headers.extend_from_slice(&short::<u16>(value.len()).to_be_bytes());
+        headers.extend_from_slice(&length_field::<u16>(value.len()).to_be_bytes());
         headers.extend_from_slice(value);
     }
-    let length: u32 = short(16 + headers.len() + payload.len());
+    let length: u32 = length_field(16 + headers.len() + payload.len());
     let mut frame = [
         length.to_be_bytes(),
-        short::<u32>(headers.len()).to_be_bytes(),
+        length_field::<u32>(headers.len()).to_be_bytes(),
     ]
     .concat();
     frame.extend_from_slice(&crc32fast::hash(&frame).to_be_bytes());
@@ -98,7 +98,7 @@ fn frame(line: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A length in the few bytes that a frame has for it.
-fn short<T: TryFrom<usize>>(length: usize) -> T {
+/// A length as the integer type that a frame has for it.
+fn length_field<T: TryFrom<usize>>(length: usize) -> T {
     T::try_from(length).ok().expect("at most the longest data")
 }

@@ -61,7 +61,7 @@ impl Accepted {
             (true, false) => Some(ThinkingStyle::Adaptive),
             (true, true) => Some(ThinkingStyle::Budget),
         };
-        // The model says so, whatever its provider says.
+        // An adaptive model accepts it, whatever its provider is said to accept.
         capabilities.messages.adaptive_thinking |= thinking == Some(ThinkingStyle::Adaptive);
         Self {
             mode,

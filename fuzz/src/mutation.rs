@@ -202,7 +202,7 @@ fn any_key(fields: &Map<String, Value>, rng: &mut Rng) -> Option<String> {
     fields.keys().nth(rng.usize(..fields.len().max(1))).cloned()
 }
 
-/// A name, sometimes with another letter.
+/// Any of the names, sometimes misspelt.
 fn name(names: &[String], rng: &mut Rng) -> Option<String> {
     let name = names.get(rng.usize(..names.len().max(1)))?;
     Some(match rng.u8(..4) {
@@ -211,7 +211,7 @@ fn name(names: &[String], rng: &mut Rng) -> Option<String> {
     })
 }
 
-/// A name with another letter, or without one: what compares names byte by byte has a branch for each.
+/// A name with one letter changed or left out: a comparison byte by byte has a branch for each of them.
 fn misspelt(name: &str, rng: &mut Rng) -> String {
     let mut name = name.to_owned();
     if name.is_ascii() && !name.is_empty() {

@@ -47,6 +47,7 @@ pub const fn is_addressed(format: Format) -> bool {
     matches!(format, Format::Gemini | Format::Converse)
 }
 
+/// Whether `serde_json` reads it.
 pub fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
