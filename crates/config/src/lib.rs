@@ -297,7 +297,7 @@ pub fn load(path: &Path) -> Result<Config, Faults> {
 pub struct Loader<'a> {
     environment: &'a dyn Environment,
     overrides: Vec<Override>,
-    /// For the next [`parse`](Self::parse). [`load`](Self::load) makes its own for each file.
+    /// Kept for the next file.
     shape: OnceCell<Shape>,
 }
 
@@ -336,13 +336,8 @@ impl<'a> Loader<'a> {
     /// As [`Loader::load`].
     pub fn load_noting(&self, path: &Path, sources: &mut Sources) -> Result<Config, Faults> {
         let recording = Recording::of(self.environment);
-        let noted = Loader {
-            environment: &recording,
-            overrides: self.overrides.clone(),
-            shape: OnceCell::new(),
-        };
         let loaded = files::read(path, &recording)
-            .and_then(|tree| noted.build(tree, path))
+            .and_then(|tree| self.build(tree, path, &recording))
             .and_then(|config| config.look_at_certificates(&recording).map(|()| config));
         *sources = recording.into_sources();
         let config = Config {
@@ -357,10 +352,16 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// As [`Loader::load`].
     pub fn parse(&self, text: &str, path: &Path) -> Result<Config, Faults> {
-        self.build(files::read_text(text, path, self.environment)?, path)
+        let tree = files::read_text(text, path, self.environment)?;
+        self.build(tree, path, self.environment)
     }
 
-    fn build(&self, mut tree: Node, path: &Path) -> Result<Config, Faults> {
+    fn build(
+        &self,
+        mut tree: Node,
+        path: &Path,
+        environment: &dyn Environment,
+    ) -> Result<Config, Faults> {
         files::apply(&mut tree, &self.overrides)?;
         let value = tree.to_value();
         let mut faults = hidden::faults(&tree);
@@ -378,11 +379,16 @@ impl<'a> Loader<'a> {
             faults
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        self.check(settings, folder, tree)
+        Self::check(settings, folder, tree, environment)
     }
 
     /// The rules that the types alone do not give.
-    fn check(&self, settings: Settings, folder: &Path, tree: Node) -> Result<Config, Faults> {
+    fn check(
+        settings: Settings,
+        folder: &Path,
+        tree: Node,
+        environment: &dyn Environment,
+    ) -> Result<Config, Faults> {
         let folder = |path: &KeyPath| match tree.file(path) {
             Some(file) => Path::new(file).parent().unwrap_or(folder).to_owned(),
             // A default, or put there by the command line.
@@ -393,36 +399,34 @@ impl<'a> Loader<'a> {
         let pepper = settings
             .keys
             .pepper
-            .resolve(self.environment, &folder(&pepper_path));
+            .resolve(environment, &folder(&pepper_path));
         let pepper = long_enough(pepper, KeysSettings::MIN_PEPPER_CHARS, &pepper_path)
             .map_err(|fault| faults.push(fault))
             .ok();
         let token_path = KeyPath::root().key("admin").key("token");
         let admin_token = settings.admin.token.as_ref().and_then(|source| {
-            let token = source.resolve(self.environment, &folder(&token_path));
+            let token = source.resolve(environment, &folder(&token_path));
             long_enough(token, AdminSettings::MIN_TOKEN_CHARS, &token_path)
                 .and_then(|token| sendable(token, &token_path))
                 .map_err(|fault| faults.push(fault))
                 .ok()
         });
         let traces = settings.traces.as_ref().and_then(|traces| {
-            let target = traces.check(self.environment, &folder);
+            let target = traces.check(environment, &folder);
             target.map_err(|found| faults.extend(found)).ok()
         });
         let store_path = KeyPath::root().key("store");
         let store = settings.store.with_paths_from(folder);
         faults.extend(store.check());
         let store_url = store.postgres.as_ref().and_then(|server| {
-            let url = server.check(self.environment, folder, &store_path.key("postgres"));
+            let url = server.check(environment, folder, &store_path.key("postgres"));
             url.map_err(|found| faults.extend(found)).ok()
         });
         let limits = settings.limits.with_paths_from(folder);
-        let limits_url = limits
-            .check(self.environment, folder)
-            .unwrap_or_else(|found| {
-                faults.extend(found);
-                None
-            });
+        let limits_url = limits.check(environment, folder).unwrap_or_else(|found| {
+            faults.extend(found);
+            None
+        });
         let catalog = CatalogSettings {
             providers: settings.providers,
             families: settings.families,
@@ -431,7 +435,7 @@ impl<'a> Loader<'a> {
             auto: settings.auto,
             routing: settings.routing,
         };
-        let catalog = Catalog::build(&catalog, self.environment, &folder)
+        let catalog = Catalog::build(&catalog, environment, &folder)
             .map_err(|found| faults.extend(found))
             .ok();
         if let Some(catalog) = &catalog {
